@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock terraform-lock clean \
-	image image-check image-test vm-test image-lock bench-ansible bench-isolation \
+	image image-check image-test vm-test image-lock bench-ansible bench-isolation bench-adoption \
 	soak-ports fault-coverage check-history check-capabilities check-model check-attest bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
 help: ## list the targets
@@ -124,6 +124,9 @@ vm-test: setup ## boot the built test image on a virtual machine, erase, write, 
 
 bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 for fewer
 	@$(VENV)/bin/python tests/bench/bench_isolation.py $(ARGS)
+
+bench-adoption: setup ## adopt 4,096 serving hosts and their switches; last line JSON; ARGS="--nodes 64 --cards"
+	@$(VENV)/bin/python tests/bench/bench_adoption.py $(ARGS)
 
 bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON; ARGS="1000 100"
 	@$(VENV)/bin/python tests/bench/bench_attest.py $(ARGS)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.model.input_error import InputError
+from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 
 RECORD_DECODERS = {"adapters.record_service": "planning.intake.ironic_nodes:list_nodes"}
 
 RECORD_BESIDE = {
     "planning.intake.ironic_nodes:list_links": "of list_ports; tests/ironic/test_adopt_ironic.py",
-    "planning.intake.maas_machines:read_machine": "of list_machines; tests/peers has its fields",
 }
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -19,6 +19,12 @@ RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ("planning.intake.belief_comparison", (), "format_address bracket_address", {}),
     ("planning.intake.ironic_nodes", (ValueError,), "list_nodes list_ports", {}),
     ("planning.intake.maas_machines", (ValueError,), "list_zones list_machines", {}),
+    (
+        "planning.intake.maas_machines",
+        (),
+        "read_machine",
+        {"tenant": TenantField.OWNER, "zone": ZoneMeaning.SITE},
+    ),
     ("planning.intake.nico_machines", (ValueError,), "list_records", {}),
     ("planning.intake.host_table", (InputError,), "read_table", {"source": "hosts.csv"}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"firmware": None, "inventory": None}),

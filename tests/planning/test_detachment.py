@@ -12,9 +12,9 @@ from provisioner.model.node import BmcRef, Node, NodeKind, Origin, Placement, St
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.release.adoption import (
+    Owners,
     detach_node,
     end_detachment,
-    find_owner_conflicts,
 )
 from provisioner.planning.release.capabilities import describe_refusal, list_allowed
 from provisioner.planning.release.detachment import (
@@ -114,12 +114,12 @@ def test_no_grant_reaches_a_detached_node() -> None:
 def test_a_detached_node_keeps_its_identity_until_it_is_gone() -> None:
     row = detach_node(host(), "ada", "away", NOW)
     copy = host().model_copy(update={"id": "n2"})
-    (conflict,) = find_owner_conflicts(copy, [row])
+    (conflict,) = Owners([row]).find_conflicts(copy)
     assert conflict.reason is Reason.DUPLICATE
 
     gone = end_detachment(row, "ada", "sold")
 
-    assert find_owner_conflicts(copy, [gone]) == ()
+    assert Owners([gone]).find_conflicts(copy) == ()
     assert (gone.origin, gone.state, gone.tenant) == (Origin.TAKEN_IN, State.RETIRED, "")
     assert list_allowed(gone, ()) == frozenset(LADDER)
 

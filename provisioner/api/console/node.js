@@ -17,14 +17,17 @@ export async function page({ parts, query, signal, me, go, again }) {
   const node = await ask(path, { signal });
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
-  const [seen, plan, report, proof, cases, actions, past, signed] = await Promise.all([
+  const adopted = staff && node.origin !== "taken_in";
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
+    adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
     staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
   ]);
   const body = made("div", { class: "stack" },
     waiting(node),
+    looked || handed ? section("What it would do", would_do(handed, looked)) : null,
     section("Journey", journey(node, past)),
     made("div", { class: "duo" },
       made("div", { class: "stack" },
@@ -34,6 +37,7 @@ export async function page({ parts, query, signal, me, go, again }) {
         signed ? section("Signed firmware", attested(signed)) : null),
       made("div", { class: "stack" },
         section("Node", top(node)),
+        handed ? section("Handed over", handed_over(handed)) : null,
         section("Certificate", certificate(proof)),
         section("Cases", case_rows(cases)),
         staff ? section("Last actions", last_actions(actions)) : null)));
@@ -85,6 +89,31 @@ function top(node) {
 function waiting(node) {
   if (!node.blockers.length) return null;
   return made("section", { class: "card alert", "aria-labelledby": "s-blocked" }, made("h2", { id: "s-blocked" }, "What stands in the way"), blockers(node.blockers));
+}
+
+/** The acts that a daemon which may not send them decided on: read now, and withheld until now. */
+function would_do(handed, looked) {
+  const rows = (handed?.would ?? []).map((a) => [at(a.at), a.act, a.why]);
+  const read = looked?.would ?? [];
+  if (!rows.length && !read.length) return empty("Nothing: no act follows from its last reading.", looked ? `Read ${ago(looked.at)}.` : "");
+  return [
+    read.length ? made("ul", {}, read.map((act) => made("li", {}, act))) : null,
+    looked ? made("p", { class: "quiet" }, `Read ${ago(looked.at)}; nothing of it was sent.`) : null,
+    rows.length ? table("Acts that were withheld, the newest first", [["When", "num"], ["Act"], ["Not sent because"]], rows) : null,
+  ];
+}
+
+const STEPS = ["watch", "tickets", "credentials", "firmware", "certification", "isolation"];
+
+function handed_over(handed) {
+  const decided = new Map(handed.decisions.map((d) => [d.capability, d]));
+  const rows = STEPS.map((step) => {
+    const last = decided.get(step);
+    return [step, chip(handed.allowed.includes(step) ? "yes" : "no", "fact"),
+      last ? made("span", {}, `${last.granted ? "granted" : "withdrawn"} by ${last.by}`, made("span", { class: "quiet block" }, last.reason)) : "not granted"];
+  });
+  return [table("Steps of the handover", [["Step"], ["In force"], ["Last decision"]], rows),
+    made("p", { class: "quiet" }, `It is ${handed.origin}: an act on it needs a step that a person granted.`)];
 }
 
 function journey(node, past) {

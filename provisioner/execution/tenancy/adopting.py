@@ -6,7 +6,8 @@ so that a daemon that ends in between leaves a sealed login without a node, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,17 +19,21 @@ from provisioner.execution.observe.intake import Secrets, select_complete
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.events.node_events import NodeAdopted
 from provisioner.model.expected import Expected
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Tenant
+from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.intake.pairing import assemble_nodes
 from provisioner.planning.release.adoption import (
+    Owners,
     adopt_host,
     compare_tenant,
-    find_owner_conflicts,
     serve_adopted,
 )
 from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError, Store
+
+GROUP = 32  # hosts whose ports are read together: a scalable unit's, of eight leaves
+Leaves = Mapping[str, tuple[PortPlacement, ...] | Blocker]  # what was read, by leaf
 
 
 @dataclass(frozen=True)
@@ -81,26 +86,45 @@ async def adopt_nodes(
             await store.tenants.put(tenant)
     logins = {f.endpoint.url: f for f in endpoints}
     adopted = list[Node]()
-    complete = select_complete(listed, assembly)
-    for node in sorted(complete, key=lambda n: n.kind is not NodeKind.SWITCH):
-        if conflicts := find_owner_conflicts(node, (*stored, *adopted)):
-            refused += conflicts
-            continue
-        row = await _judge(site, node, list(tenants.values()), {*before, *_names(adopted)}, now)
-        if isinstance(row, Node):
-            row = compare_tenant(row, recorded_tenants.get(row.id, ""))
-        if isinstance(row, Blocker):
-            refused.append(row)
-            continue
-        if keep:
-            await _keep(site, row, detached.get(row.id), secrets, logins, by, now)
-            before.add(row.id)
-        adopted.append(row)
+    owners = Owners(stored)
+    for group in _group(select_complete(listed, assembly)):
+        leaves = await _read_leaves(site, group, before)
+        for node in group:
+            if conflicts := owners.find_conflicts(node):
+                refused += conflicts
+                continue
+            readable = {*before, *(n.id for n in adopted)}
+            row = await _judge(site, node, list(tenants.values()), leaves, readable, now)
+            if isinstance(row, Node):
+                row = compare_tenant(row, recorded_tenants.get(row.id, ""))
+            if isinstance(row, Blocker):
+                refused.append(row)
+                continue
+            if keep:
+                await _keep(site, row, detached.get(row.id), secrets, logins, by, now)
+                before.add(row.id)
+            adopted.append(row)
+            owners.add(row)
     return Adopted(tuple(adopted), already, tuple(refused))
 
 
-def _names(nodes: Sequence[Node]) -> set[str]:
-    return {n.id for n in nodes}
+def _group(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    """Yield all switches, then the hosts, so many at a time that are read together."""
+    yield [n for n in nodes if n.kind is NodeKind.SWITCH]
+    hosts = [n for n in nodes if n.kind is not NodeKind.SWITCH]
+    for start in range(0, len(hosts), GROUP):
+        yield hosts[start : start + GROUP]
+
+
+async def _read_leaves(site: AdoptionSite, nodes: Sequence[Node], stored: set[str]) -> Leaves:
+    """Read the ports of these hosts, each leaf once."""
+    ports: dict[str, list[Port]] = {}
+    for node in (n for n in nodes if n.kind is not NodeKind.SWITCH):
+        for port in node.ports:
+            if port.switch in stored:
+                ports.setdefault(port.switch, []).append(port)
+    readings = await asyncio.gather(*(site.tenancy.read(mine) for mine in ports.values()))
+    return dict(zip(ports, readings, strict=True))
 
 
 async def _introduce(
@@ -115,23 +139,30 @@ async def _introduce(
     found, silent = await introduce_bmcs(
         transport, None, [p for p in probes if p.url.rstrip("/") not in own], secrets.factory
     )
-    for probe in (p for p in probes if p.url.rstrip("/") in own):
-        login = dict.fromkeys(quirks.ALL, own[probe.url.rstrip("/")])
-        more, refused = await introduce_bmcs(transport, None, [probe], login)
+    alone = [p for p in probes if p.url.rstrip("/") in own]
+    for more, refused in await asyncio.gather(
+        *(
+            introduce_bmcs(transport, None, [p], dict.fromkeys(quirks.ALL, own[p.url.rstrip("/")]))
+            for p in alone
+        )
+    ):
         found += more
         silent += refused
     return found, silent
 
 
 async def _judge(
-    site: AdoptionSite, node: Node, tenants: Sequence[Tenant], readable: set[str], now: float
+    site: AdoptionSite,
+    node: Node,
+    tenants: Sequence[Tenant],
+    leaves: Leaves,
+    readable: set[str],
+    now: float,
 ) -> Node | Blocker:
     """Return the row of a node as its ports were read, or why it is refused."""
     if node.kind is NodeKind.SWITCH:
         return await _pin(site.transport, serve_adopted(node, now))
-    listed = await site.store.nodes.list()
-    stored = {n.id for n in listed if n.origin is not Origin.DETACHED}
-    if absent := sorted({p.switch for p in node.ports} - stored):
+    if absent := sorted({p.switch for p in node.ports} - set(leaves)):
         pending = absent[0] in readable
         return Blocker(
             reason=Reason.PRECONDITION,
@@ -140,8 +171,14 @@ async def _judge(
             + ("before that switch is adopted" if pending else "without that switch"),
             unblock="Adopt the switches of its ports first, by a list of their own.",
         )
-    read = await site.tenancy.read(node.ports)
-    return read if isinstance(read, Blocker) else adopt_host(node, read, tenants, now)
+    own = {(p.switch, p.interface) for p in node.ports}
+    read: list[PortPlacement] = []
+    for switch in dict.fromkeys(p.switch for p in node.ports):
+        reading = leaves[switch]
+        if isinstance(reading, Blocker):
+            return reading
+        read += [p for p in reading if (p.switch, p.interface) in own]
+    return adopt_host(node, read, tenants, now)
 
 
 async def _pin(transport: BmcTransport, node: Node) -> Node | Blocker:

@@ -6,7 +6,7 @@ port that was not read, or that stands elsewhere than the others, refuses the wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from provisioner.model.node import Node, NodeKind, Origin, Placement, State
@@ -89,30 +89,47 @@ def end_detachment(node: Node, by: str, reason: str) -> Node:
     return node.model_copy(update={**place, "origin": Origin.TAKEN_IN, "note": note})
 
 
-def find_owner_conflicts(node: Node, stored: Iterable[Node]) -> tuple[Blocker, ...]:
-    """Return why a BMC or a serial of this node is another's; the other's rows stay as they are."""
-    urls = {b.url: b.name for b in node.bmcs}
-    serials = {b.serial: b.name for b in node.bmcs if b.serial}
-    ports = {(p.switch, p.interface) for p in node.ports}
-    conflicts = []
-    for other in (o for o in stored if o.id != node.id and _keeps_identity(o)):
-        shared = [f"BMC {b.url}" for b in other.bmcs if b.url in urls]
-        shared += [f"serial {b.serial}" for b in other.bmcs if b.serial in serials]
-        shared += [
-            f"port {p.switch}/{p.interface}"
-            for p in other.ports
-            if (p.switch, p.interface) in ports
-        ]
-        conflicts += [
+class Owners:
+    """Which row has each BMC, serial and port; rows that gave up their identity have none."""
+
+    def __init__(self, rows: Iterable[Node]) -> None:
+        self._owners: dict[str, str] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Node) -> None:
+        """Add a row."""
+        if _keeps_identity(row):
+            for identity in _list_identities(row):
+                self._owners.setdefault(identity, row.id)
+
+    def find_conflicts(self, node: Node) -> tuple[Blocker, ...]:
+        """Return why a BMC, a serial or a port of this node is another's, once for each other."""
+        shared: dict[str, str] = {}
+        for identity in _list_identities(node):
+            owner = self._owners.get(identity, node.id)
+            if owner != node.id:
+                shared.setdefault(owner, identity)
+        return tuple(
             _refuse(
                 node,
                 Reason.DUPLICATE,
-                f"its {word} is {other.id}'s",
+                f"its {identity} is {owner}'s",
                 "Correct the list: one identity is one node.",
             )
-            for word in shared[:1]
-        ]
-    return tuple(conflicts)
+            for owner, identity in shared.items()
+        )
+
+
+def _list_identities(node: Node) -> Iterator[str]:
+    """Yield the words for everything of a node that no other may have."""
+    for bmc in node.bmcs:
+        yield f"BMC {bmc.url}"
+    for bmc in node.bmcs:
+        if bmc.serial:
+            yield f"serial {bmc.serial}"
+    for port in node.ports:
+        yield f"port {port.switch}/{port.interface}"
 
 
 def _keeps_identity(node: Node) -> bool:

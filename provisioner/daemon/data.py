@@ -18,7 +18,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix import matrix_text, thresholds_text
-from provisioner.planning.matrix.located_yaml import SIZE_MAX, Located, load
+from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX, SIZE_MAX, Located, load
 from provisioner.ports import Secret
 from provisioner.runtime.site_clock import read_clock
 from provisioner.runtime.wall_clock import WallClock
@@ -190,7 +190,7 @@ def read_matrix(paths: Sequence[Path]) -> Matrix:
 
 def read_expected(path: Path) -> Expected:
     """Return the expected-hardware list."""
-    return expected_text.parse(str(path), read_text(path))
+    return expected_text.parse(str(path), read_text(path, LIST_SIZE_MAX))
 
 
 def read_thresholds(path: Path | None) -> Mapping[str, Limits]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from provisioner.daemon.data import read_secrets
@@ -149,3 +151,21 @@ def test_passwords_come_from_where_the_list_says() -> None:
     factory = {v: (user, secret.reveal()) for v, (user, secret) in secrets.factory.items()}
     assert factory == {"supermicro": ("ADMIN", "x"), "unknown": ("admin", "changeme")}
     assert secrets.switches["leaf"][1].reveal() == "y"
+
+
+def test_a_list_of_thousands_of_hosts_with_their_ports_is_read() -> None:
+    ports = [{"switch": "leaf", "rail": rail, "nic_slot": f"NIC_{rail}"} for rail in range(8)]
+    hosts = [
+        {
+            "name": f"n{number}",
+            "kind": "host",
+            "bmc": {"serial": f"S{number}"},
+            "ports": [{**p, "interface": f"swp{number}s{p['rail']}"} for p in ports],
+        }
+        for number in range(2500)
+    ]
+    leaf = {"name": "leaf", "kind": "switch", "address": "https://10.0.0.1:8765"}
+
+    expected = parse("list", json.dumps({"nodes": [leaf, *hosts]}))
+
+    assert len(expected.nodes) == 2501

@@ -28,6 +28,7 @@ from provisioner.planning.intake.adoption_rows import MergedList, merge_rows
 from provisioner.planning.intake.host_table import read_table
 from provisioner.planning.intake.netbox_beliefs import list_beliefs
 from provisioner.planning.intake.netbox_source import build_expected
+from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX
 
 Given = dict[str, Any]
 SWITCH_LOGIN = ("cumulus", "SWITCH_PASSWORD")  # user, and variable with the password, from NetBox
@@ -63,7 +64,7 @@ def read_listed(path: Path, given: Given) -> MergedList:
     listing = READERS[source](given)
     cables = {}
     if given.get("ports"):
-        table = read_table(str(given["ports"]), read_text(given["ports"]))
+        table = read_table(str(given["ports"]), read_text(given["ports"], LIST_SIZE_MAX))
         cables = {row.belief.name.lower(): row.ports for row in table.rows}
         listing.refused = (*listing.refused, *table.refused)
     rows = [
@@ -158,7 +159,7 @@ def _read_nico(given: Given) -> Listing:
 
 def _read_csv(given: Given) -> Listing:
     path = Path(given["source"])
-    table = read_table(str(path), read_text(path))
+    table = read_table(str(path), read_text(path, LIST_SIZE_MAX))
     return Listing(table.rows, refused=table.refused)
 
 

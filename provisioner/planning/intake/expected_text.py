@@ -13,7 +13,13 @@ from provisioner import quirks
 from provisioner.model.expected import OS_SCHEMES, Expected, ExpectedNode
 from provisioner.model.node import NodeKind
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
-from provisioner.planning.matrix.located_yaml import Located, Path, load
+from provisioner.planning.matrix.located_yaml import (
+    LIST_NODES_MAX,
+    LIST_SIZE_MAX,
+    Located,
+    Path,
+    load,
+)
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _PCI = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
@@ -24,7 +30,7 @@ _VNI_MAX = 2**24 - 1  # RFC 7348: 24 bits
 
 def parse(source: str, text: str) -> Expected:
     """Read and check one list. Raises InputError with file, line, field and remedy."""
-    located = load(source, text)
+    located = load(source, text, LIST_SIZE_MAX, LIST_NODES_MAX)
     if not isinstance(located.tree, dict):
         raise located.build_error(
             (), "this is not a list of expected hardware", "Begin with `nodes:`."

@@ -22,6 +22,10 @@ SIZE_MAX = 2 * 1024 * 1024
 DEPTH_MAX = 20  # the deepest legal value lies eight deep
 NODES_MAX = 100_000  # values in one file; an honest matrix has a few thousand
 
+# a list of 65,536 hosts with eight ports and ten cards each; one of 4,096 takes some seconds
+LIST_SIZE_MAX = 32 * 1024 * 1024
+LIST_NODES_MAX = 10_000_000
+
 Tree = dict[str, "Tree"] | list["Tree"] | str | None
 Path = tuple[str | int, ...]
 
@@ -80,13 +84,13 @@ def format_path(path: Path) -> str:
     return text
 
 
-def load(source: str, text: str) -> Located:
+def load(source: str, text: str, size_max: int = SIZE_MAX, nodes_max: int = NODES_MAX) -> Located:
     """Read one document. Raises InputError with file, line, problem and remedy."""
-    if len(text) > SIZE_MAX:
+    if len(text) > size_max:
         raise InputError(
-            source, "", f"the file is larger than {SIZE_MAX} bytes", "Is it the right file?"
+            source, "", f"the file is larger than {size_max} bytes", "Is it the right file?"
         )
-    reader = _Reader(source)
+    reader = _Reader(source, nodes_max)
     try:
         events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         return reader.read_document(iter(events))
@@ -103,8 +107,9 @@ def load(source: str, text: str) -> Located:
 class _Reader:
     """Builds the tree from parser events; the limits are checked before a value is built."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, nodes_max: int) -> None:
         self.source = source
+        self.nodes_max = nodes_max
         self.out = Located(None)
         self.count = 0
 
@@ -159,8 +164,8 @@ class _Reader:
 
     def _check(self, event: yaml.Event, depth: int) -> None:
         self.count += 1
-        if self.count > NODES_MAX:
-            self._refuse(event, f"more than {NODES_MAX} values", "Is it the right file?")
+        if self.count > self.nodes_max:
+            self._refuse(event, f"more than {self.nodes_max} values", "Is it the right file?")
         if depth > DEPTH_MAX:
             self._refuse(event, f"more than {DEPTH_MAX} levels", "Is it the right file?")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):

@@ -7,11 +7,12 @@ which of the promised errors a failure is (`port_error`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import ssl
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ import aiohttp
 from yarl import URL
 
 from provisioner.model.input_error import InputError
+from provisioner.model.machine.certificate_pins import split_pins
 from provisioner.ports import (
     CertificateChanged,
     CertificateUntrusted,
@@ -97,6 +99,33 @@ class _Connector(aiohttp.TCPConnector):
         return super()._get_ssl_context(req)
 
 
+class AnyFingerprint(aiohttp.Fingerprint):
+    """Accepts any of several certificates: before and after a device exchanged its own."""
+
+    def __init__(self, pins: Sequence[str]) -> None:
+        prints = [bytes.fromhex(pin) for pin in pins]
+        if not prints:
+            raise ValueError("no fingerprint")
+        super().__init__(prints[0])
+        self._others = [aiohttp.Fingerprint(one) for one in prints[1:]]
+
+    def check(self, transport: asyncio.Transport) -> None:
+        """Raise `ServerFingerprintMismatch` for a certificate that is none of them."""
+        try:
+            super().check(transport)
+        except aiohttp.ServerFingerprintMismatch:
+            if not any(_fits(other, transport) for other in self._others):
+                raise
+
+
+def _fits(fingerprint: aiohttp.Fingerprint, transport: asyncio.Transport) -> bool:
+    try:
+        fingerprint.check(transport)
+    except aiohttp.ServerFingerprintMismatch:
+        return False
+    return True
+
+
 class Trust:
     """The trusted certificates: one TLS context for all devices, and a pin per device.
 
@@ -126,7 +155,7 @@ class Trust:
     def _pinned(self, url: str, pin: str) -> aiohttp.Fingerprint:
         if pin not in self._pins:
             try:
-                self._pins[pin] = aiohttp.Fingerprint(bytes.fromhex(pin.replace(":", "")))
+                self._pins[pin] = AnyFingerprint(split_pins(pin))
             except ValueError:
                 raise CertificateChanged(f"{url}: its pin is no SHA-256 in hex") from None
         return self._pins[pin]

@@ -37,8 +37,8 @@ from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     build_attestation_watch,
     build_console_watch,
-    build_credential_keeper,
     build_leaf_watch,
+    build_login_upkeep,
     build_partition_watch,
     list_senders,
 )
@@ -180,7 +180,7 @@ class Daemon:
         self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.requested = RequestedActs(deciding, self.site)
-        self.logins = build_credential_keeper(deciding, self.site, self.reconciler, self.engine)
+        self.logins = build_login_upkeep(deciding, self.site, self.reconciler, self.engine)
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:

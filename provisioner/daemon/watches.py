@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from provisioner.adapters.certificate_command import CertificateCommand
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import Engine
 from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.node.certificate_exchanger import CertificateExchanger
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.attestation_watch import AttestationWatch
 from provisioner.control.watch.audit_export import AuditExport
+from provisioner.control.watch.certificate_keeper import CertificateKeeper
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.control.watch.leaf_watch import LeafWatch
@@ -25,13 +31,16 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import AlertRepository, Credentials
 from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
+from provisioner.ports.certificates import CertificateAuthority
 from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
+from provisioner.settings import Settings
 
 Watched = tuple[Tenancy, Trespasses, ReleaseWatch]
 
@@ -73,12 +82,47 @@ def build_attestation_watch(context: Context, matrix: Matrix, watcher: Watcher) 
     return AttestationWatch(context, matrix, watcher.eyes, watcher.keeper, watcher.may_watch)
 
 
-def build_credential_keeper(
+@dataclass(frozen=True)
+class LoginUpkeep:
+    """The loops that keep passwords and certificates of BMCs young."""
+
+    passwords: CredentialKeeper
+    certificates: CertificateKeeper
+
+    async def run(self) -> None:
+        """Run both for ever; the first that fails ends the other, and its error is raised."""
+        loops = [asyncio.create_task(one.run()) for one in (self.passwords, self.certificates)]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+
+def build_login_upkeep(
     context: Context, site: Site, reconciler: Reconciler, engine: Engine
-) -> CredentialKeeper:
-    """Return the loop that changes passwords of BMCs, whose operations the reconciler drives."""
+) -> LoginUpkeep:
+    """Return the loops of BMCs' logins, whose operations the reconciler drives."""
+    authority = build_authority(context.settings, os.environ)
     reconciler.rotator = CredentialRotator(context, site)
-    return CredentialKeeper(context, engine.submit)
+    reconciler.exchanger = CertificateExchanger(context, site, authority)
+    return LoginUpkeep(
+        CredentialKeeper(context, engine.submit),
+        CertificateKeeper(context, engine.submit, signs=authority is not None),
+    )
+
+
+def build_authority(settings: Settings, environ: Mapping[str, str]) -> CertificateAuthority | None:
+    """Return the site's certificate authority; None where it has none. Raises InputError."""
+    if not settings.bmc_ca_command:
+        return None
+    missing = [name for name in settings.bmc_ca_environment if name not in environ]
+    if missing:
+        problem = f"{missing[0]} is not set"
+        raise InputError("settings", "bmc_ca_environment", problem, "Export it.")
+    inherited = {name: environ[name] for name in settings.bmc_ca_environment}
+    return CertificateCommand(settings.bmc_ca_command, settings.bmc_ca_limit_s, inherited)
 
 
 def list_senders(

@@ -68,7 +68,11 @@ class BmcRef(Record):
     name: str  # "host", "DPU_1", "NIC_3"; unique within the node
     url: str  # "https://10.0.0.9:443"
     kind: str = "host"  # "host" | "dpu" | "supernic" | "switch" (its management API)
-    pin: str = ""  # SHA-256 of the certificate (DER), hex, once pinned
+    # SHA-256 of the certificate (DER), hex, once pinned; while the certificate is exchanged also
+    # those that may come into force, separated by commas: the BMC may present any of them
+    pin: str = ""
+    certificate_ends_at: InstantOrNone = 0.0  # of the newest from the site's authority; 0: none
+    certificate_retry_at: InstantOrNone = 0.0  # an exchange failed: no other one before this
     serial: str = ""  # of the card or system, as paired
     base_mac: str = ""  # of a card, lowercase with colons
     pci: str = ""  # of a card, as the host sees it

@@ -14,6 +14,7 @@ from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings
 from provisioner.settings.audit_export import AuditExportSettings
 from provisioner.settings.backups import BackupSettings
+from provisioner.settings.bmc_certificates import BmcCertificateSettings
 from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.credentials import CredentialSettings
@@ -39,6 +40,7 @@ class Settings(
     BackupSettings,
     ClusterSettings,
     BmcSettings,
+    BmcCertificateSettings,
     CredentialSettings,
 ):
     """Times are seconds of the daemon's clock unless the name states another unit."""

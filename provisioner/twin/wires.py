@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import random
+import ssl
 from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from provisioner.adapters.redfish.session import password_change
+from provisioner.model.machine.certificate_pins import split_pins
 from provisioner.ports import (
     BmcAddress,
     Call,
+    CertificateChanged,
     LoginRefused,
     Reply,
     SwitchAddress,
@@ -70,6 +74,9 @@ class MemoryBmcs:
     async def _request(self, bmc: BmcAddress, call: Call) -> Reply:
         permit.ask(writes=call.method not in SAFE)
         service = self._services[bmc.url]
+        presented = present_certificate(service)
+        if presented and bmc.pin and presented not in split_pins(bmc.pin):
+            raise CertificateChanged(f"{bmc.url}: the certificate is not the pinned one")
         fate = await self._wire.delay_request()
         if fate == "request":
             raise Unreachable("connection refused", maybe_executed=False)
@@ -99,7 +106,12 @@ class MemoryBmcs:
         return Reply(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.body)
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
-        return "00" * 32
+        service = self._services[bmc.url]
+        now = service.clock.now()
+        service.machine.schedule.advance(now)
+        if service.bmc.get_phase(now) == "gone":
+            raise Unreachable("connection refused", maybe_executed=False)
+        return present_certificate(service) or "00" * 32
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
         """Read a resource that needs a login, as a Basic login is proved."""
@@ -110,6 +122,15 @@ class MemoryBmcs:
 
     async def close(self) -> None:
         return None
+
+
+def present_certificate(service: RedfishService) -> str:
+    """Return the fingerprint of a BMC's certificate; "" for one that was never exchanged."""
+    bmc = getattr(service, "bmc", None)  # a power distribution unit has none
+    if bmc is None or not bmc.certificate:
+        return ""
+    der = ssl.PEM_cert_to_DER_cert(bmc.certificate.decode())
+    return hashlib.sha256(der).hexdigest()
 
 
 class MemorySwitches:

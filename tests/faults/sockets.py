@@ -50,10 +50,10 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served() -> AsyncIterator[Served]:
+async def served(vendor: str = "supermicro") -> AsyncIterator[Served]:
     """Serve one BMC, with the site's fault rules in front of it."""
     clock = FastClock(SPEED)
-    site = Site(1, 7, clock=clock)
+    site = Site(1, 7, clock=clock, vendor=vendor)
     server = Server(clock, site.schedule, Addresses())
     server.wired = lambda: bool(site.faults.rules)
     front = Front(site, server.fetch_file, server.deliver_event)

@@ -23,6 +23,13 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     ("adapters.redfish.ssdp", (PortError,), "read_origins", {}),
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
     ("adapters.redfish.tasks", (), "read_view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
+    ("adapters.redfish.upkeep.certificates", (), "read_request", {}),
+    (
+        "execution.observe.issued_certificate",
+        (),
+        "judge_issued",
+        {"bmc": "n/host", "now": 0.0, "renew_days": 30.0},
+    ),
     (_SETTINGS, (), "parse_attributes parse_value", {}),
     (_SETTINGS, (), "parse_registry", {"source": "/redfish/v1/Registries/x"}),
     (

@@ -8,20 +8,14 @@ or in a file, never as an argument, which every user of the machine can read.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Mapping, Sequence
 
+from provisioner.adapters.site_command import run_command
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Unreachable
 from provisioner.runtime import permit
 
-KILLED_S = 5.0  # until a killed command is gone; one that left its session may hold the pipe
 OUTPUT_MAX = 4096  # bytes; the answer is one word
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class CommandPdu:
@@ -30,7 +24,7 @@ class CommandPdu:
     def __init__(self, argv: Sequence[str], limit_s: float, environment: Mapping[str, str]) -> None:
         self._argv = tuple(argv)
         self._limit_s = limit_s
-        self._environment = {"PATH": PATH, **environment}
+        self._environment = dict(environment)
 
     async def read_outlet(self, outlet: str) -> OutletState | Blocker:
         """Return the state that the command prints."""
@@ -48,37 +42,8 @@ class CommandPdu:
     async def _run(self, verb: str, outlet: str) -> tuple[int, bytes]:
         """Return exit code and output; a command over its limits is ended with its children."""
         permit.ask(writes=verb != "read")
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                verb,
-                outlet,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=self._environment,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            detail = f"{self._argv[0]}: {error.strerror}"
-            raise Unreachable(detail, maybe_executed=False) from None
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(self._limit_s):
-                output = await _read_bounded(process.stdout)
-                return await process.wait(), output
-        except TimeoutError:
-            detail = f"{self._argv[0]} {verb} did not end within {self._limit_s:g} s"
-            raise Unreachable(detail, maybe_executed=True) from None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(KILLED_S):
-                    # asyncio reports the end of a process only once its pipe was read to the end
-                    await _read_bounded(process.stdout)
-                    await process.wait()
+        argv = (*self._argv, verb, outlet)
+        return await run_command(argv, self._environment, self._limit_s, OUTPUT_MAX)
 
     def _refuse(self, verb: str, outlet: str, code: int) -> Blocker:
         return Blocker(
@@ -87,14 +52,6 @@ class CommandPdu:
             detail=f"`{verb}` ended with exit code {code}",
             unblock="Run the command by hand as the daemon's user, and correct it or `outlets`.",
         )
-
-
-async def _read_bounded(stream: asyncio.StreamReader) -> bytes:
-    """Read to the end, and keep the first `OUTPUT_MAX` bytes."""
-    kept = b""
-    while piece := await stream.read(OUTPUT_MAX):
-        kept = (kept + piece)[:OUTPUT_MAX]
-    return kept
 
 
 def parse_printed_state(output: bytes) -> OutletState:

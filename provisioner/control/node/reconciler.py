@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
+from provisioner.control.node.certificate_exchanger import CertificateExchanger
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
@@ -20,6 +21,7 @@ from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.bmc_certificates import WANT as CERTIFICATES
 from provisioner.planning.lifecycle.credential_rotation import WANT as ROTATION
 from provisioner.planning.lifecycle.decide import (
     Enter,
@@ -59,6 +61,7 @@ class Reconciler:
         self.leaves: Callable[[str], bool] = lambda _operation: False
         self.requested: RequestedActs | None = None  # set by the daemon; None: no requests
         self.rotator: CredentialRotator | None = None  # set by the daemon
+        self.exchanger: CertificateExchanger | None = None  # set by the daemon
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -78,6 +81,8 @@ class Reconciler:
         try:
             if operation.want == ROTATION and self.rotator is not None:
                 await self.rotator.drive(hold)
+            elif operation.want == CERTIFICATES and self.exchanger is not None:
+                await self.exchanger.drive(hold)
             elif self.requested is not None and is_requested(operation.want):
                 await self.requested.drive(hold)
             else:

@@ -26,6 +26,7 @@ class EventKind(StrEnum):
     WOULD = "would"
     CREDENTIAL = "credential"
     CREDENTIAL_SHOWN = "credential_shown"
+    BMC_CERTIFICATE = "bmc_certificate"
     SURVEYED = "surveyed"
     IDENTIFIED = "identified"
     STATE = "state"

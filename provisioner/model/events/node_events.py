@@ -40,6 +40,15 @@ class CredentialReplaced(Event):
     cause: str = Field("", description="Why it was changed again; empty: at intake.")
 
 
+class BmcCertificateReplaced(Event):
+    """A BMC presents a certificate of the site's authority, and was logged in to with it."""
+
+    KIND: ClassVar = EventKind.BMC_CERTIFICATE
+    bmc: str
+    pin: str = Field(description="SHA-256 of the certificate, hex.")
+    before: str = Field(description="That of the certificate before it.")
+
+
 class NodeSurveyed(Event):
     """An inventory was stored of a node that cannot be identified yet."""
 

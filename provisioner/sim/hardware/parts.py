@@ -102,13 +102,17 @@ class Bmc:
     on_reset: list[Callable[[float], None]] = field(default_factory=list)
     # its faults: update_hangs (an update never ends), ignores_reset (a power request is accepted
     # without effect), media_sticks (ejected media stays "inserted"), resets_itself (an update ends
-    # with an unrequested restart)
+    # with an unrequested restart), late_certificate (a new one is presented after a restart only),
+    # same_certificate (a new one is accepted and never presented)
     troubles: set[str] = field(default_factory=set)
     console_types: tuple[str, ...] = ()  # ways to the serial console beside its shape's own
     clock_offset_s: float = 0.0  # of its clock against the site's
     ntp_enabled: bool = False
     ntp_servers: tuple[str, ...] = ()
     protocols: dict[str, bool] = field(default_factory=lambda: {"IPMI": True, "SSH": True})
+    certificate: bytes = b""  # presented now, in PEM; b"": as its server was started
+    certificate_next: tuple[bytes, bytes] | None = None  # waits for a restart, with its key
+    on_certificate: list[Callable[[bytes, bytes], None]] = field(default_factory=list)
 
     def get_phase(self, now: float) -> str:
         """`gone`, `starting`, `partial` or `up`."""

@@ -41,11 +41,15 @@ def make_certificate(name: str, host: str) -> tuple[bytes, bytes]:
 
 
 def server_context(name: str, host: str) -> ssl.SSLContext:
-    """A TLS server context with its own certificate. `ssl` reads keys from files only."""
-    cert, key = make_certificate(name, host)
+    """A TLS server context with its own certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, *make_certificate(name, host))
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """Present this certificate from the next handshake on. `ssl` reads keys from files only."""
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # mode 0600
         Path(file.name).write_bytes(key + cert)
         context.load_cert_chain(file.name)
-    return context

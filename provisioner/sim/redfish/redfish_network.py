@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
+from provisioner.sim.redfish.redfish_certificates import CERTIFIED, mount_certificates
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import Change, Request, make_patch_check
 from provisioner.sim.redfish.tasks import format_time
@@ -76,6 +77,9 @@ def mount_network(service: RedfishService, manager: str) -> None:
         },
     )
 
+    listed = {"@odata.id": f"{manager}/NetworkProtocol/HTTPS/Certificates"}
+    certificates = {"Certificates": listed} if service.shape.name in CERTIFIED else {}
+
     def read() -> Json:
         ntp = {"ProtocolEnabled": bmc.ntp_enabled, "NTPServers": list(bmc.ntp_servers)}
         return {
@@ -84,7 +88,7 @@ def mount_network(service: RedfishService, manager: str) -> None:
             "Name": "Manager Network Protocol",
             "Status": _OK,
             "HTTP": {"ProtocolEnabled": False, "Port": 80},
-            "HTTPS": {"ProtocolEnabled": True, "Port": 443},
+            "HTTPS": {"ProtocolEnabled": True, "Port": 443, **certificates},
             "NTP": ntp,
             **{n: {"ProtocolEnabled": on} for n, on in bmc.protocols.items()},
         }
@@ -93,6 +97,8 @@ def mount_network(service: RedfishService, manager: str) -> None:
         return _CHECK(body) or _set_protocols(bmc, body) or _set_ntp(bmc, body)
 
     tree.add_live(f"{manager}/NetworkProtocol", read, patch=change)
+    if service.shape.name in CERTIFIED:
+        mount_certificates(service, manager)
 
 
 def _set_protocols(bmc: Bmc, body: Json) -> Answer | None:

@@ -22,7 +22,7 @@ from aiohttp.http import RawRequestMessage
 
 from provisioner.sim.hardware.clock import Schedule, SimClock
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.hardware.serve_tls import server_context
+from provisioner.sim.hardware.serve_tls import load_certificate, server_context
 from provisioner.sim.redfish.redfish_answers import Answer, Json, Listen
 
 Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answer]
@@ -101,6 +101,7 @@ class Server:
         self.endpoints[name] = endpoint
         if bmc is not None:
             bmc.on_reset.append(lambda _: self._vanish(endpoint))
+            bmc.on_certificate.append(lambda *pair: load_certificate(endpoint.tls, *pair))
         if self._ticking is None:
             self._ticking = asyncio.create_task(self._tick())
         return endpoint.url

@@ -23,6 +23,12 @@ KINDS = (BIOS, BMC)
 _ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,500}")
 _SECRET = re.compile(r"passw|passphrase", re.IGNORECASE)
+# attributes that carry out an act at the next boot and read as before after it: they would be
+# drift for ever, and wipe again at each correction. BlueField-3 and DGX H100: the captured trees;
+# PendingOperation: Supermicro's, by libredfish; a TPM's Clear: Dell's registry, beside states
+_ACT = re.compile(r"EmmcWipe|NvmeWipe|ResetEfiVars|TpmOperation|PendingOperation.*", re.IGNORECASE)
+_CLEARED = re.compile(r"Tpm.*", re.IGNORECASE)
+_CLOCK = re.compile(r"DateTime|SystemTime|SystemDate", re.IGNORECASE)
 
 
 def find_setting_fault(name: str, value: str) -> tuple[str, str] | None:
@@ -55,6 +61,13 @@ def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
         )
     if _SECRET.search(name):
         return "it holds a secret", "Secrets are never pinned: leave it out."
+    if _ACT.fullmatch(name) or (_CLEARED.fullmatch(name) and value.strip().lower() == "clear"):
+        return (
+            "an action that reads as before after it, and would be carried out again and again",
+            "Leave it out: drives, variables and the TPM are erased between tenants, by policy.",
+        )
+    if _CLOCK.fullmatch(name):
+        return "the machine's clock, which never stands still", "Leave it out, and set `ntp`."
     if not _VALUE.fullmatch(value):
         return "no printable value of at most 500 characters", "Write the value as text."
     return None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field, field_validator
 
 from provisioner.model.base import Record
-from provisioner.model.times.instant import Instant
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 MANIFEST = "bundle.dsse.json"  # the first member of the archive
 MANIFEST_PAYLOAD = "application/vnd.provisioner.bundle+json"
@@ -45,8 +45,8 @@ class BundleReference(Record):
     path: str = Field(max_length=256)
     kind: ReferenceKind
     subject: str = Field(max_length=200)  # product and version, or the certificate's serial in hex
-    since: Instant = 0.0  # of an answer; 0: not stated
-    until: Instant = 0.0  # end of the answer, or of the manifest's signer; 0: not known
+    since: InstantOrNone = 0.0  # of an answer; 0: not stated
+    until: InstantOrNone = 0.0  # end of the answer, or of the manifest's signer; 0: not known
 
 
 class BundleManifest(Record):

@@ -58,6 +58,7 @@ NAMING = {
     "adapters/switches/__init__.py": "the table of contents",
     "cli/serve/daemon_parts.py": "puts the dialogue of factory passwords behind `SwitchPasswords`",
     "checks/threshold_data.py": _WORDS,
+    "cli/client/adoption_sources.py": _WORDS,
     "cli/client/netbox.py": _WORDS,
     "cli/offline/management_profile.py": _FIRST,
     "cli/serve/sim.py": _WORDS,

@@ -122,7 +122,7 @@ image-test: setup ## build the test profile and look into it (root, minutes)
 vm-test: setup ## boot the built test image on a virtual machine, erase, write, boot from disk (root)
 	$(VENV)/bin/python -m images.vm.run $(ARGS)
 
-bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 for fewer
+bench-isolation: setup ## find planted culprits on 64 to 2,048 nodes; last line JSON; ARGS=0.2 or a case
 	@$(VENV)/bin/python tests/bench/bench_isolation.py $(ARGS)
 
 bench-adoption: setup ## adopt 4,096 serving hosts and their switches; last line JSON; ARGS="--nodes 64 --cards"

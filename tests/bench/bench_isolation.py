@@ -1,4 +1,5 @@
-"""How well and how cheaply culprits are found: `make bench-isolation`; argument: SCALE (1.0).
+"""How well and how cheaply culprits are found: `make bench-isolation`; argument: SCALE (1.0) or one
+case of parts that fail a share of their tests, such as `leaves+card:0.6:0`.
 
 Synthetic rail-optimised fabrics (units of 32 nodes, 8 rails) with planted faults and 3 % of wrong
 results, against testing all pairs once, which would find less: it hears every pair a single time.
@@ -22,9 +23,8 @@ import json
 import random
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from math import comb, log2
 from pathlib import Path
 
@@ -32,14 +32,10 @@ import this_machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 
-from planted import World, fabric_of, isolate, name_of, plant, shared_parts
+from isolation_cases import NODES, RATES, Case, Row, find_case, list_cases, run_cases
+from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning.fault_location.isolation_words import (
-    Culprit,
-    Fabric,
-    IsolationPolicy,
-    Part,
-)
+from provisioner.planning.fault_location.isolation_words import Fabric, IsolationPolicy
 
 NOISE = 0.03
 SEEDS = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1, 2048: 1}
@@ -51,9 +47,6 @@ FAULTS: dict[str, dict[str, int]] = {
     "several": {"nodes": 3, "links": 5, "leaves": 1},
     "slow node and link": {"nodes": 1, "links": 1},
 }
-SHARED = ("card", "rack", "feed", "spine", "rail")
-RATES = (1.0, 0.6, 0.3)
-RATE_NODES = 96  # three units: with two, the uplinks of both and the spines between are one
 SLOW = 0.85  # of the cohort's bandwidth
 
 
@@ -110,103 +103,32 @@ def campaign(fabric: Fabric, name: str, seed: int, policy: IsolationPolicy, into
     into.over_bound.append(verdicts.node_minutes / lower_bound_minutes(fabric, faults, policy))
 
 
-def plant_distinct(fabric: Fabric, rng: random.Random, kinds: tuple[str, ...]) -> World:
-    """Plant one part of each kind so that no test could mistake the parts for others.
-
-    Drawn again: a part whose cells another planted part covers (a node on a bad feed), and one
-    whose uncovered cells are also all the uncovered cells of a part that is sound.
-    """
-    while True:
-        world = World(fabric, rng)
-        counts = {k: kinds.count(k) for k in ("nodes", "links", "leaves", "uplinks")}
-        plant(world, **counts)
-        for kind in sorted(set(kinds) & set(SHARED)):
-            names = [p.name for p in fabric.shared if p.kind == kind]
-            world.shared.add((Culprit(kind), rng.choice(names or [f"rail {r}" for r in range(8)])))
-        if is_distinct(world):
-            return world
-
-
-def is_distinct(world: World) -> bool:
-    """Return whether each planted part shows on cells that point to it alone."""
-    cells = cells_of_parts(world.fabric)
-    planted = [(part.kind, part.name, part.rail) for part in cells]
-    bad = [part for part, key in zip(cells, planted, strict=True) if key in world.planted()]
-    for part in bad:
-        inner = {c[:2] for other in bad if other != part for c in cells[other] if c[2]}
-        covered = {c for other in bad if other != part for c in cells[other]}
-        covered |= {(*c, False) for c in inner}  # a bad cell fails every test to other leaves too
-        alone = cells[part] - covered
-        sound = (cells[other] - covered for other in cells if other not in bad)
-        if not alone or alone in sound:
-            return False
-    return True
-
-
-def cells_of_parts(fabric: Fabric) -> dict[Part, set[tuple[str, int, bool]]]:
-    """Return part -> its cells; those of a path to other leaves are not those of the leaf."""
-    cells: dict[Part, set[tuple[str, int, bool]]] = {}
-    for (node, rail), parts in fabric.parts_of.items():
-        for part in parts.inner:
-            cells.setdefault(part, set()).add((node, rail, True))
-        for part in parts.paths:
-            cells.setdefault(part, set()).add((node, rail, False))
-    return cells
-
-
-def intermittent(kinds: tuple[str, ...], rate: float, seed: int, noise: float) -> Sum:
-    """Return one campaign with one part of each kind that fails this share of its tests."""
-    fabric = fabric_of(RATE_NODES, shared=shared_parts(RATE_NODES))
-    rng = random.Random(f"{kinds} {rate} {seed} {noise}")
-    world = plant_distinct(fabric, rng, kinds)
-    world.noise = noise
-    world.rate = rate
-    row = Sum()
-    policy = IsolationPolicy(rate_min=0.3, miss_risk=0.05, rounds_max=120)
-    began = time.process_time()
-    verdicts = isolate(world, policy)
-    row.cpu_s = time.process_time() - began
-    blamed = {name_of(b) for b in verdicts.condemned}
-    row.planted, row.found = len(world.planted()), len(blamed & world.planted())
-    row.innocent, row.rounds = len(blamed - world.planted()), verdicts.rounds
-    row.costs.append(verdicts.node_minutes / all_pairs_minutes(fabric, policy))
-    return row
-
-
-def measure_rates(scale: float) -> dict[str, float]:
+def measure_rates(cases: Sequence[Case]) -> dict[str, float]:
     """Return the figures of parts that fail only a share of their tests."""
-    singles = [(kind,) for kind in ("nodes", "links", "leaves", "uplinks", *SHARED)]
-    cases = [*singles, *(a + b for a, b in combinations(singles, 2))]
-    tried = [
-        (kinds, rate, seed, (NOISE, 0.08)[(number + seed) % 2])
-        for rate in RATES
-        for number, kinds in enumerate(cases)
-        for seed in range(max(1, round(scale)))
-    ]
-    found: dict[float, list[int]] = {rate: [0, 0] for rate in RATES}
-    innocent = campaigns = 0
-    worst = cpu_s = 0.0
-    with ProcessPoolExecutor() as pool:  # a campaign is one core's work
-        for (_, rate, _, _), row in zip(
-            tried, pool.map(intermittent, *zip(*tried, strict=True)), strict=True
-        ):
-            found[rate][0] += row.found
-            found[rate][1] += row.planted
-            innocent += row.innocent
-            campaigns += 1
-            worst = max(worst, row.costs[0])
-            cpu_s += row.cpu_s
-            if campaigns % (len(tried) // len(RATES)) == 0:
-                counted = f"{found[rate][0]} of {found[rate][1]} found"
-                say(f"rate {rate}: {counted}, {innocent} innocents so far, {cpu_s:.0f} CPU s")
+    rows: dict[float, list[Row]] = {rate: [] for rate in RATES}
+    for case, row in run_cases(cases):
+        rows[case.rate].append(row)
+        names = "".join(f", missed {m}" for m in row.missed)
+        names += "".join(f", innocent {b}" for b in row.blamed)
+        say(
+            f"{case!s:24} noise {case.noise} {row.found}/{row.planted} found, {row.rounds} rounds, "
+            f"{row.minutes:.2f} of all pairs, {row.cpu_s:.0f} CPU s{names}"
+        )
+    every = [row for listed in rows.values() for row in listed]
+    found = {
+        f"found_at_{rate * 100:.0f}": round(
+            sum(row.found for row in listed) / max(1, sum(row.planted for row in listed)), 4
+        )
+        for rate, listed in rows.items()
+        if listed
+    }
+    innocent = sum(row.innocent for row in every)
     return {
-        "found_at_100": round(found[1.0][0] / found[1.0][1], 4),
-        "found_at_60": round(found[0.6][0] / found[0.6][1], 4),
-        "found_at_30": round(found[0.3][0] / found[0.3][1], 4),
-        "innocents_per_10k": round(innocent * 10_000 / (campaigns * RATE_NODES), 2),
-        "rate_campaigns": campaigns,
-        "rate_cpu_s": round(cpu_s),
-        "rate_cost_over_all_pairs": round(worst, 3),
+        **found,
+        "innocents_per_10k": round(innocent * 10_000 / (len(every) * NODES), 2),
+        "rate_campaigns": len(every),
+        "rate_cpu_s": round(sum(row.cpu_s for row in every)),
+        "rate_cost_over_all_pairs": round(max(row.minutes for row in every), 3),
     }
 
 
@@ -217,6 +139,9 @@ def say(line: str) -> None:
 
 
 def main() -> None:
+    if ":" in "".join(sys.argv[1:2]):
+        say(json.dumps(measure_rates([find_case(sys.argv[1])])))
+        return
     scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
     whole: dict[str, Sum] = {}
     head = f"{'nodes':>5} {'screened in':>11} {'planted':20} {'campaigns':>9} {'found':>9} "
@@ -258,7 +183,7 @@ def main() -> None:
                 "groups_found_fraction": round(groups.found / groups.planted, 4),
                 "groups_innocent_condemned": groups.innocent,
                 "groups_cost_over_all_pairs": round(max(groups.costs), 4),
-                **measure_rates(scale),
+                **measure_rates(list_cases(range(max(1, round(scale))))),
                 **this_machine.told(),
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from provisioner.planning.fault_location.isolation import plan_next_round
+from provisioner.planning.fault_location.isolation import Campaign
 from provisioner.planning.fault_location.isolation_words import (
     ALL_RAILS,
     Blame,
@@ -157,9 +157,9 @@ def name_of(blame: Blame) -> tuple[Culprit, str, int]:
 
 def isolate(world: World, policy: IsolationPolicy) -> Verdicts:
     """The whole campaign."""
-    seen: list[Observation] = []
+    campaign = Campaign(world.fabric, policy)
     while True:
-        step = plan_next_round(world.fabric, seen, policy)
+        step = campaign.plan_next_round()
         if isinstance(step, Verdicts):
             return step
-        seen += [world.run(test, step.number) for test in step.tests]
+        campaign.add(world.run(test, step.number) for test in step.tests)

@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import World, fabric_of, isolate, name_of, plant
 
-from provisioner.planning.fault_location.isolation import find_culprits, plan_next_round
+from provisioner.planning.fault_location.isolation import (
+    Campaign,
+    find_culprits,
+    plan_next_round,
+)
 from provisioner.planning.fault_location.isolation_words import (
     Culprit,
     Fabric,
@@ -242,6 +246,25 @@ def test_a_campaign_can_be_stored_and_taken_up_again() -> None:
 
     assert step == plan_next_round(world.fabric, seen, POLICY)
     assert isinstance(step, Round)
+
+
+@pytest.mark.parametrize("size", [2, 8])  # of the screening's groups; 2: pairs
+def test_observations_taken_as_they_come_give_the_same_rounds_and_verdicts(size: int) -> None:
+    world = plant(World(SMALL, random.Random(3)), nodes=1, links=2)
+    policy = IsolationPolicy(group_size=size)
+    campaign = Campaign(SMALL, policy)
+    seen: list[Observation] = []
+    while isinstance(step := campaign.plan_next_round(), Round):
+        assert step == plan_next_round(SMALL, seen, policy)
+        more = [world.run(test, step.number) for test in step.tests]
+        campaign.add(more)
+        seen += more
+        if step.number == 2:  # reported twice
+            campaign.add(more)
+            seen += more
+
+    assert step == plan_next_round(SMALL, seen, policy)
+    assert step == find_culprits(SMALL, seen, policy)
 
 
 def test_the_world_of_these_tests_is_noisy() -> None:

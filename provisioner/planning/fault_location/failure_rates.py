@@ -16,18 +16,15 @@ tried.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, compress
 from math import log
 from statistics import median_low
 
-from provisioner.planning.fault_location.isolation_trials import Trial, Trials
+from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trial
 from provisioner.planning.fault_location.isolation_words import (
     PART_ORDER,
-    Cell,
     Culprit,
     Part,
 )
@@ -59,51 +56,47 @@ class Explanation:
 class _Fit:
     """The counts of every part, while explanations are taken one by one."""
 
-    trials: Trials
+    trials: CountedTrials
     costs: Mapping[Culprit, float]  # of naming one part, by its kind
     noise: float
-    listed: Sequence[Trial]
-    ways: Sequence[frozenset[Part]]  # by trial: the parts on its way
-    failed: list[bool]
-    survives: list[float]  # by trial: the chance that no part taken so far fails it
+    # by trial, if it is below 1: the chance that no part taken so far fails it
+    survives: dict[int, float] = field(default_factory=dict)
     counts: dict[Part, _Counts] = field(default_factory=dict)
-    numbers_of: dict[Cell, list[int]] = field(default_factory=dict)  # its trials, by number
-    _cells: dict[Part, frozenset[Cell]] = field(default_factory=dict)
     _trials: dict[Part, list[int]] = field(default_factory=dict)
-
-    def find_cells(self, part: Part) -> frozenset[Cell]:
-        """Return the cells whose tests a part can fail, computed once."""
-        if part not in self._cells:
-            self._cells[part] = frozenset(list_cells(self.trials, part))
-        return self._cells[part]
 
     def find_trials(self, part: Part) -> list[int]:
         """Return the numbers of the trials that a part can fail, computed once."""
         if part not in self._trials:
-            across = part.kind in _PATHS
-            numbers = {
-                number
-                for cell in self.find_cells(part)
-                for number in self.numbers_of.get(cell, ())
-                if not (across and self.listed[number].local)
-            }
+            cells = self.trials.fabric.find_cells(part)
+            numbers_of = self.trials.numbers_of
+            numbers = {number for cell in cells for number in numbers_of.get(cell, ())}
+            if part.kind in _PATHS:
+                listed = self.trials.listed
+                numbers = {number for number in numbers if not listed[number].local}
             self._trials[part] = sorted(numbers)
         return self._trials[part]
 
-    def take(self, part: Part, rate: float) -> None:
-        """Let a part explain its trials."""
+    def take(self, part: Part, rate: float) -> set[Part]:
+        """Let a part explain its trials; return the parts whose counts changed."""
+        changed: set[Part] = set()
         for number in self.find_trials(part):
-            before = self.survives[number]
+            before = self.survives.get(number, 1.0)
             after = self.survives[number] = round(before * (1 - rate), 6)
-            for other in self.ways[number]:
+            failed = self.trials.listed[number].failed
+            for other in self.trials.ways[number]:
                 counts = self.counts.get(other)
                 if counts is None:
                     continue
-                counts[before][0] -= 1
-                counts[before][1] -= self.failed[number]
-                moved = counts.setdefault(after, [0, 0])
+                changed.add(other)
+                mine = counts[before]
+                mine[0] -= 1
+                mine[1] -= failed
+                moved = counts.get(after)
+                if moved is None:
+                    moved = counts[after] = [0, 0]
                 moved[0] += 1
-                moved[1] += self.failed[number]
+                moved[1] += failed
+        return changed
 
     def find_rate(self, part: Part) -> tuple[float, float]:
         """Return the gain of a part and its best rate."""
@@ -113,35 +106,54 @@ class _Fit:
         """Return gain and rate as they would be with other explanations taken before."""
         counts: _Counts = {}
         for number in self.find_trials(part):
-            mine = counts.setdefault(survives[number], [0, 0])
+            before = survives.get(number)
+            if before is None:
+                before = self.survives.get(number, 1.0)
+            mine = counts.get(before)
+            if mine is None:
+                mine = counts[before] = [0, 0]
             mine[0] += 1
-            mine[1] += self.failed[number]
+            mine[1] += self.trials.listed[number].failed
         return self._rate(counts)
 
     def _rate(self, counts: _Counts) -> tuple[float, float]:
-        best = (0.0, 0.0)
-        for rate in RATES:
-            gain = 0.0
-            for survives, (tests, failures) in counts.items():
-                if tests:
-                    by_failure, by_pass = _weights(self.noise, survives, rate)
-                    gain += failures * by_failure + (tests - failures) * by_pass
-            best = max(best, (gain, rate))
-        return best
+        listed = [(s, tests, failures) for s, (tests, failures) in counts.items() if tests]
+        if len(listed) == 1:
+            return _fit_rate(self.noise, *listed[0])
+        gains = [0.0] * len(RATES)
+        for survives, tests, failures in listed:
+            passes = tests - failures
+            for i, (by_failure, by_pass) in enumerate(_weigh_rates(self.noise, survives)):
+                gains[i] += failures * by_failure + passes * by_pass
+        return max((0.0, 0.0), max(zip(gains, RATES, strict=True)))
+
+
+@lru_cache(maxsize=65536)
+def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
+    """Return the best gain and its rate of a part whose tests all survive others as often."""
+    passes = tests - failures
+    gains = (
+        (failures * by_failure + passes * by_pass, rate)
+        for rate, (by_failure, by_pass) in zip(RATES, _weigh_rates(noise, survives), strict=True)
+    )
+    return max((0.0, 0.0), *gains)
 
 
 @lru_cache(maxsize=4096)
-def _weights(noise: float, survives: float, rate: float) -> tuple[float, float]:
-    """Return what a failure and a pass add to the gain of a part with this rate."""
+def _weigh_rates(noise: float, survives: float) -> tuple[tuple[float, float], ...]:
+    """Return what a failure and a pass add to the gain of a part with each of `RATES`."""
     before = noise + (1 - 2 * noise) * (1 - survives)
-    after = noise + (1 - 2 * noise) * (1 - survives * (1 - rate))
-    return log(after / before), log((1 - after) / (1 - before))
+    weights = []
+    for rate in RATES:
+        after = noise + (1 - 2 * noise) * (1 - survives * (1 - rate))
+        weights.append((log(after / before), log((1 - after) / (1 - before))))
+    return tuple(weights)
 
 
-def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
+def find_explanations(trials: CountedTrials, gain_min: float) -> list[Explanation]:
     """Return the parts that explain the results, the strongest first, with at least this gain."""
-    listed = list(_list_trials(trials))
-    fit = _count(trials, listed)
+    listed = trials.listed
+    fit = _count(trials)
     gains = {part: fit.find_rate(part) for part in fit.counts}
     taken: list[Explanation] = []
     while gains:
@@ -150,7 +162,8 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
         if gain < gain_min:
             break
         mine = fit.find_trials(best)
-        open_failures = [n for n in mine if fit.failed[n] and fit.survives[n] > 1 - RATES[0]]
+        failed = [n for n in mine if listed[n].failed]
+        open_failures = [n for n in failed if fit.survives.get(n, 1.0) > 1 - RATES[0]]
         rivals = _find_rivals(fit, gains, best, open_failures)
         taken.append(
             Explanation(
@@ -158,13 +171,12 @@ def find_explanations(trials: Trials, gain_min: float) -> list[Explanation]:
                 rate=rate,
                 gain=gain,
                 failures=tuple(listed[n] for n in open_failures),
-                passes=sum(not fit.failed[n] for n in mine),
+                passes=len(mine) - len(failed),
                 rivals=rivals,
             )
         )
-        fit.take(best, rate)
-        changed = {p for n in mine for p in fit.ways[n] if p in gains}
-        gains.update((part, fit.find_rate(part)) for part in changed)
+        changed = fit.take(best, rate)
+        gains.update((part, fit.find_rate(part)) for part in changed if part in gains)
         for part in (best, *rivals):
             gains.pop(part, None)
     return taken
@@ -191,31 +203,30 @@ def _sum_of_parts(
 ) -> float:
     """Return what the parts within another one explain together, up to a little over `enough`."""
     costs = fit.costs
-    cells = fit.find_cells(whole)
-    inner = [
-        part
-        for part, (gain, _) in gains.items()
-        if part.rank < whole.rank
-        and part.kind not in _PATHS
-        and gain > costs[part.kind]
-        and fit.find_cells(part) < cells
-    ]
-    survives = dict(enumerate(fit.survives))
+    worth: dict[Part, tuple[float, float]] = {}  # gain and rate of the parts within
+    for part in fit.trials.fabric.find_parts_within(whole):
+        gain, rate = gains.get(part, (0.0, 0.0))
+        if gain > costs[part.kind]:
+            worth[part] = gain, rate
+    survives: dict[int, float] = {}
     total = 0.0
-    while inner and total <= enough:
-        rated = {part: fit.find_rate_with(part, survives) for part in inner}
-        best = max(inner, key=lambda part: rated[part][0] - costs[part.kind])
-        gain, rate = rated[best]
-        if gain <= costs[best.kind]:
-            break
+    while worth and total <= enough:
+        best = max(worth, key=lambda part: worth[part][0] - costs[part.kind])
+        gain, rate = worth.pop(best)
         total += gain - costs[best.kind]
+        changed: set[Part] = set()
         for number in fit.find_trials(best):
-            survives[number] = round(survives[number] * (1 - rate), 6)
-        inner = [p for p in inner if p != best and rated[p][0] > costs[p.kind]]
+            before = survives.get(number, fit.survives.get(number, 1.0))
+            survives[number] = round(before * (1 - rate), 6)
+            changed |= fit.trials.ways[number]
+        for part in changed & worth.keys():
+            worth[part] = fit.find_rate_with(part, survives)
+            if worth[part][0] <= costs[part.kind]:
+                del worth[part]
     return total
 
 
-def _count_costs(trials: Trials) -> dict[Culprit, float]:
+def _count_costs(trials: CountedTrials) -> dict[Culprit, float]:
     """Return the cost of naming one part, by its kind."""
     fabric = trials.fabric
     leaves = len(fabric.cells_of_leaf)
@@ -233,7 +244,7 @@ def _find_rivals(
     """Return parts that explain as much of the same failures, on other tests as well."""
     shared: dict[Part, int] = {}
     for number in failures:
-        for part in fit.ways[number]:
+        for part in fit.trials.ways[number]:
             if part != best and part in gains:
                 shared[part] = shared.get(part, 0) + 1
     tests = set(fit.find_trials(best))
@@ -249,33 +260,17 @@ def _find_rivals(
     return tuple(sorted(rivals))
 
 
-def _list_trials(trials: Trials) -> Iterator[Trial]:
-    for cell, mine in trials.by_cell.items():
-        for trial in mine:
-            if trial.one == cell:
-                yield trial
-
-
-def _count(trials: Trials, listed: Sequence[Trial]) -> _Fit:
+def _count(trials: CountedTrials) -> _Fit:
     """Count the tests and failures of every part that is examined, before any is explained."""
-    ways = [trials.fabric.find_way(trial.one, trial.other) for trial in listed]
-    failed = [trial.failed for trial in listed]
-    failures = Counter(chain.from_iterable(compress(ways, failed)))
-    tests = Counter(chain.from_iterable(ways))
-    survives = [1.0] * len(listed)
-    noise = estimate_noise(trials)
-    fit = _Fit(trials, _count_costs(trials), noise, listed, ways, failed, survives)
-    for number, trial in enumerate(listed):
-        fit.numbers_of.setdefault(trial.one, []).append(number)
-        fit.numbers_of.setdefault(trial.other, []).append(number)
-    for part, count in failures.items():
+    fit = _Fit(trials, _count_costs(trials), estimate_noise(trials))
+    for part, count in trials.failures.items():
         if count >= FAILURES_MIN:
             passed_groups = _count_group_passes(trials, part)
-            fit.counts[part] = {1.0: [passed_groups + tests[part], count]}
+            fit.counts[part] = {1.0: [passed_groups + trials.tests[part], count]}
     return fit
 
 
-def _count_group_passes(trials: Trials, part: Part) -> int:
+def _count_group_passes(trials: CountedTrials, part: Part) -> int:
     """Return the passed collectives that a part took part in."""
     if part.kind in (Culprit.NODE, Culprit.LINK):
         return len(trials.groups.get(part.name, ()))
@@ -285,33 +280,15 @@ def _count_group_passes(trials: Trials, part: Part) -> int:
     return 0
 
 
-def estimate_noise(trials: Trials) -> float:
+def estimate_noise(trials: CountedTrials) -> float:
     """Return the share of results that are wrong by chance: the policy's, or more if it is seen.
 
     The middle leaf by its share of failures stands for the fabric: a bad part moves few leaves.
     """
     shares = []
     for cells in trials.fabric.cells_of_leaf.values():
-        results = [t.failed for cell in cells for t in trials.by_cell.get(cell, ())]
-        if len(results) >= _RESULTS_MIN:
-            shares.append(sum(results) / len(results))
+        results = sum(len(trials.by_cell.get(cell, ())) for cell in cells)
+        if results >= _RESULTS_MIN:
+            shares.append(sum(trials.failed[cell] for cell in cells) / results)
     usual = median_low(shares) if len(shares) >= _LEAVES_MIN else 0.0
     return min(max(trials.policy.noise, usual), NOISE_MAX)
-
-
-def list_cells(trials: Trials, part: Part) -> tuple[Cell, ...]:
-    """Return the cells whose tests a part can fail."""
-    fabric = trials.fabric
-    match part.kind:
-        case Culprit.LINK:
-            return ((part.name, part.rail),)
-        case Culprit.NODE:
-            return tuple((part.name, rail) for rail in fabric.rails_of[part.name])
-        case Culprit.LEAF | Culprit.UPLINK:
-            return fabric.cells_of_leaf[part.name]
-        case Culprit.RAIL | Culprit.SPINE:
-            rail = int(part.name.removeprefix("rail "))
-            return tuple(cell for cell in fabric.leaf_of if cell[1] == rail)
-        case _:
-            shared = part.kind, part.name
-            return tuple(cell for cell, parts in fabric.shared_by.items() if shared in parts)

@@ -21,7 +21,7 @@ from provisioner.planning.fault_location.isolation_blame import (
     Judgement,
     judge_trials,
 )
-from provisioner.planning.fault_location.isolation_trials import Trials, collect_trials
+from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trials
 from provisioner.planning.fault_location.isolation_words import (
     Blame,
     Cell,
@@ -39,38 +39,65 @@ from provisioner.planning.fault_location.isolation_words import (
 CANDIDATES_MAX = 64  # partners that are considered for one suspect, of each kind
 
 
+class Campaign:
+    """A campaign that is still running: its observations are counted once, as they come."""
+
+    def __init__(self, fabric: Fabric, policy: IsolationPolicy) -> None:
+        self.trials = CountedTrials(fabric, policy)
+        self.seen: list[Observation] = []
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Take these observations as well."""
+        listed = tuple(observations)
+        self.seen += listed
+        self.trials.add(listed)
+
+    def find_culprits(self) -> Verdicts:
+        """Return the verdicts from the observations so far, even if some nodes are undecided."""
+        judged = judge_trials(self.trials)
+        return self._verdicts(judged, _open(self.trials, judged))
+
+    def plan_next_round(self) -> Round | Verdicts:
+        """Return the tests to run next, or the verdicts if no test can decide more."""
+        trials = self.trials
+        policy = trials.policy
+        number = max((o.round_number for o in self.seen), default=-1) + 1
+        judged = judge_trials(trials)
+        needs = _open(trials, judged)
+        if number < policy.screening_rounds and needs:
+            tests = _screening(trials.fabric, trials, policy, number)
+            why = f"screening {'across' if number % 2 else 'within'} units"
+        elif needs and not judged.held and number < policy.rounds_max:
+            tests = _suspects(trials, judged, needs, number)
+            why = f"{len(needs)} nodes are not cleared"
+        else:
+            tests = ()
+            why = ""
+        if not tests:
+            return self._verdicts(judged, needs)
+        spent = sum(policy.get_minutes(t.kind) * len(t.nodes) for t in tests)
+        return Round(number=number, why=why, tests=tests, node_minutes=spent)
+
+    def _verdicts(self, judged: Judgement, needs: dict[str, tuple[int, ...]]) -> Verdicts:
+        return _verdicts(self.trials.fabric, self.seen, self.trials.policy, judged, needs)
+
+
 def find_culprits(
     fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
 ) -> Verdicts:
     """Return the verdicts from the observations so far, even if some nodes are undecided."""
-    listed = tuple(observations)
-    trials = collect_trials(fabric, listed, policy)
-    judged = judge_trials(trials)
-    return _verdicts(fabric, listed, policy, judged, _open(trials, judged))
+    campaign = Campaign(fabric, policy)
+    campaign.add(observations)
+    return campaign.find_culprits()
 
 
 def plan_next_round(
     fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
 ) -> Round | Verdicts:
     """Return the tests to run next, or the verdicts if no test can decide more."""
-    listed = tuple(observations)
-    number = max((o.round_number for o in listed), default=-1) + 1
-    trials = collect_trials(fabric, listed, policy)
-    judged = judge_trials(trials)
-    needs = _open(trials, judged)
-    if number < policy.screening_rounds and needs:
-        tests = _screening(fabric, trials, policy, number)
-        why = f"screening {'across' if number % 2 else 'within'} units"
-    elif needs and not judged.held and number < policy.rounds_max:
-        tests = _suspects(trials, judged, needs, number)
-        why = f"{len(needs)} nodes are not cleared"
-    else:
-        tests = ()
-        why = ""
-    if not tests:
-        return _verdicts(fabric, listed, policy, judged, needs)
-    spent = sum(policy.get_minutes(t.kind) * len(t.nodes) for t in tests)
-    return Round(number=number, why=why, tests=tests, node_minutes=spent)
+    campaign = Campaign(fabric, policy)
+    campaign.add(observations)
+    return campaign.plan_next_round()
 
 
 def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:

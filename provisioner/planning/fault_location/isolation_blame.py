@@ -18,9 +18,8 @@ from provisioner.planning.fault_location.failure_rates import (
     RATES,
     Explanation,
     find_explanations,
-    list_cells,
 )
-from provisioner.planning.fault_location.isolation_trials import Trial, Trials
+from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trial, Trials
 from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit, Part
 
 EVIDENCE_MAX = 32  # names of tests and partners in one blame
@@ -43,7 +42,7 @@ class Judgement:
     held: str = ""
 
 
-def judge_trials(trials: Trials) -> Judgement:
+def judge_trials(trials: CountedTrials) -> Judgement:
     """Return all blame that the trials prove."""
     blames: list[Blame] = []
     doubtful: list[Blame] = []
@@ -57,15 +56,17 @@ def judge_trials(trials: Trials) -> Judgement:
                 for named in (part, *explanation.rivals)
             ]
             if part.kind not in _PATHS:
-                suspicious.update(c for p in explanation.rivals for c in list_cells(trials, p))
-                suspicious.update(list_cells(trials, part))
+                suspicious.update(
+                    c for p in explanation.rivals for c in trials.fabric.find_cells(p)
+                )
+                suspicious.update(trials.fabric.find_cells(part))
             continue
         if not _is_proved(trials, explanation):
-            suspicious.update(list_cells(trials, part))
+            suspicious.update(trials.fabric.find_cells(part))
             continue
         blames.append(_blame(trials, explanation, part, sure=True))
         if part.kind not in _PATHS:
-            explained.update(list_cells(trials, part))
+            explained.update(trials.fabric.find_cells(part))
     cut = {b.leaf for b in (*blames, *doubtful) if b.culprit is Culprit.UPLINK} | {
         leaf
         for (_, rail), leaf in trials.fabric.leaf_of.items()
@@ -92,7 +93,7 @@ def _is_proved(trials: Trials, explanation: Explanation) -> bool:
     ends = {c for t in failures for c in (t.one, t.other)}
     partners = {c[0] for c in ends} - {part.name}
     if part.kind in (Culprit.CARD, Culprit.LEAF, Culprit.UPLINK):
-        cells = set(list_cells(trials, part)) & ends
+        cells = trials.fabric.find_cells(part) & ends
         if len({c[0] for c in cells}) < enough:
             return False
     if part.kind is Culprit.RAIL:
@@ -159,8 +160,8 @@ def _leaf_of(trials: Trials, part: Part) -> str:
 def _describe(trials: Trials, explanation: Explanation, part: Part) -> str:
     """Return the symptom by which a kind of part is known."""
     ends = {c for t in explanation.failures for c in (t.one, t.other)}
-    cells = list_cells(trials, part)
-    bad = len(ends & set(cells))
+    cells = trials.fabric.find_cells(part)
+    bad = len(ends & cells)
     share = f"{explanation.rate:.0%} of its tests fail"
     match part.kind:
         case Culprit.NODE:

@@ -6,6 +6,7 @@ cell never adds blame to it. Sums do not depend on the order of the observations
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import log
@@ -15,10 +16,13 @@ from provisioner.planning.fault_location.isolation_words import (
     ALL_RAILS,
     Cell,
     Fabric,
+    FabricTest,
     FabricTestKind,
     IsolationPolicy,
     Observation,
+    Part,
     RailOutcome,
+    RailResult,
 )
 
 
@@ -50,9 +54,10 @@ class Trials:
     # node -> nodes that it was tested with
     partners: dict[str, set[str]] = field(default_factory=dict)
     tested: dict[str, int] = field(default_factory=dict)  # tests of a node, of any kind
-    raw: dict[Cell, int] = field(default_factory=dict)  # passes minus failures
+    raw: Counter[Cell] = field(default_factory=Counter)  # passes minus failures
     # leaf -> passes and failures of its cells with other leaves
     _ways: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _sound: dict[Cell, bool] = field(default_factory=dict)  # good by all its trials
 
     @property
     def suspect_at(self) -> float:
@@ -71,6 +76,13 @@ class Trials:
 
     def is_good(self, cell: Cell, apart_from: frozenset[str]) -> bool:
         """Return whether a cell is good by its trials with nodes other than these."""
+        if apart_from:
+            return self._count_good(cell, apart_from)
+        if cell not in self._sound:
+            self._sound[cell] = self._count_good(cell, apart_from)
+        return self._sound[cell]
+
+    def _count_good(self, cell: Cell, apart_from: frozenset[str]) -> bool:
         passes = sum(not (group & apart_from) for group in self.groups.get(cell[0], ()))
         failures = 0
         for trial in self.by_cell.get(cell, ()):
@@ -143,57 +155,110 @@ class Trials:
         if not cells and not leaves:
             return self
         leaf_of = self.fabric.leaf_of
+        touched = {
+            trial.get_far_end(cell)
+            for cell in (*cells, *(c for leaf in leaves for c in self.fabric.cells_of_leaf[leaf]))
+            for trial in self.by_cell.get(cell, ())
+        }
+        touched.update(c for leaf in leaves for c in self.fabric.cells_of_leaf[leaf])
         unexplained: dict[Cell, list[Trial]] = {}
+        raw = Counter(self.raw)
         for cell, trials in self.by_cell.items():
             if cell in cells:
+                raw[cell] = len(self.groups.get(cell[0], ()))
+                continue
+            unexplained[cell] = trials
+            if cell not in touched:
                 continue
             across = leaf_of[cell] in leaves
-            unexplained[cell] = [
+            unexplained[cell] = mine = [
                 t
                 for t in trials
                 if t.get_far_end(cell) not in cells
                 and (t.local or not (across or leaf_of[t.get_far_end(cell)] in leaves))
             ]
-        remaining = Trials(
-            self.fabric, self.policy, unexplained, self.groups, self.partners, tested=self.tested
+            balance = len(mine) - 2 * sum(t.failed for t in mine)
+            raw[cell] = balance + len(self.groups.get(cell[0], ()))
+        return Trials(
+            self.fabric, self.policy, unexplained, self.groups, self.partners, self.tested, raw
         )
-        remaining.raw = _raw(remaining)
-        return remaining
 
 
-def collect_trials(
-    fabric: Fabric, observations: Iterable[Observation], policy: IsolationPolicy
-) -> Trials:
-    """Return all trials of these observations in this fabric.
+@dataclass
+class CountedTrials(Trials):
+    """All trials of a campaign, counted by part as they come: no count is ever made again."""
 
-    A test that is reported twice counts once, and the worse report of a rail applies; nodes and
-    rails that the fabric does not have are ignored.
-    """
-    collected = Trials(fabric, policy)
-    leaf_of = fabric.leaf_of
-    merged: dict[tuple[str, int], Trial] = {}
-    passed: dict[str, bool] = {}
-    members: dict[str, frozenset[str]] = {}
-    for observation in observations:
-        test = observation.test
-        if any(name not in fabric.rails_of for name in test.nodes):
-            continue
-        if test.kind is FabricTestKind.GROUP:
-            members[test.name] = frozenset(test.nodes)
-            for result in observation.results:
-                if result.rail == ALL_RAILS and result.shown is not RailOutcome.NOT_RUN:
-                    good = not _failed(result.shown, result.ratio, policy)
-                    passed[test.name] = good and passed.get(test.name, True)
-            continue
+    listed: list[Trial] = field(default_factory=list)
+    ways: list[frozenset[Part]] = field(default_factory=list)  # by trial: the parts on its way
+    numbers_of: dict[Cell, list[int]] = field(default_factory=dict)  # its trials, by number
+    tests: Counter[Part] = field(default_factory=Counter)  # trials whose way has the part
+    failures: Counter[Part] = field(default_factory=Counter)
+    failed: Counter[Cell] = field(default_factory=Counter)
+    _numbers: dict[tuple[str, Cell, Cell], int] = field(default_factory=dict)  # test and cells
+    _named: set[str] = field(default_factory=set)  # tests that are counted in `tested`
+    _passed: dict[str, bool] = field(default_factory=dict)  # collective -> it passed
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Count these observations as well.
+
+        A test that is reported twice counts once, and the worse report of a rail applies; nodes
+        and rails that the fabric does not have are ignored.
+        """
+        self._ways.clear()
+        self._sound.clear()
+        for observation in observations:
+            test = observation.test
+            if any(name not in self.fabric.rails_of for name in test.nodes):
+                continue
+            if test.kind is FabricTestKind.GROUP:
+                self._add_group(test, observation.results)
+            elif test.nodes[0] != test.nodes[1]:
+                self._add_pair(test, observation.results)
+
+    def _add_group(self, test: FabricTest, results: Iterable[RailResult]) -> None:
+        nodes = frozenset(test.nodes)
+        self._name(test.name, nodes)
+        ran = [
+            result
+            for result in results
+            if result.rail == ALL_RAILS and result.shown is not RailOutcome.NOT_RUN
+        ]
+        if not ran:
+            return
+        before = self._passed.get(test.name)
+        good = not any(_failed(r.shown, r.ratio, self.policy) for r in ran)
+        self._passed[test.name] = good and before is not False
+        if before is None and good:
+            self._count_group(nodes, 1)
+        elif before and not good:
+            self._count_group(nodes, -1)
+
+    def _count_group(self, nodes: frozenset[str], more: int) -> None:
+        """Count a collective that passed, or take its count back."""
+        for node in nodes:
+            passed = self.groups.setdefault(node, [])
+            if more > 0:
+                passed.append(nodes)
+            else:
+                passed.remove(nodes)
+            for rail in self.fabric.rails_of[node]:
+                self.raw[node, rail] += more
+
+    def _name(self, test: str, nodes: Iterable[str]) -> None:
+        if test not in self._named:
+            self._named.add(test)
+            for node in nodes:
+                self.tested[node] = self.tested.get(node, 0) + 1
+
+    def _add_pair(self, test: FabricTest, results: Iterable[RailResult]) -> None:
+        leaf_of = self.fabric.leaf_of
         one, another = sorted(test.nodes[:2])
-        for result in observation.results:
+        for result in results:
             a = (one, result.rail)
             b = (another, result.rail)
-            if a not in leaf_of or b not in leaf_of or one == another:
+            if a not in leaf_of or b not in leaf_of or result.shown is RailOutcome.NOT_RUN:
                 continue
-            if result.shown is RailOutcome.NOT_RUN:
-                continue
-            bad = _failed(result.shown, result.ratio, policy)
+            bad = _failed(result.shown, result.ratio, self.policy)
             trial = Trial(
                 test=test.name,
                 one=a,
@@ -204,32 +269,39 @@ def collect_trials(
                 ratio=result.ratio,
                 local=leaf_of[a] == leaf_of[b],
             )
-            before = merged.get((test.name, result.rail))
-            if before is None or _badness(trial) > _badness(before):
-                merged[test.name, result.rail] = trial
-    _fill(collected, merged.values())
-    for name, nodes in members.items():
-        for node in nodes:
-            collected.tested[node] = collected.tested.get(node, 0) + 1
-            if passed.get(name):
-                collected.groups.setdefault(node, []).append(nodes)
-    collected.raw = _raw(collected)
-    return collected
+            number = self._numbers.setdefault((test.name, a, b), len(self.listed))
+            if number == len(self.listed):
+                self._name(test.name, (one, another))
+                self._append(trial, number)
+            elif _badness(trial) > _badness(self.listed[number]):
+                self._replace(trial, number)
 
+    def _append(self, trial: Trial, number: int) -> None:
+        way = self.fabric.find_way(trial.one, trial.other)
+        self.listed.append(trial)
+        self.ways.append(way)
+        self.tests.update(way)
+        if trial.failed:
+            self.failures.update(way)
+        for cell in (trial.one, trial.other):
+            self.by_cell.setdefault(cell, []).append(trial)
+            self.numbers_of.setdefault(cell, []).append(number)
+            self.failed[cell] += trial.failed
+            self.raw[cell] += -1 if trial.failed else 1
+            self.partners.setdefault(cell[0], set()).add(trial.get_far_end(cell)[0])
 
-def _fill(collected: Trials, trials: Iterable[Trial]) -> None:
-    """Sort trials by cell, and count tests by node."""
-    names: dict[str, set[str]] = {}
-    for trial in trials:
-        collected.by_cell.setdefault(trial.one, []).append(trial)
-        collected.by_cell.setdefault(trial.other, []).append(trial)
-        a = trial.one[0]
-        b = trial.other[0]
-        collected.partners.setdefault(a, set()).add(b)
-        collected.partners.setdefault(b, set()).add(a)
-        names.setdefault(a, set()).add(trial.test)
-        names.setdefault(b, set()).add(trial.test)
-    collected.tested = {node: len(tests) for node, tests in names.items()}
+    def _replace(self, trial: Trial, number: int) -> None:
+        """Count a worse report of a trial in the place of the better one."""
+        before = self.listed[number]
+        self.listed[number] = trial
+        worse = trial.failed and not before.failed
+        if worse:
+            self.failures.update(self.ways[number])
+        for cell in (trial.one, trial.other):
+            mine = self.by_cell[cell]
+            mine[mine.index(before)] = trial
+            self.failed[cell] += worse
+            self.raw[cell] -= 2 * worse
 
 
 def _failed(shown: RailOutcome, ratio: float | None, policy: IsolationPolicy) -> bool:
@@ -259,13 +331,3 @@ def _ways(trials: Trials) -> dict[str, tuple[int, int]]:
         counts = [_across(trials, c) for c in cells]
         by_leaf[leaf] = sum(p for p, _ in counts), sum(f for _, f in counts)
     return by_leaf
-
-
-def _raw(trials: Trials) -> dict[Cell, int]:
-    """Return passes minus failures of every cell of the fabric."""
-    balance = {}
-    for cell in trials.fabric.leaf_of:
-        mine = trials.by_cell.get(cell, ())
-        failed = sum(t.failed for t in mine)
-        balance[cell] = len(mine) - 2 * failed + len(trials.groups.get(cell[0], ()))
-    return balance

@@ -165,6 +165,36 @@ class Fabric(Record):
             self._ways[one, other] = way
         return way
 
+    def find_cells(self, part: Part) -> frozenset[Cell]:
+        """Return the cells whose tests a part can fail; of a path, those to other leaves."""
+        return self._cells_of_part[part]
+
+    def find_parts_within(self, whole: Part) -> tuple[Part, ...]:
+        """Return the smaller parts all of whose cells depend on this one, without paths."""
+        if whole not in self._parts_within:
+            cells = self._cells_of_part[whole]
+            parts = {part for cell in cells for part in self.parts_of[cell].inner}
+            self._parts_within[whole] = tuple(
+                sorted(
+                    part
+                    for part in parts
+                    if part.rank < whole.rank and self._cells_of_part[part] < cells
+                )
+            )
+        return self._parts_within[whole]
+
+    @cached_property
+    def _cells_of_part(self) -> dict[Part, frozenset[Cell]]:
+        cells: dict[Part, set[Cell]] = {}
+        for cell, parts in self.parts_of.items():
+            for part in parts.inner | parts.paths:
+                cells.setdefault(part, set()).add(cell)
+        return {part: frozenset(listed) for part, listed in cells.items()}
+
+    @cached_property
+    def _parts_within(self) -> dict[Part, tuple[Part, ...]]:
+        return {}
+
     @cached_property
     def _ways(self) -> dict[tuple[Cell, Cell], frozenset[Part]]:
         return {}

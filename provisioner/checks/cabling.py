@@ -34,11 +34,13 @@ class Miscabling(Record):
     planned: End | None
     neighbour: End | None
     remedy: str
+    by_mac: bool = False  # LLDP is silent: the leaf's table of MACs has the neighbour
 
     def __str__(self) -> str:
         planned = "/".join(self.planned) if self.planned else "nothing"
         neighbour = "/".join(self.neighbour) if self.neighbour else "nothing"
-        return f"{self.fault}: {'/'.join(self.at)} should see {planned} and sees {neighbour}"
+        sees = f"{neighbour} (by its MAC; LLDP is silent)" if self.by_mac else neighbour
+        return f"{self.fault}: {'/'.join(self.at)} should see {planned} and sees {sees}"
 
 
 def compare(planned: Mapping[End, End], reported: Mapping[End, End]) -> tuple[Miscabling, ...]:

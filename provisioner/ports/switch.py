@@ -176,6 +176,14 @@ class WatchReads(Protocol):
         """Return (system, port) of each device that one port hears by LLDP."""
         ...
 
+    async def read_macs(self) -> Mapping[str, frozenset[str]]:
+        """Return front-panel port -> MACs, in lower case, that the switch learned there.
+
+        Of bridged ports these are in the forwarding database, of routed ones in the tables of ARP
+        and neighbour discovery. A port without an entry is absent.
+        """
+        ...
+
     async def find_wrong_firmware(self, version: str) -> str:
         """Return why the ASIC's firmware is wrong under this image; "" if nothing published says
         so.

@@ -249,7 +249,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         (),
         (
             "read_drained read_health read_neighbours read_routes read_peers read_leaks read_vnis "
-            "read_targets read_hash read_counters"
+            "read_targets read_hash read_counters read_macs"
         ),
         {},
     ),

@@ -41,6 +41,8 @@ class SonicSwitch:
         self.bytes = 0
         self.faults: set[str] = set()
         self.calls: list[str] = []
+        self.entries: list[dict[str, Any]] = []  # of ARP and neighbour discovery
+        self.macs = "No.    Vlan    MacAddress    Port    Type\nTotal number of entries 0\n"
 
     async def run(
         self, host: str, address: str, commands: Sequence[ShellCommand]
@@ -81,7 +83,8 @@ class SonicSwitch:
             ),
             acl_rows.STATUS: self._acl_status,
             sonic_state.HEALTH: self._health,
-            sonic_state.NEIGHBOURS: list,
+            sonic_state.NEIGHBOURS: lambda: self.entries,
+            sonic_state.MACS: lambda: self.macs,
             sonic_state.VNIS: dict,
             sonic_state.LLDP: lambda: {"lldp": {"interface": []}},
             sonic_state.MODE: lambda: f"System Mode: {mode}\n",

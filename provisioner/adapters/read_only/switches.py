@@ -110,6 +110,9 @@ class ReadOnlySwitch:
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         return await self._reads.read_neighbours(interface)
 
+    async def read_macs(self) -> Mapping[str, frozenset[str]]:
+        return await self._reads.read_macs()
+
     async def find_wrong_firmware(self, version: str) -> str:
         return await self._reads.find_wrong_firmware(version)
 

@@ -20,6 +20,7 @@ from provisioner.control.node.neighbours import read_neighbours
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.identify import bill_of_materials
 from provisioner.execution.observe.watch import OutOfBand
+from provisioner.execution.tenancy.cable_reading import find_wrong_cables
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.adoption.observation import Observation, PlannedStep
@@ -36,7 +37,7 @@ from provisioner.planning.lifecycle import would_acts
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.planning.release import entitlement, release_cables
+from provisioner.planning.release import entitlement
 from provisioner.ports import DamagedRow
 
 log = logging.getLogger(__name__)
@@ -198,9 +199,7 @@ class SiteObserver:
     async def _compare_cables(self, node: Node) -> tuple[Blocker, ...]:
         if node.kind is not NodeKind.HOST or not node.ports:
             return ()
-        heard = await self._eyes.tenancy.heard(node.ports)
-        wrong = await self._eyes.rechecks.find_miscablings(node, heard)
-        return release_cables.make_cable_blockers(wrong)
+        return await find_wrong_cables(self._eyes.tenancy, self._eyes.rechecks, node)
 
     async def _read_health(self, node: Node) -> tuple[str, ...]:
         now = self._clock.now()

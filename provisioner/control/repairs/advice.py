@@ -18,6 +18,7 @@ from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.execution.observe.identify import bill_of_materials
+from provisioner.execution.tenancy.cable_reading import find_wrong_cables
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.adoption.capability import Capability
@@ -27,7 +28,6 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.planning.release import release_cables
 from provisioner.ports import DamagedRow, StaleWrite
 
 ROUND_S = 300.0  # a round lists the fleet
@@ -111,9 +111,7 @@ class Advisor:
             if isinstance(name, str):
                 findings += bill_of_materials(node, inventory, name, release.profiles[name])
         if node.ports:
-            heard = await self._tenancy.heard(node.ports)
-            wrong = await self._rechecks.find_miscablings(node, heard)
-            findings += release_cables.make_cable_blockers(wrong)
+            findings += await find_wrong_cables(self._tenancy, self._rechecks, node)
         return findings
 
     async def _report(self, node: Node, finding: Blocker) -> None:

@@ -7,7 +7,7 @@ may have changed after that part was read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.model.leaf_state import LeafState
@@ -45,6 +45,14 @@ class LeafLook:
         except PortError as problem:
             self._source.describe(problem)
             return frozenset()
+
+    async def learned(self) -> Mapping[str, frozenset[str]]:
+        """Return port -> MACs learned there; {} if the leaf does not report them."""
+        try:
+            return await (await self._source.open()).read_macs()
+        except PortError as problem:
+            self._source.describe(problem)
+            return {}
 
     async def close(self) -> None:
         """Stop looking."""

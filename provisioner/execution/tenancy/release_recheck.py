@@ -7,10 +7,10 @@ loses) are only read, so that a node which lost them since its certificate is no
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from provisioner.checks import lldp, nic_config, rdma_counters, roce_runtime
-from provisioner.checks.cabling import Miscabling
+from provisioner.checks.cabling import End, Miscabling
 from provisioner.checks.check import BEFORE, Check, CheckContext
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
@@ -24,7 +24,8 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
-from provisioner.planning.release import release_cables
+from provisioner.planning.release import mac_cables, release_cables
+from provisioner.planning.release.mac_cables import Learned
 from provisioner.planning.release.release_cables import Heard
 from provisioner.ports import Store
 
@@ -93,11 +94,14 @@ class Rechecks:
         ends = lldp.read_ends(outputs)
         return (*rows, *release_cables.judge_cables(node, nodes, inventory, ends, heard))
 
-    async def find_miscablings(self, node: Node, heard: Heard) -> tuple[Miscabling, ...]:
+    async def find_miscablings(
+        self, node: Node, heard: Heard, learned: Learned | None = None
+    ) -> tuple[Miscabling, ...]:
         """Return the differences from the plan that both ends confirm; a silent end contradicts
         nothing.
 
-        `heard`: the neighbours of the leaves' ports. The host is asked, if it runs.
+        `heard`: the neighbours of the leaves' ports; `learned`: their MACs, for ports that hear
+        none. The host is asked, if it runs.
         """
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
         outputs = await run_commands(self._site, node, commands)
@@ -106,8 +110,19 @@ class Rechecks:
             node=node.id, vendor=""
         )
         nodes = await self._store.nodes.list()
-        faults = release_cables.find_cable_faults(node, nodes, inventory, ends, heard)
+        by_mac = await self._find_far_ends(nodes, learned) if learned else {}
+        faults = release_cables.find_cable_faults(node, nodes, inventory, ends, heard, by_mac)
         return release_cables.select_observed_faults(faults, [o.id for o in nodes])
+
+    async def _find_far_ends(self, nodes: Sequence[Node], learned: Learned) -> dict[End, End]:
+        """Return the cards behind the leaves' ports, by the MACs of all parts that were read."""
+        leaves = {switch for switch, _ in learned}
+        cards: list[tuple[str, End]] = []
+        for node in nodes:
+            if any(p.switch in leaves for p in node.ports):
+                inventory = await self._store.evidence.get_inventory(node.id)
+                cards += mac_cables.list_card_macs(node, inventory)
+        return mac_cables.find_far_ends(learned, cards)
 
 
 ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)

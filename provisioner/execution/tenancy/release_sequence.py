@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.cable_reading import find_wrong_cables
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.leaf import Objections
 from provisioner.execution.tenancy.release_probes import run_probes
@@ -168,16 +169,11 @@ class Releases:
 
     async def list_miscablings(self, node: Node) -> tuple[Blocker, ...]:
         """Return the wrong cables of a node under intake, as far as either end reports a
-        neighbour.
+        neighbour. One that does not run yet is heard later, by gate A.
         """
         if self._rechecks is None or node.state is not State.INTAKE or not node.address:
             return ()
-        heard = await self._tenancy.heard(node.ports)
-        if not any(heard.values()):
-            return ()  # it does not run yet: gate A hears it later
-        return release_cables.make_cable_blockers(
-            await self._rechecks.find_miscablings(node, heard)
-        )
+        return await find_wrong_cables(self._tenancy, self._rechecks, node, running=False)
 
     async def reclaim(self, node: Node) -> MoveOutcome:
         """Move a node out of a customer's VRF: denied first, moved when it is quiet, or after a

@@ -135,6 +135,13 @@ class Tenancy:
             }
         )
 
+    async def learned(self, leaves: Collection[str]) -> dict[tuple[str, str], frozenset[str]]:
+        """Return (leaf, interface) -> MACs that the leaf learned at that port."""
+        answers = await _answers({name: self._look(name).learned() for name in leaves})
+        return {
+            (name, port): macs for name, ports in answers.items() for port, macs in ports.items()
+        }
+
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
         """Return the gate's rows of InfiniBand ports; leaves have none, so that they are
         unknown here.

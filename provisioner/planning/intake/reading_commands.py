@@ -26,6 +26,7 @@ _SWITCH = tuple(
     for pattern in (
         r"show system-health summary",
         r"ip -j neigh show",
+        r"show mac",
         r"ip -j -d addr show",
         rf"vtysh -c 'show {_WORD}(?: {_WORD}){{0,8}} json'",
         r"docker exec lldp lldpctl -f json",

@@ -27,11 +27,13 @@ def find_cable_faults(
     inventory: Inventory,
     host: Ends | None,
     heard: Heard,
+    by_mac: Mapping[End, End] | None = None,
 ) -> tuple[Miscabling, ...]:
     """Return every fault of the node's cables.
 
     `host` None: it reported nothing, which is one fault per cable. `heard`: the neighbours of the
-    leaves' ports, for all leaves that the node is planned to be cabled to.
+    leaves' ports, for all leaves that the node is planned to be cabled to. `by_mac`: the cards
+    behind leaves' ports, by their MACs; they count where both ends hear no neighbour.
     """
     planned = _planned(node)
     switches = {switch for switch, _ in planned.values()}
@@ -57,9 +59,15 @@ def find_cable_faults(
     for interface, place in host.neighbours if host else ():
         if (slot := named.get(interface, interface)) in mine:
             observed[node.id, slot] = (place[0].split(".")[0], place[1])
-    miscablings = compare({**planned, **theirs}, observed)
+    ends = {*observed, *observed.values()}
+    silent = {at: end for at, end in (by_mac or {}).items() if at not in ends and end not in ends}
+    miscablings = compare({**planned, **theirs}, {**observed, **silent})
     own = set(planned) | set(planned.values())
-    return tuple(f for f in miscablings if f.at in own or f.neighbour in own)
+    return tuple(
+        f.model_copy(update={"by_mac": f.at in silent or f.neighbour in silent})
+        for f in miscablings
+        if f.at in own or f.neighbour in own
+    )
 
 
 def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:

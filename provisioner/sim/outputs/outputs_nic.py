@@ -130,7 +130,7 @@ def print_lldpctl(view: HostView, _command: str) -> Output:
     heard = []
     for cable in view.cables:
         card = view.machine.devices[cable.nic_slot]
-        if not view.link_up(card):
+        if not view.link_up(card) or cable.interface in cable.switch.planted.silent:
             continue
         chassis = {
             cable.switch.name: {

@@ -24,6 +24,7 @@ class Planted:
     macs: dict[str, str] = field(default_factory=dict)  # MAC -> interface, in a bridge
     links: dict[str, Tree] = field(default_factory=dict)  # interface -> its link document
     lldp: dict[str, tuple[str, str]] = field(default_factory=dict)  # interface -> true neighbour
+    silent: set[str] = field(default_factory=set)  # interfaces that LLDP does not pass
     targets: dict[str, set[str]] = field(default_factory=dict)  # VNI -> additional imports
     issues: dict[str, str] = field(default_factory=dict)  # of the switch's health
     qos: Tree = field(default_factory=dict)

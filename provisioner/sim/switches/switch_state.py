@@ -77,6 +77,8 @@ def list_neighbours(switch: Switch, interface: str, now: float) -> Tree:
     neighbour = switch.neighbours.get(interface)
     if neighbour is None or not switch.link_up(interface, now):
         return {}
+    if interface in switch.planted.silent:
+        return {}
     system, port = switch.planted.lldp.get(interface, (neighbour.system, neighbour.port))
     return {
         system: {

@@ -64,6 +64,7 @@ class BenchDevice:
             "health": [],
             "peers": {"default": {"spine-0": "established"}},
             "lldp": {},
+            "macs": {},
         }
         if what in documents:
             return documents[what]

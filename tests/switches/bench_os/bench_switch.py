@@ -178,6 +178,10 @@ class BenchSwitch:
         shown = await self._show("lldp", dict)
         return frozenset((system, port) for system, port in shown.get(interface, ()))
 
+    async def read_macs(self) -> Mapping[str, frozenset[str]]:
+        shown = await self._show("macs", dict)
+        return {port: frozenset(macs) for port, macs in shown.items()}
+
     async def find_wrong_firmware(self, version: str) -> str:
         return ""
 

@@ -252,6 +252,10 @@ class CumulusSwitch:
         """Return the devices that one port hears by LLDP."""
         return await self._look.read_neighbours(interface)
 
+    async def read_macs(self) -> Mapping[str, frozenset[str]]:
+        """Return the MACs that were learned at each front-panel port."""
+        return await self._look.read_macs()
+
     async def find_wrong_firmware(self, version: str) -> str:
         """Compare the ASIC's firmware with the published one of this image."""
         try:

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import nvue_calls
+from provisioner.adapters.switches.cumulus import nvue_calls, port_reading
 from provisioner.adapters.switches.cumulus import switch_state as words
 from provisioner.adapters.switches.cumulus.dialect import decode_document
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
+from provisioner.adapters.switches.learned_macs import list_port_macs
 from provisioner.model.leaf_state import LeafState, PortState, VniState, VrfState
 from provisioner.model.outcome import Reason
 from provisioner.ports import Clock, PortError
@@ -48,6 +49,24 @@ class StateLook:
         except words.Unreadable as problem:
             raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
 
+    async def read_macs(self) -> dict[str, frozenset[str]]:
+        """Return front-panel port -> MACs, of its bridges and of its routed ports."""
+        try:
+            entries, bridges = await self._all(
+                (words.NEIGHBOURS_PATH, words.BRIDGES_PATH), self._line.find
+            )
+            macs = await self._read_bridges(bridges)
+            return list_port_macs(port_reading.PHYSICAL, words.read_neighbours(entries or {}), macs)
+        except words.Unreadable as problem:
+            raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
+
+    async def _read_bridges(self, bridges: Any) -> dict[str, str]:
+        bridged = [words.macs_path(name) for name in words.find_object(bridges or {})]
+        macs: dict[str, str] = {}
+        for table in await self._all(bridged, self._line.find):
+            macs |= words.read_macs(table or {})
+        return macs
+
     async def _read(self, interfaces: Sequence[str]) -> LeafState:
         line = self._line
         # before the trees: a revision that ends in between shows in the tree that is read after it
@@ -69,10 +88,7 @@ class StateLook:
         if neighbours is None or health is None:
             raise words.Unreadable("it reports neither neighbours nor health")
         vrfs = await self._vrfs(nvue_calls.read_names(names))
-        bridged = [words.macs_path(name) for name in words.find_object(bridges or {})]
-        macs: dict[str, str] = {}
-        for table in await self._all(bridged, line.find):
-            macs |= words.read_macs(table or {})
+        macs = await self._read_bridges(bridges)
         return LeafState(
             switch=line.name,
             at=self._clock.now(),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provisioner.adapters.switches.learned_macs import list_port_macs
 from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.adapters.switches.sonic.config_db import Configuration, Kernel
@@ -18,6 +20,7 @@ from provisioner.model.switch import PortCounters
 from provisioner.ports import Clock, Malformed
 
 FAMILIES = ("ipv4", "ipv6")
+PHYSICAL = re.compile(r"Ethernet[0-9]{1,4}")  # a port of the front panel
 
 
 async def read_configuration(line: ShellLine, source: str = "applied") -> Configuration:
@@ -54,6 +57,17 @@ async def read_neighbours(line: ShellLine, interface: str) -> frozenset[tuple[st
     """Return the devices that one port hears by LLDP."""
     answer = await line.read_json(switch_state.LLDP)
     return line.check(switch_state.read_lldp(answer, interface), switch_state.LLDP)
+
+
+async def read_macs(line: ShellLine) -> dict[str, frozenset[str]]:
+    """Return front-panel port -> MACs, of its VLANs and of its routed ports."""
+    listed = switch_state.read_neighbours(await line.read_json(switch_state.NEIGHBOURS))
+    bridged = switch_state.read_macs(await line.read_text(switch_state.MACS))
+    return list_port_macs(
+        PHYSICAL,
+        line.check(listed, switch_state.NEIGHBOURS),
+        line.check(bridged, switch_state.MACS),
+    )
 
 
 async def read_state(line: ShellLine, clock: Clock, interfaces: Sequence[str]) -> LeafState:

@@ -301,6 +301,10 @@ class SonicSwitch:
         """Return the devices that one port hears by LLDP."""
         return await sonic_look.read_neighbours(self._line, interface)
 
+    async def read_macs(self) -> Mapping[str, frozenset[str]]:
+        """Return the MACs that were learned at each front-panel port."""
+        return await sonic_look.read_macs(self._line)
+
     async def find_wrong_firmware(self, version: str) -> str:
         """Return "": no pairs of SONiC images and ASIC firmware are published."""
         return ""

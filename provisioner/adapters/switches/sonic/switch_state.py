@@ -1,7 +1,8 @@
 """The state of a SONiC switch: commands, and readings of their outputs.
 
 None stands for an output that cannot be read; it is never an empty answer. Sources:
-sonic-utilities, doc/Command-Reference.md (system-health, TSA, TSB and TSC); sonic-swss-common, the
+sonic-utilities, doc/Command-Reference.md (system-health, TSA, TSB and TSC) and scripts/fdbshow
+(`show mac`); sonic-swss-common, the
 tables of COUNTERS_DB; FRR's and iproute2's own JSON; lldpd's `lldpctl -f json`.
 """
 
@@ -23,6 +24,7 @@ TEXT_MAX = 1_000_000  # characters of a table of a database
 
 HEALTH = "show system-health summary"
 NEIGHBOURS = "ip -j neigh show"
+MACS = "show mac"
 VNIS = "vtysh -c 'show evpn vni json'"
 LLDP = "docker exec lldp lldpctl -f json"
 MODE = "TSC no-stats"
@@ -37,6 +39,11 @@ _COUNTED = (
 )
 _MODE = re.compile(r"^System Mode: (Normal|Maintenance)\s*$", re.MULTILINE)
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
+_MAC = re.compile(
+    r"^ *\d+ +\d+ +((?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}) +(\S+) +(?:Dynamic|Static) *$",
+    re.MULTILINE,
+)
+_MACS_END = re.compile(r"^Total number of entries (\d{1,6})\s*$", re.MULTILINE)
 _STATUS = re.compile(r"^\s+Status: *(\S.*?)\s*$", re.MULTILINE)
 
 
@@ -111,6 +118,21 @@ def read_neighbours(answer: Any) -> tuple[NeighbourState, ...] | None:
         if isinstance(mac, str):
             entries.append(NeighbourState(interface, str(address), mac.lower()))
     return tuple(entries)
+
+
+def read_macs(text: str) -> dict[str, str] | None:
+    """Return MAC -> port of the forwarding database; None if its total is not its entries' number.
+
+    An entry behind a tunnel has addresses in the place of its port, on lines of their own; it is
+    counted by the total alone, thus a table with any is only as long as its total at most.
+    """
+    if len(text) > TEXT_MAX:
+        return None
+    totals = _MACS_END.findall(text)
+    entries = _MAC.findall(text)
+    if not totals or len(entries) > sum(int(t) for t in totals):
+        return None
+    return {mac.lower(): port for mac, port in entries}
 
 
 def read_routes(answer: Any) -> tuple[RouteState, ...] | None:

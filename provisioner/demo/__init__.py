@@ -60,6 +60,7 @@ class Asked:
     seed: int = 0
     speed: float = 300.0
     spare: int = 0  # hosts that no tenant asks for, in a demonstration that stays
+    consoles: bool = False  # serial consoles of the hosts are served
     # of real time: a loaded machine takes long, and a run that hangs must end
     limit_s: float = 1800.0
 
@@ -146,6 +147,7 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
         *("--seed", str(asked.seed)),
         *("--speed", str(asked.speed)),
         *("--control", str(socket)),
+        *(("--consoles",) if asked.consoles else ()),
         "--json",
         stdout=log,
         stderr=log,

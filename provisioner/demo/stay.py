@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.adapters.consoles.any_consoles import open_consoles
+from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.hosts import kept_clock
@@ -32,6 +34,7 @@ from provisioner.settings import Settings
 DATA = "data"
 SETTINGS = "settings.yaml"
 POLICY = "policy.yaml"
+CONSOLE_KEYS = "console-keys"
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
@@ -69,7 +72,7 @@ async def serve_until_stopped(
             async with open_data(directory / DATA, clock.now()) as data:
                 began = time.monotonic()
                 forever = float("inf")
-                more = _more(data)
+                more = _more(data, directory / DATA, settings)
                 taken_in = replace(files, expected=racks)
                 async with asyncio.TaskGroup() as tasks:
                     customers = read_expected(files.expected).tenants
@@ -114,13 +117,17 @@ def build_settings(asked: Asked) -> Settings:
             "production": False,
             "erase_same_tenant_may_skip": True,
             "repair_pause_s": 60.0,
+            "consoles": "ssh",
+            "console_days": 45,  # more than a month of whole days
         }
     )
 
 
-def _more(data: Data) -> dict[str, Any]:
-    """Return the parts beyond the demonstration's: campaigns, repairs and fabrics."""
+def _more(data: Data, directory: Path, settings: Settings) -> dict[str, Any]:
+    """Return the parts beyond the demonstration's: campaigns, repairs, fabrics and consoles."""
+    consoles = open_consoles(directory / CONSOLE_KEYS, settings.consoles)
     return {
+        "consoles": (consoles, ConsoleFiles(directory, settings.console_bytes_max)),
         "campaigns": data.store.campaigns,
         "cases": data.store.cases,
         "fabrics": Fabrics(AddressPlan()),

@@ -16,6 +16,7 @@ import sys
 
 import bmc_steps
 import breakfix_steps
+import console_steps
 import control_steps
 import erasure_steps
 import fleet_steps
@@ -39,6 +40,7 @@ STEPS = {
     **own_steps.STEPS,
     **transport_steps.STEPS,
     **bmc_steps.STEPS,
+    **console_steps.STEPS,
 }
 
 

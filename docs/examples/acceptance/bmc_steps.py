@@ -9,6 +9,7 @@ from daemon_client import (
     Daemon,
     RefusedError,
     count_devices,
+    count_rows,
     list_hosts,
     pick_host,
     read_inventories,
@@ -108,7 +109,7 @@ def check_dpu_health(daemon: Daemon, _node: str, _rack: str) -> Answer:
                 "silent": silent,
             }
         )
-    return {"machines_checked": len(machines), "machines": machines}
+    return count_rows("machines", machines)
 
 
 STEPS = {

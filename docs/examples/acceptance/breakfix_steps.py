@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from daemon_client import Daemon, list_hosts, read_inventories, wait_for
+from daemon_client import Daemon, count_rows, list_hosts, read_inventories, wait_for
 
 REASON = "acceptance: returned for maintenance"
 REMOVED_S = 120.0
@@ -126,7 +126,7 @@ def query_serial_numbers(daemon: Daemon, _node: str, _rack: str) -> Answer:
         if inventory["system_serial"] and not chassis["identifiers"]:
             components["chassis"] = {"present": True, "identifiers": [inventory["system_serial"]]}
         machines.append({"machine_id": host["id"], "components": components})
-    return {"machines_checked": len(machines), "machines": machines}
+    return count_rows("machines", machines)
 
 
 def query_switch_firmware(daemon: Daemon, _node: str, _rack: str) -> Answer:

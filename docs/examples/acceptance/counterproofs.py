@@ -1,8 +1,8 @@
 """Counter-proofs: with the thing behind it broken, the same step may not pass any more.
 
-Each row of `ROWS` names the id, its step, and the way in which it is broken. The answers are judged
-by the suite's own checks. Rows for an unbroken site run before the suite, so that its history is
-still empty; the others after it.
+Each row of `counterproof_rows.py` names a step, the way in which it is broken, and ids. The answers
+are judged by the suite's own checks. Rows for an unbroken site run before the suite, so that its
+history is still empty; the others after it.
 """
 
 from __future__ import annotations
@@ -17,32 +17,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from counterproof_rows import Row
 from daemon_client import wait_for
 from demonstration import Demonstration
 from transport_steps import find_outer_address
-from verdicts import OWN
 
 HERE = Path(__file__).resolve().parent
 STEP_LIMIT_S = 400
 ABOUT = "about"  # of a breakage: the --node of the step
-CONTROL = "control-plane"
 Breakage = Callable[[Demonstration], Any]  # a context: its variables for the step
-
-
-@dataclass(frozen=True)
-class Row:
-    """One counter-proof."""
-
-    test_id: str
-    step: str
-    breaks: str  # name of the breakage
-    about: str = ""  # name of the demonstration's setting for --node or --rack, or a literal
-    suite: str = "bare_metal"
 
 
 def _make_token(site: Demonstration, subject: str, *words: str) -> Path:
@@ -202,6 +189,26 @@ def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def forget_lines(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Take the day with the oldest line of a host's console away while the step runs."""
+    folder = site.data / "consoles" / site.nodes["machine_id"]
+    oldest = min(folder.glob("*.jsonl"), key=lambda day: int(day.stem))
+    away = oldest.with_suffix(".away")
+    oldest.rename(away)
+    try:
+        yield {}
+    finally:
+        away.rename(oldest)
+
+
+@contextmanager
+def use_foreign_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step use a key of a tenant that has no node."""
+    site.open().change("PUT", "/tenants/stranger", {"nodes": 0, "vrf": "STRANGER"})
+    yield {"ACCEPTANCE_TENANT": "stranger"}
+
+
+@contextmanager
 def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Change nothing more: an earlier row or the suite itself has broken something."""
     yield {}
@@ -214,15 +221,17 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "untagged": (untag, "one of the two tags is removed"),
     "silent": (hang_bmc, "the host's BMC does not answer"),
     "unwiped": (fail_erasure, "a disk of a node that came back could not be erased"),
-    "good key": (make_good_key, "the key is good still"),
-    "bad key": (make_bad_key, "the key is revoked"),
+    "good_key": (make_good_key, "the key is good still"),
+    "bad_key": (make_bad_key, "the key is revoked"),
     "image": (remove_image, "the image is not in the artifact store"),
-    "old TLS": (serve_old_tls, "the port speaks TLS 1.0"),
+    "old_TLS": (serve_old_tls, "the port speaks TLS 1.0"),
     "outside": (serve_outside, "the API's port answers in a network"),
     "card": (break_card, "the BMC of a card does not answer"),
     "long": (last_long, "the token lasts for 90 days"),
     "rights": (give_more_rights, "the account has the role of operators"),
     "leaf": (fail_leaf, "a leaf accepts no revision"),
+    "forgotten": (forget_lines, "the lines of a month ago are removed"),
+    "foreign": (use_foreign_key, "the key is another tenant's"),
     "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),
     "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),
@@ -244,86 +253,6 @@ def run_step(site: Demonstration, step: str, more: Mapping[str, str], *words: st
     return json.loads(done.stdout)
 
 
-# each row runs before the suite, when nothing has happened yet, or after it
-BEFORE = (
-    Row("BFX02-01", "query_maintenance_events", "empty"),
-    Row("BFX02-02", "query_retirement_notices", "empty"),
-    Row("BFX02-03", "query_repair_history", "empty"),
-    Row("BFX05-01", "query_planned_notifications", "empty"),
-    Row("BFX06-01", "query_failure_notifications", "empty"),
-    Row("HWING01-01", "verify_ingestion", "absent"),
-    Row("CAP01-01", "query_governance_metrics", "stranger"),
-    Row("CAP02-01", "query_fleet_inventory", "stranger"),
-    Row("CAP03-01", "query_resource_discovery", "stranger"),
-    Row("CAP05-02", "query_health_aggregation", "stranger"),
-    Row("STG03-01", "query_stable_ips", "stranger"),
-    Row("STG04-01", "query_oob_health", "stranger"),
-    Row("STG05-01", "query_topology", "stranger"),
-    Row("BFX03-01", "query_serial_numbers", "stranger"),
-    Row("BFX03-02", "query_switch_firmware", "stranger"),
-    Row("BFX01-02", "return_node_maintenance", "key", "machine_id"),
-    Row("BFX01-03", "return_rack_maintenance", "key", "rack_id"),
-    Row("BFX01-05", "request_host_replacement", "key", "replaced_id"),
-    Row("CNP01-04", "topology_placement", "key", "machine_id"),
-    Row("CNP05-01", "verify_tags", "untagged", "retired_id"),
-    Row("CNP08-02", "reinstall_instance", "key", "machine_id"),
-    Row("CP03-01", "check_api", "key", suite=CONTROL),
-    Row("CP05-01", "test_access_key", "bad key", suite=CONTROL),
-    Row("CP06-01", "verify_key_rejected", "good key", suite=CONTROL),
-    Row("CP07-01", "create_tenant", "key", suite=CONTROL),
-    Row("CP08-01", "list_tenants", "none", "acceptance-none", suite=CONTROL),
-    Row("CP09-01", "get_tenant", "none", "acceptance-none", suite=CONTROL),
-    Row("CP10-01", "delete_tenant", "none", "acceptance-none", suite=CONTROL),
-    Row("IAM01-01", "test_credentials", "bad key", suite="iam"),
-    Row("IAM03-01", "test_credentials", "bad key", suite="iam"),
-    Row("IAM02-01", "delete_user", "key", "acceptance-none", suite="iam"),
-    Row("SDN01-01", "vpc_crud", "key", suite="network"),
-    Row("SDN01-02", "vpc_crud", "key", suite="network"),
-    Row("SDN01-04", "vpc_crud", "key", suite="network"),
-    Row("NET02-02", "nvlink_domain", "stranger", "machine_id", suite="network"),
-    Row("SEC03-01", "sa_credential_test", "key", suite="security"),
-    Row("SEC04-02", "least_privilege_test", "rights", "machine_id", suite="security"),
-    Row("CAP04-01", "capacity_reservation_grouping", "key", suite="security"),
-    Row("CAP04-02", "topology_block_atomic_allocation", "key", suite="security"),
-    Row("SEC06-01", "short_lived_credentials_test", "long", suite="security"),
-    Row("SEC13-02", "insecure_protocols_test", "old TLS", suite="security"),
-    Row("SEC14-01", "api_endpoint_isolation", "outside", suite="security"),
-    Row("OBS05-01", "telemetry_delivery_latency", "stranger", suite="observability"),
-    Row("OBS17-01", "bmc_sel_logs", "stranger", suite="observability"),
-    Row("BOOT01-02", "crud_install_config", "key", suite="image-registry"),
-    Row("CTRL01-01", "query_api", "key", suite=OWN),
-    Row("CP11-01", "add_tenant_user", "rights", suite=OWN),
-    Row("RESDB01-01", "query_resources", "absent", suite=OWN),
-    Row("NETMGMT01-01", "query_switches", "stranger", suite=OWN),
-    Row("ATTEST01-01", "query_versions", "stranger", suite=OWN),
-    Row("CNP09-01", "query_versions", "stranger", suite=OWN),
-    Row("IMG01-01", "query_image", "image", suite=OWN),
-    Row("OBS02-01", "query_control_log", "key", suite=OWN),
-    Row("SDN04-01", "tenant_subnets", "stranger", suite=OWN),
-    Row("CNP01-01", "node_lifecycle", "key", suite=OWN),
-    Row("CNP01-02", "node_lifecycle", "key", suite=OWN),
-    Row("CNP01-03", "node_lifecycle", "key", suite=OWN),
-    Row("HSS05-01", "node_lifecycle", "key", suite=OWN),
-)
-AFTER = (
-    Row("SEC21-02", "query_sanitization", "unwiped"),
-    Row("SEC21-04", "query_memory_sanitization", "unwiped"),
-    Row("SEC21-05", "query_gpu_sanitization", "unwiped"),
-    Row("STG02-01", "query_sanitization", "unwiped"),
-    Row("CAP05-01", "query_host_health", "damaged"),
-    Row("BMAAS05-01", "check_dpu_health", "card"),
-    Row("BFX03-03", "query_bmc_kernel_logs", "silent"),
-    Row("BOOT01-03", "verify_image", "silent", "retired_id"),
-    Row("CNP01-05", "reboot_instance", "silent", "retired_id"),
-    Row("CNP01-06", "power_cycle_instance", "silent", "retired_id"),
-    Row("CNP01-07", "stop_instance", "silent", "retired_id"),
-    Row("CNP01-08", "start_instance", "silent", "retired_id"),
-    Row("CNP08-01", "reboot_instance", "silent", "retired_id"),
-    Row("SDN11-01", "stable_ip_test", "silent", "retired_id", suite="network"),
-    Row("SDN04-02", "vpc_isolation", "leaf", suite="network"),
-)
-
-
 def prove(
     site: Demonstration, suite: Path, python: Path, rows: tuple[Row, ...]
 ) -> dict[str, dict[str, Any]]:
@@ -337,15 +266,8 @@ def prove(
             about = more.get(ABOUT) or nodes.get(row.about, row.about)
             words = (name, about) if about else ()
             answer = run_step(site, row.step, more, *words)
-        questions.append(
-            {
-                "id": row.test_id,
-                "step": row.step,
-                "broken": text,
-                "suite": row.suite,
-                "answer": answer,
-            }
-        )
+        fields = {"step": row.step, "broken": text, "suite": row.suite, "answer": answer}
+        questions += [{"id": test_id, **fields} for test_id in row.test_ids]
     done = subprocess.run(
         [str(python), str(HERE / "judge.py"), str(suite)],
         input=json.dumps(questions),

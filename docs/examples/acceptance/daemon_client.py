@@ -168,6 +168,11 @@ def count_devices(inventory: Mapping[str, Any], kind: str) -> int:
     return sum(1 for device in inventory["devices"] if device["kind"] == kind)
 
 
+def count_rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows under their name, with their number."""
+    return {f"{name}_checked": len(rows), name: rows}
+
+
 def read_age_s(daemon: Daemon, at: str | None) -> float | None:
     """Return the age of a time by the daemon's own clock, which may run fast."""
     if at is None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ START_S = 900.0
 STOP_S = 60.0
 SIGN_IN = re.compile(r"console: (https://\S+)/\s+token: (\S+)")
 SERVES = "Every node serves"
+DAY_S = 86400
+OLD_DAYS = 31  # a run lasts for some simulated days, and a log of consoles has to go back a month
 PROGRAM = (sys.executable, "-m", "provisioner")
 
 
@@ -117,13 +120,32 @@ def run_demonstration(directory: Path, nodes: int) -> Iterator[Demonstration]:
             process.wait()
 
 
+def _place_console_lines(site: Demonstration) -> None:
+    """Store two lines with a date of a month ago for each console, before the daemon reads any."""
+    now = datetime.fromisoformat(site.open().get("/me")["now"]).timestamp()
+    at = now - OLD_DAYS * DAY_S
+    listed = json.loads((site.directory / "expected.yaml").read_text(encoding="utf-8"))
+    for node in listed["nodes"]:
+        if node["kind"] == "host":
+            folder = site.data / "consoles" / node["name"]
+            folder.mkdir(mode=0o700, parents=True)
+            rows = [[number, at, "placed by the acceptance run"] for number in (0, 1)]
+            file = folder / f"{int(at // DAY_S)}.jsonl"
+            file.touch(mode=0o600)
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
 def _wait(process: subprocess.Popen[bytes], output: Path, directory: Path) -> Demonstration:
     """Return the demonstration once every node serves."""
     until = time.monotonic() + START_S
+    site = None
     while process.poll() is None and time.monotonic() < until:
         text = output.read_text(encoding="utf-8", errors="replace")
         sign_in = SIGN_IN.search(text)
-        if sign_in and SERVES in text:
-            return Demonstration(directory, *sign_in.groups())
-        time.sleep(1.0)
+        if sign_in and site is None:
+            site = Demonstration(directory, *sign_in.groups())
+            _place_console_lines(site)
+        if site is not None and SERVES in text:
+            return site
+        time.sleep(0.2)
     raise RuntimeError(f"the demonstration did not start:\n{output.read_text()[-2000:]}")

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from daemon_client import Daemon, count_devices, list_hosts, read_age_s, read_inventories
+from daemon_client import (
+    Daemon,
+    count_devices,
+    count_rows,
+    list_hosts,
+    read_age_s,
+    read_inventories,
+)
 
 DELIVERED = ("certified", "released", "draining", "quarantined", "repairing")
 POLLS = 3
@@ -125,7 +132,7 @@ def query_fleet_inventory(daemon: Daemon, _node: str, _rack: str) -> Answer:
                 "project_id": host["vrf"] if host["tenant"] else "",
             }
         )
-    return {"nodes_checked": len(rows), "nodes": rows}
+    return count_rows("nodes", rows)
 
 
 def query_resource_discovery(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -145,8 +152,7 @@ def query_resource_discovery(daemon: Daemon, _node: str, _rack: str) -> Answer:
         "polls": len(polls),
         "poll_interval_seconds": POLL_INTERVAL_S,
         "unstable_identifiers": sorted(first - last),
-        "resources_checked": len(resources),
-        "resources": resources,
+        **count_rows("resources", resources),
     }
 
 
@@ -166,7 +172,7 @@ def query_host_health(daemon: Daemon, _node: str, _rack: str) -> Answer:
                 "alerts": alerts,
             }
         )
-    return {"hosts_checked": len(rows), "hosts": rows}
+    return count_rows("hosts", rows)
 
 
 def query_health_aggregation(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -197,7 +203,7 @@ def query_topology(daemon: Daemon, _node: str, _rack: str) -> Answer:
     hosts = [
         {"host_id": h["id"], "failure_domain": h["location"]["rack"]} for h in list_hosts(daemon)
     ]
-    return {"hosts_checked": len(hosts), "hosts": hosts}
+    return count_rows("hosts", hosts)
 
 
 def query_stable_ips(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -213,7 +219,7 @@ def query_stable_ips(daemon: Daemon, _node: str, _rack: str) -> Answer:
                 "primary_ip_addresses": sorted(addresses),
             }
         )
-    return {"hosts_checked": len(hosts), "hosts": hosts}
+    return count_rows("hosts", hosts)
 
 
 def query_oob_health(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -237,7 +243,7 @@ def query_oob_health(daemon: Daemon, _node: str, _rack: str) -> Answer:
                 "failure_categories": categories,
             }
         )
-    return {"hosts_checked": len(hosts), "hosts": hosts}
+    return count_rows("hosts", hosts)
 
 
 STEPS = {

@@ -17,7 +17,7 @@ BOOT = re.compile(r"its system answers, boot id (?P<now>[^,]+), before: (?P<befo
 Answer = dict[str, Any]
 
 
-def _switch(daemon: Daemon, node: str, action: str) -> Answer:
+def switch_power(daemon: Daemon, node: str, action: str) -> Answer:
     """Switch a node and return the operation of the node that did it."""
     body = {"action": action, "tenant": True}
     done = daemon.change("POST", f"/nodes/{node}/power", body, limit_s=SWITCH_S)
@@ -55,19 +55,19 @@ def _describe(daemon: Daemon, node: str, operation: Answer) -> Answer:
 
 def stop_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Switch the node off."""
-    operation = _switch(daemon, node, "off")
+    operation = switch_power(daemon, node, "off")
     return {"stop_initiated": operation["state"] == "done", **_describe(daemon, node, operation)}
 
 
 def start_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Switch the node on and wait until its system answers."""
-    operation = _switch(daemon, node, "on")
+    operation = switch_power(daemon, node, "on")
     return {"start_initiated": operation["state"] == "done", **_describe(daemon, node, operation)}
 
 
 def reboot_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Cycle the node and compare the boot ids before and after."""
-    operation = _switch(daemon, node, "cycle")
+    operation = switch_power(daemon, node, "cycle")
     after, before = _read_boot(operation)
     return {
         "reboot_initiated": operation["state"] == "done",
@@ -78,10 +78,10 @@ def reboot_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
 
 def power_cycle_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Switch the node off, read that it is off, and switch it on again."""
-    off = _switch(daemon, node, "off")
+    off = switch_power(daemon, node, "off")
     was_off = _read_state(daemon, node) == "stopped"
     began = time.monotonic()
-    on = _switch(daemon, node, "on")
+    on = switch_power(daemon, node, "on")
     return {
         "power_cycle_initiated": off["state"] == "done",
         "power_was_off": was_off,
@@ -98,9 +98,9 @@ def stable_ip_test(daemon: Daemon, node: str, _rack: str) -> Answer:
         return sorted(p["address"] for p in ports if p["address"])
 
     before = read()
-    off = _switch(daemon, node, "off")
+    off = switch_power(daemon, node, "off")
     stopped = _read_state(daemon, node) == "stopped"
-    on = _switch(daemon, node, "on")
+    on = switch_power(daemon, node, "on")
     after = read()
     return {
         "tests": {

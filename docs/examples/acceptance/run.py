@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import counterproof_rows
 import counterproofs
 import yaml
 from demonstration import Demonstration, run_demonstration
@@ -102,8 +103,8 @@ def read_choice(texts: Sequence[str]) -> dict[str, frozenset[str]]:
 
 
 def choose_rows(
-    rows: Sequence[counterproofs.Row], choice: Mapping[str, Collection[str]]
-) -> tuple[counterproofs.Row, ...]:
+    rows: Sequence[counterproof_rows.Row], choice: Mapping[str, Collection[str]]
+) -> tuple[counterproof_rows.Row, ...]:
     """Return the counter-proofs of the steps that are run."""
     return tuple(
         row
@@ -146,19 +147,21 @@ def main() -> int:
     target = options.result or out / "result.json"
     verdicts: dict[str, Verdict] = {}
     proofs: dict[str, Any] = {}
+    parts = set(options.only)
     if options.only:
         earlier = json.loads(target.read_text(encoding="utf-8"))
         verdicts = {i: Verdict(**fields) for i, fields in earlier["verdicts"].items()}
         proofs = earlier["counterproofs"]
+        parts |= set(earlier.get("only", ()))
     with run_demonstration(out / "site", options.nodes) as site:
-        rows = choose_rows(counterproofs.BEFORE, choice)
+        rows = choose_rows(counterproof_rows.BEFORE, choice)
         proofs |= counterproofs.prove(site, suite, python, rows)
         for name in () if options.counterproofs else SUITES:
             if name in choice:
                 configuration = write_configuration(suite, name, out, site, choice[name])
                 junit = run_suite(python, configuration, out, site)
                 verdicts |= read_verdicts(suite, name, junit, choice[name])
-        rows = choose_rows(counterproofs.AFTER, choice)
+        rows = choose_rows(counterproof_rows.AFTER, choice)
         proofs |= counterproofs.prove(site, suite, python, rows)
     (out / "counterproofs.json").write_text(json.dumps(proofs, indent=1), encoding="utf-8")
     if options.counterproofs:
@@ -170,7 +173,7 @@ def main() -> int:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "suite_version": read_version(suite),
         "nodes": options.nodes,
-        "only": options.only,
+        "only": sorted(parts),
         "summary": summary,
         "verdicts": {i: vars(v) for i, v in sorted(verdicts.items())},
         "counterproofs": proofs,

@@ -5,8 +5,6 @@ from __future__ import annotations
 NO_LOGIN = "the hosts of the demonstration are simulated: no system with SSH answers there"
 
 OF_BARE_METAL = {
-    "serial_console": "the simulated BMCs offer no serial console that could be collected",
-    "host_status_log": "the API has no log of a running host; a case collects the kernel's log",
     "query_ib_tenant_isolation": "the demonstration has no InfiniBand fabric",
     "query_ib_keys": "the demonstration has no InfiniBand fabric",
     "query_firmware_sanitization": (
@@ -14,7 +12,6 @@ OF_BARE_METAL = {
         "can require, could not be proved there"
     ),
     "query_attestation": "attestation is not required by this profile",
-    "query_key_access": "tenants have no SSH keys here that open a console",
     "query_node_health_agents": "no agent of ours runs in a tenant's system",
     "deploy_nim": NO_LOGIN,
     "teardown_nim": NO_LOGIN,
@@ -119,5 +116,4 @@ OF_PLAN = {
     "SEC20-01": "whether a drive encrypts itself is read for its erasure, not reported",
     "SEC21-01": "a tenant sees a node no more once it has left; the report is the staff's",
     "SEC22-02, SEC22-03": "the demonstration's profile pins no setting of TPM or Secure Boot",
-    "TELEM02-01": "the simulated BMCs offer no serial console that could be collected",
 }

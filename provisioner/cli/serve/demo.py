@@ -106,7 +106,8 @@ def demo(
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     if stay_:
-        _stay(Asked(nodes=nodes, seed=seed, speed=speed, spare=spare), directory, matrix, api_port)
+        asked = Asked(nodes=nodes, seed=seed, speed=speed, spare=spare, consoles=True)
+        _stay(asked, directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)
     size = Asked(nodes=nodes, seed=seed, speed=speed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.shapes_items import HOST_ITEMS
 from provisioner.sim.site.control import Control
+from provisioner.sim.site.serve import Server
 from provisioner.sim.site.serve_recordings import serve_recordings
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
@@ -58,6 +60,9 @@ def serve(
         list[Path] | None,
         typer.Option(help="Serve this recorded BMC instead of a site; repeat it for more."),
     ] = None,
+    consoles: Annotated[
+        bool, typer.Option("--consoles", help="Serve the hosts' serial consoles over SSH, too.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
     ] = False,
@@ -74,7 +79,8 @@ def serve(
         return
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(site, listen, port, control, as_json=as_json))
+        served = partial(serve_site, site, listen, port, consoles=consoles)
+        runner.run(_serve(site, served, listen, control, as_json=as_json))
 
 
 def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> None:
@@ -95,11 +101,16 @@ def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> Non
 
 
 async def _serve(
-    site: Site, listen: str, port: int, control: Path | None, *, as_json: bool
+    site: Site,
+    start: Callable[[], Awaitable[Server]],
+    listen: str,
+    control: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     stop = _listen_for_the_end()
     try:
-        server = await serve_site(site, listen, port)
+        server = await start()
     except OSError as error:
         raise _taken(listen, error) from None
     control_server = Control(site, control) if control else None

@@ -21,6 +21,15 @@ from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 COLD = frozenset({"cold_boot", "warm_reboot", "mlxfwreset"})  # activated by a loss of host power
 WARM = frozenset({"warm_reboot"})
 EVERYTHING = COLD | {"ac_cycle", "bmc_reset"}
+# of a serial console. source: Linux, init/version-timestamp.c, drivers/tty/serial/8250 and
+# kernel/reboot.c; systemd's status lines; agetty's prompt is printed with the host's name
+FIRST_LINES = (
+    "[    0.000000] Linux version 5.15.0-91-generic (buildd@lcy02-amd64-045) #101-Ubuntu SMP",
+    "[    0.000000] Command line: BOOT_IMAGE=/boot/vmlinuz-5.15.0-91-generic console=ttyS0,115200",
+    "[    1.204871] serial8250: ttyS0 at I/O 0x3f8 (irq = 4, base_baud = 115200) is a 16550A",
+    "[  OK  ] Reached target Multi-User System.",
+)
+LAST_LINES = ("[  OK  ] Reached target System Power Off.", "[ 8640.117302] reboot: Power down")
 FOREVER_S = 10.0 * 365 * 86400  # longer than any simulated site runs
 
 
@@ -201,6 +210,8 @@ class Machine:
 
     def _stop(self, now: float, *, graceful: bool, turn: int) -> float:
         seconds = self.durations.graceful_off_s if graceful else self.durations.force_off_s
+        if graceful and self.host.phase == "up":
+            self.host.print_lines(*LAST_LINES)
         self.host.power = "PoweringOff"
         self.host.boot_id = None
         self.host.phase = "off"
@@ -253,6 +264,7 @@ class Machine:
             if turn == self.power_turns:
                 host.phase = "booting"
                 self._choose_boot()
+                host.print_lines(*FIRST_LINES)
 
         def finish_boot(at: float) -> None:
             if turn == self.power_turns and self._bootable():
@@ -264,6 +276,7 @@ class Machine:
                 unchanged = {"host.driver": host.loaded["host.driver"]} if stays else {}
                 host.loaded = dict(host.packages) | unchanged
                 self.log_event(at, "boot", "host", f"{host.os} {host.boot_id}")
+                host.print_lines("", f"{self.name} login: ")
 
         post_ends = now + self.add_jitter(self.durations.post_s)
         self.schedule.plan_act(now, post)

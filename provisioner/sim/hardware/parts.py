@@ -106,6 +106,7 @@ class Bmc:
     # same_certificate (a new one is accepted and never presented)
     troubles: set[str] = field(default_factory=set)
     console_types: tuple[str, ...] = ()  # ways to the serial console beside its shape's own
+    console_port: int = 0  # at which a server of SSH offers it; 0: none does
     clock_offset_s: float = 0.0  # of its clock against the site's
     ntp_enabled: bool = False
     ntp_servers: tuple[str, ...] = ()
@@ -175,3 +176,10 @@ class Host:
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot
     login_removed: bool = False  # the daemon's, from the system on its disk
     bios: Bios = field(default_factory=Bios)
+    on_print: list[Callable[[str], None]] = field(default_factory=list)  # get its console's lines
+
+    def print_lines(self, *lines: str) -> None:
+        """Print lines on the serial console; without a listener they are lost."""
+        for line in lines:
+            for listener in tuple(self.on_print):
+                listener(line)

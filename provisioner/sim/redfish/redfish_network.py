@@ -37,6 +37,19 @@ def show_console(service: RedfishService) -> Json:
     return {"SerialConsole": {**console, "MaxConcurrentSessions": len(types)}}
 
 
+def show_system_console(service: RedfishService) -> Json:
+    """The system's serial console over SSH, while a server offers it (a BlueField-3's form)."""
+    bmc = service.bmc
+    if not bmc.console_port:
+        return {}
+    ssh = {
+        "HotKeySequenceDisplay": "Press ~. to exit console",
+        "Port": bmc.console_port,
+        "ServiceEnabled": bmc.protocols["SSH"],
+    }
+    return {"SerialConsole": {"MaxConcurrentSessions": 15, "SSH": ssh}}
+
+
 def change_time(service: RedfishService) -> Change:
     """What a PATCH of the manager does: it sets the clock, unless NTP does."""
     bmc = service.bmc

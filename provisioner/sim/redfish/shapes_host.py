@@ -13,6 +13,7 @@ from provisioner.sim.redfish.redfish_network import (
     change_time,
     mount_network,
     show_console,
+    show_system_console,
     show_time,
 )
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
@@ -140,6 +141,7 @@ class HostTree:
                     "ManagedBy": [make_link("Managers", shape.manager)],
                 },
                 "Actions": actions,
+                **show_system_console(self.service),
                 **parts,
             }
             return shown

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import resource
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
@@ -86,6 +86,7 @@ class Server:
         self.endpoints: dict[str, Endpoint] = {}
         self.wired: Callable[[], bool] = lambda: False  # whether rules are in force
         self._asked_on: dict[tuple[str, str], int] = {}  # requests by connection, while wired
+        self.on_close: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._session: ClientSession | None = None
         self._ticking: asyncio.Task[None] | None = None
@@ -114,6 +115,8 @@ class Server:
         await asyncio.gather(*tasks, return_exceptions=True)
         for endpoint in self.endpoints.values():
             self._break(endpoint)
+        for listener in self.on_close:
+            await listener()
         if self._session:
             await self._session.close()
 

@@ -6,13 +6,16 @@ from functools import partial
 
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve_consoles import close_consoles, serve_consoles
 from provisioner.sim.site.site import Site
 
 
-async def serve_site(site: Site, listen: str = "127.0.0.1", port: int = 0) -> Server:
+async def serve_site(
+    site: Site, listen: str = "127.0.0.1", port: int = 0, *, consoles: bool = False
+) -> Server:
     """Start listening for everything in the site; fills `site.urls` and `site.redfish`.
 
-    Raises `OSError` if an address is taken.
+    `consoles`: the hosts' serial consoles over SSH, too. Raises `OSError` if an address is taken.
     """
     server = Server(site.clock, site.schedule, Addresses(listen, port))
     server.wired = lambda: bool(site.faults.rules)
@@ -21,4 +24,8 @@ async def serve_site(site: Site, listen: str = "127.0.0.1", port: int = 0) -> Se
         service = front.redfish.get(name)
         bmc = service.bmc if service else None
         site.urls[name] = await server.add(name, partial(front.handle, name), bmc)
+    if consoles:
+        hosts = [front.redfish[f"{node}/host"] for node in site.machines]
+        servers = await serve_consoles(hosts, site.clock, listen)
+        server.on_close.append(partial(close_consoles, servers))
     return server

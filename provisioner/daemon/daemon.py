@@ -38,7 +38,7 @@ from provisioner.daemon.watches import (
     build_attestation_watch,
     build_console_watch,
     build_leaf_watch,
-    build_login_upkeep,
+    build_login_loops,
     build_partition_watch,
     list_senders,
 )
@@ -180,7 +180,7 @@ class Daemon:
         self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
         self.engine = _engine(parts, self.reconciler)
         self.reconciler.requested = RequestedActs(deciding, self.site)
-        self.logins = build_login_upkeep(deciding, self.site, self.reconciler, self.engine)
+        self.logins = build_login_loops(deciding, self.site, self.reconciler, self.engine)
         self.overload = Overload(parts.store, parts.clock)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:
@@ -251,7 +251,6 @@ class Daemon:
             if self.parts.watch.attach:
                 self.parts.watch.attach(self.watcher)
         self._begin(self.scheduler.run, "scheduler")
-        self._begin(self.logins.run, "logins")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
         self._begin(self.leaf_watch.run, "leaf watch")
@@ -271,7 +270,8 @@ class Daemon:
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
-        for name, loop in list_senders(self.context, *to, self.watcher).items():
+        senders = list_senders(self.context, *to, self.watcher)
+        for name, loop in {**self.logins, **senders}.items():
             self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from provisioner.adapters.certificate_command import CertificateCommand
@@ -42,6 +40,7 @@ from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.settings import Settings
 
+Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]  # by name
 Watched = tuple[Tenancy, Trespasses, ReleaseWatch]
 
 
@@ -82,35 +81,21 @@ def build_attestation_watch(context: Context, matrix: Matrix, watcher: Watcher) 
     return AttestationWatch(context, matrix, watcher.eyes, watcher.keeper, watcher.may_watch)
 
 
-@dataclass(frozen=True)
-class LoginUpkeep:
-    """The loops that keep passwords and certificates of BMCs young."""
-
-    passwords: CredentialKeeper
-    certificates: CertificateKeeper
-
-    async def run(self) -> None:
-        """Run both for ever; the first that fails ends the other, and its error is raised."""
-        loops = [asyncio.create_task(one.run()) for one in (self.passwords, self.certificates)]
-        try:
-            await asyncio.gather(*loops)
-        finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
-
-
-def build_login_upkeep(
+def build_login_loops(
     context: Context, site: Site, reconciler: Reconciler, engine: Engine
-) -> LoginUpkeep:
-    """Return the loops of BMCs' logins, whose operations the reconciler drives."""
+) -> Loops:
+    """Return the loops that keep passwords and certificates of BMCs young.
+
+    Their operations are driven by the reconciler.
+    """
     authority = build_authority(context.settings, os.environ)
     reconciler.rotator = CredentialRotator(context, site)
     reconciler.exchanger = CertificateExchanger(context, site, authority)
-    return LoginUpkeep(
-        CredentialKeeper(context, engine.submit),
-        CertificateKeeper(context, engine.submit, signs=authority is not None),
-    )
+    certificates = CertificateKeeper(context, engine.submit, signs=authority is not None)
+    return {
+        "credentials": CredentialKeeper(context, engine.submit).run,
+        "certificates": certificates.run,
+    }
 
 
 def build_authority(settings: Settings, environ: Mapping[str, str]) -> CertificateAuthority | None:
@@ -131,7 +116,7 @@ def list_senders(
     webhooks: tuple[WebhookRepository, WebhookPosts] | None,
     exports: tuple[AuditExportRepository, Sequence[AuditSink]] | None,
     watcher: Watcher | None,
-) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+) -> Loops:
     """Return the loops that send the journal elsewhere: to webhooks, and to log systems."""
     loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
     clock = context.clock

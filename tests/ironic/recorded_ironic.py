@@ -9,13 +9,13 @@ available. Of the inventories only the system's vendor is left.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from answering import serve_json
 
 ANSWERS: dict[str, Any] = json.loads((Path(__file__).parent / "answers.json").read_text())
 
@@ -40,27 +40,10 @@ def serve_ironic() -> Iterator[Served]:
     """Serve the recorded answers on loopback."""
     served = Served()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            served.log.append((self.command, self.path, dict(self.headers)))
-            status = served.statuses.get(self.path, 200 if self.path in served.answers else 404)
-            body = json.dumps(served.answers.get(self.path, {"error_message": "-"})).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(method: str, target: str, headers: Mapping[str, str]) -> tuple[int, Any]:
+        served.log.append((method, target, dict(headers)))
+        status = served.statuses.get(target, 200 if target in served.answers else 404)
+        return status, served.answers.get(target, {"error_message": "-"})
 
-        def log_message(self, *_words: object) -> None:
-            """Write nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serve_json(reply) as served.url:
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

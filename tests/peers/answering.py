@@ -52,7 +52,7 @@ def serve_json(answer: RawAnswer) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of http.server
 
         def log_message(self, *_words: object) -> None:
             """Write nothing."""

@@ -62,10 +62,10 @@ class Revocation:
 
 @dataclass(frozen=True)
 class JudgedRoot:
-    """A root of trust that gave a signed answer: its name, its report, and the verdict."""
+    """A root of trust, GPU or NVSwitch that gave a signed answer: its report and the verdict."""
 
     name: str
-    pattern: str  # of the profile's rule
+    indices: tuple[int, ...]  # of measurements that have a golden value
     report: bytes
     attestation: Attestation
 
@@ -80,7 +80,8 @@ def judge_roots(
     if not rule.is_asked:
         raise Unreadable("the profile names no components that must attest")
     rows, asked_at = read_rows(evidence)
-    answers = _read_answers(evidence)
+    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
+    answers = parse_answers(document.get("ocsp"))
     judged: list[JudgedRoot] = []
     missing: list[Finding] = []
     for pattern, expected in sorted(rule.components.items()):
@@ -96,7 +97,9 @@ def judge_roots(
                     asked_at,
                     Revocation(answers, rule.revocation),
                 )
-                judged.append(JudgedRoot(name_row(row), pattern, read_report(row), result))
+                judged.append(
+                    JudgedRoot(name_row(row), tuple(expected.digests), read_report(row), result)
+                )
     settled = find_shared_identities([root.attestation for root in judged])
     return (
         tuple(
@@ -121,9 +124,9 @@ def read_rows(
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     judged, missing = judge_roots(evidence, context.attestation)
     yield from missing
-    yield from _find_copies(judged)
+    yield from find_copies(judged)
     for root in judged:
-        yield from _explain(root.name, root.attestation)
+        yield from explain_result(root.name, root.attestation)
 
 
 def name_row(row: Mapping[str, Any]) -> str:
@@ -181,10 +184,8 @@ def verify_row(
     return verify_report(Report(read_report(row), certificates, problem), expectation)
 
 
-def _read_answers(evidence: Mapping[str, Evidence]) -> tuple[OCSPResponse, ...]:
+def parse_answers(rows: object) -> tuple[OCSPResponse, ...]:
     """Parse the OCSP answers that were at hand; one that cannot be read is no answer."""
-    document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
-    rows = document.get("ocsp")
     answers = []
     for row in rows[:ANSWERS_MAX] if isinstance(rows, list) else ():
         try:
@@ -202,7 +203,7 @@ def read_report(row: Mapping[str, Any]) -> bytes:
         return b""
 
 
-def _find_copies(roots: Sequence[JudgedRoot]) -> Iterator[Finding]:
+def find_copies(roots: Sequence[JudgedRoot]) -> Iterator[Finding]:
     """Refuse two components with one identity, whatever their nonces were."""
     owners: dict[str, str] = {}
     for root in roots:
@@ -215,7 +216,7 @@ def _find_copies(roots: Sequence[JudgedRoot]) -> Iterator[Finding]:
         owners.setdefault(identity, root.name)
 
 
-def _explain(name: str, result: Attestation) -> Iterator[Finding]:
+def explain_result(name: str, result: Attestation) -> Iterator[Finding]:
     """State every mismatch with index, golden and measured value, and each other finding."""
     if result.verdict is Verdict.PROVED:
         return

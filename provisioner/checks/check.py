@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field
 from provisioner.checks.threshold_data import Limits
 from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
-from provisioner.model.matrix import AttestationRule
+from provisioner.model.matrix import AttestationRule, Reference
 from provisioner.model.node import NodeKind
 
 # Evidence holds a command's output from before a load test under the command's name plus this.
@@ -54,6 +54,7 @@ class Command(Record):
     line: str
     limit_s: float
     bmc: bool = False  # read from the host's BMC; `line` names the resources
+    asks: bool = False  # `line` has NONCE where each run puts a fresh number of ours
 
 
 class CheckContext(Record):
@@ -85,6 +86,9 @@ class CheckContext(Record):
     sockets: int = 0  # CPUs by the bill of materials or by Redfish; 0: unknown
     drives: int = 0  # NVMe drives by the bill of materials; 0: unknown
     attestation: AttestationRule = AttestationRule()  # of the profile
+    # kind -> the signed manifest with the golden values of its pin
+    references: Mapping[str, Reference] = Field(default_factory=dict)
+    nvswitches: int = 0  # by the bill of materials or by Redfish; 0: unknown
     # the site's own thresholds, which take precedence over published ones (docs/thresholds.md)
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
     # the site's own patterns of harmless kernel messages, in addition to kernel_harmless.csv

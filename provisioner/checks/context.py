@@ -72,6 +72,13 @@ def build_context(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
         attestation=profile.attestation if profile else AttestationRule(),
+        references={
+            kind: pin.reference
+            for kind, pin in (profile.pins if profile else {}).items()
+            if pin.reference is not None
+        },
+        nvswitches=counted.get(DeviceKind.NVSWITCH.value)
+        or len(inventory.devices_of(DeviceKind.NVSWITCH)),
         bundled=_find_bundled_versions(pins, matrix),
         grammars=grammars or {},
         slot_of_pci=index_slots(

@@ -151,6 +151,7 @@ class Attestation(Record):
     findings: tuple[Finding, ...]
     measurements: Measurements = Measurements()
     mismatches: tuple[Mismatch, ...] = ()
+    compared: tuple[int, ...] = ()  # indices that have a golden value
     versions: tuple[tuple[str, str], ...] = ()  # ("driver", "590.12"), ("vbios", "96.00…")
     mode: str = ""  # single, multi, PPCIE; "" if not stated
     nonce: str = ""  # lowercase hex, as the evidence carries it

@@ -102,6 +102,33 @@ class SecureBootRule(Record):
         return self.policy in ASKED
 
 
+class ReportRule(Record):
+    """The reports that a program inside the host collects from devices of one kind."""
+
+    policy: Policy = ""
+    # how many must answer; 0: as many as the bill of materials or the inventory lists
+    count: int = Field(default=0, ge=0, le=128)
+    # manifests beside those that pins name: of a part that comes in a bundle and has no pin
+    references: tuple[Reference, ...] = ()
+    # admitted by a person from a witness node, in place of manifests
+    digests: dict[Annotated[int, Field(ge=1, le=254)], tuple[Digest, ...]] = Field(
+        default_factory=dict
+    )
+    learned_from: str = ""  # the witness node and the date
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the reports are collected at all."""
+        return self.policy in ASKED
+
+
+class GpuReportRule(ReportRule):
+    """The reports of GPUs, and the library that collects them."""
+
+    # NVML answers in the modes CC and PPCIE only, Corelib for Blackwell GPUs outside of them
+    library: Literal["nvml", "corelib"] = "nvml"
+
+
 class AttestationRule(Record):
     """Which components of a profile's nodes must prove their firmware by signed measurements."""
 
@@ -111,6 +138,8 @@ class AttestationRule(Record):
     components: dict[str, AttestedComponents] = Field(default_factory=dict)  # by glob of names
     makers: tuple[TrustedMaker, ...] = ()
     secure_boot: SecureBootRule = SecureBootRule()
+    gpu_reports: GpuReportRule = GpuReportRule()
+    nvswitch_reports: ReportRule = ReportRule()
 
     @property
     def is_required(self) -> bool:

@@ -66,8 +66,8 @@ class BmcSettings(Record):
     attestation_references: str = Field(
         "",
         max_length=1024,
-        description="Folder with OCSP answers (`*.ocsp`) about certificates of devices, as `bundle "
-        "unpack` writes it; it is read each time that roots of trust are asked.",
+        description="Folder with manifests (RIM) and OCSP answers (`*.ocsp`) about devices, as "
+        "`bundle unpack` writes it; it is read each time that devices are asked.",
     )
     attestation_grace_s: float = Field(
         86400.0,

@@ -14,7 +14,7 @@ import pytest
 import served as site
 from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 
-from provisioner.checks import attested_firmware, secure_boot
+from provisioner.checks import attested_firmware, collected_reports, secure_boot
 from provisioner.checks.check import CheckContext
 from provisioner.model.health import CheckResult, Evidence, HealthReport
 from provisioner.model.matrix import Matrix
@@ -24,6 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((GOLDEN / "context.json").read_text())
 CASES = {
     attested_firmware.CHECK: GOLDEN / "attestation" / "bad_another_measurement",
+    collected_reports.CHECK_GPUS: GOLDEN / "gpu_reports" / "bad_another_measurement",
     secure_boot.CHECK: GOLDEN / "secure_boot" / "bad_foreign_key",
 }
 PATH = "/nodes/su0-n04/attestation"
@@ -96,6 +97,18 @@ def test_a_differing_measurement_is_shown_with_index_golden_and_found_value(
     assert f"found {mismatch['measured']}; golden {mismatch['golden'][0]}" in sentences
 
 
+def test_a_gpu_that_differs_is_shown_with_its_policy(answers: dict[str, Any]) -> None:
+    _, view = answers["shown"]
+
+    assert (view["gpu_reports_policy"], view["nvswitch_reports_policy"]) == ("require", "require")
+    proved, lying = view["devices"]
+    assert (proved["verdict"], lying["verdict"]) == ("proved", "contradicted")
+    (mismatch,) = lying["mismatches"]
+    sentences = " ".join(answers["explained"][1]["why"])
+    assert f"{lying['component']}: measurement {mismatch['index']}" in sentences
+    assert f"found {mismatch['measured']}; golden {mismatch['golden'][0]}" in sentences
+
+
 def test_keys_of_secure_boot_are_shown_beside_those_that_are_admitted(
     answers: dict[str, Any],
 ) -> None:
@@ -108,5 +121,5 @@ def test_keys_of_secure_boot_are_shown_beside_those_that_are_admitted(
 
 
 def test_evidence_is_given_for_auditors_and_never_to_tenants(answers: dict[str, Any]) -> None:
-    assert set(answers["whole"][1]["evidence"]) == {"measurements", "secure_boot"}
+    assert set(answers["whole"][1]["evidence"]) == {"measurements", "secure_boot", "gpu_reports"}
     assert answers["tenant"][0] in (403, 404)

@@ -32,7 +32,8 @@ def make_gpu(serial: str = "A1", **changes: Any) -> SpdmResponder:
     """Return a GPU whose measurements are those of the manifests below."""
     device = AUTHORITY.make_device("GH100 A01 GSP", serial)
     opaque = gpu_fields(DRIVER, VBIOS, BOARD, device.fwid)
-    return SpdmResponder(device, make_values("firmware"), **{"opaque": opaque, **changes})
+    own = {"values": make_values("firmware"), "opaque": opaque}
+    return SpdmResponder(device, **{**own, **changes})
 
 
 def write_driver_rim(version: str = DRIVER, **changes: Any) -> bytes:

@@ -10,6 +10,7 @@ from attested_devices import AUTHORITY
 from lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
 
 from provisioner.checks.attested_firmware import CHECK, NAME
+from provisioner.checks.check import CheckContext
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.matrix import AttestationRule
 from provisioner.planning.certification.attested_state import (
@@ -87,7 +88,7 @@ def certificate_text(policy: str, *, implanted: str = "") -> str:
     outputs = answers(1, implanted=implanted)
     text = json.dumps({n: e.model_dump(mode="json") for n, e in outputs.items()})
     result = CheckResult(check=NAME, gate=Gate.A, verdict=Verdict.PASS, evidence="e" * 64)
-    return describe_attestation(result, text, rule)
+    return describe_attestation([result], {"e" * 64: text}, CheckContext(attestation=rule))
 
 
 def test_a_certificate_says_whether_its_state_was_required_or_recorded() -> None:

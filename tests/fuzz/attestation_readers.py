@@ -66,6 +66,18 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
         "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
     "execution.observe.reference_files:attach_answers": "it takes a text of ours",
+    "checks.attested_firmware:parse_answers": "a part of judges, which are all attempted",
+    "checks.collected_reports:judge_devices": "a part of judges, which are all attempted",
+    "checks.collected_reports:read_reports": "a part of judges, which are all attempted",
+    "checks.collected_reports:read_evidences": "a part of judges, which are all attempted",
+    "checks.collected_reports:wrap_output": "it writes",
+    "checks.collected_reports:find_answer": "a part of judges, which are all attempted",
+    "planning.certification.attested_state:read_devices": (
+        "attempted through the judge of its check"
+    ),
+    "planning.certification.attestation_summary:summarise_devices": (
+        "attempted through the judge of its check"
+    ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
     "checks.attestation.cbor_values:write_bytes": "it writes",
     "checks.attestation.cbor_values:write_text": "it writes",

@@ -14,7 +14,11 @@ from provisioner.planning.matrix.review import Remark, Weight, review_matrix
 
 RIM = {"rim": "NV_GPU_VBIOS_1010_0200_882_9600A50001", "sha256": "a" * 64, "admitted": "2026-11-22"}
 GROUP = {"digests": {"3": ["6d9f8d6c"]}, "learned_from": "su0-n01, 2026-11-22"}
-OFF = {"policy": "off", "secure_boot": {"policy": "off"}}
+OFF = {
+    "policy": "off",
+    "secure_boot": {"policy": "off"},
+    "gpu_reports": {"policy": "off"},
+}
 
 
 def read(attestation: Any = None, **pins: Any) -> Matrix:
@@ -37,7 +41,7 @@ def notes_of(matrix: Matrix) -> list[Remark]:
 def test_a_profile_that_decides_nothing_is_named() -> None:
     (note,) = notes_of(read())
 
-    assert "no policy for roots of trust and Secure Boot" in note.problem
+    assert "no policy for roots of trust, Secure Boot, `gpu_reports`:" in note.problem
     assert note.where == "r/p"
 
 
@@ -61,6 +65,22 @@ def test_a_reference_or_admitted_digests_end_the_note() -> None:
 
     assert notes_of(read(rule, hgx_gpu={"reference": RIM})) == []
     assert notes_of(read(covering)) == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"references": [RIM]},
+        {"digests": {"3": ["6d9f8d6c"]}},
+    ],
+)
+def test_reports_of_gpus_are_compared_with_what_their_rule_names(named: dict[str, Any]) -> None:
+    asked = {**OFF, "gpu_reports": {"policy": "require"}}
+
+    (note,) = notes_of(read(asked))
+
+    assert note.where == "r/p: hgx.gpu"
+    assert notes_of(read({**OFF, "gpu_reports": {"policy": "require", **named}})) == []
 
 
 def test_a_cover_of_a_part_that_is_not_pinned_is_named() -> None:

@@ -18,10 +18,13 @@ from test_returns import HOST, want
 
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import NAME
+from provisioner.checks.collected_reports import GPUS, NVSWITCHES
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import Verdict
 from provisioner.model.node import Node, State
-from provisioner.sim.redfish.redfish_integrity import find_authority, list_measurements
+from provisioner.sim.hardware.device_authority import find_authority
+from provisioner.sim.hardware.report_devices import list_gpu_values, list_switch_values
+from provisioner.sim.redfish.redfish_integrity import list_measurements
 
 ROOTS = ("HGX_ERoT_BMC_0", "HGX_ERoT_GPU_SXM_*")
 INDICES = (1, 2, 3, 4)
@@ -35,6 +38,7 @@ class Witness:
     measurements: Mapping[str, Mapping[int, bytes]]  # of one root for each glob
     certificate: Certificate
     checks: frozenset[str]
+    devices: Mapping[str, Mapping[int, bytes]]  # of one GPU and one NVSwitch, by rule
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +53,16 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
         assert certificate is not None
         machine = world.site.machines[HOST]
         learned = {glob: list_measurements(machine, glob.replace("*", "1")) for glob in ROOTS}
+        vbios = machine.firmware["host", "HGX_FW_GPU_SXM_1"].running
+        bios = machine.firmware["host", "HGX_FW_NVSwitch_0"].running
+        driver = machine.host.loaded["host.driver"]
+        devices = {
+            GPUS.name: list_gpu_values(vbios, driver),
+            NVSWITCHES.name: list_switch_values(bios),
+        }
         await world.crash()
-        return Witness(learned, certificate, frozenset(r.check for r in report.results))
+        ran = frozenset(r.check for r in report.results)
+        return Witness(learned, certificate, ran, devices)
 
     return virtual_time.run(story())
 
@@ -58,7 +70,7 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
 def require_attestation(world: World, witness: Witness) -> None:
     """Add the rule to the site's overlay."""
     tree: dict[str, Any] = json.loads(world.files.overlay.read_text())
-    rule = {
+    rule: dict[str, Any] = {
         "policy": "require",
         "makers": [
             {
@@ -76,6 +88,9 @@ def require_attestation(world: World, witness: Witness) -> None:
             for glob, measured in witness.measurements.items()
         },
     }
+    for name, measured in witness.devices.items():
+        digests = {str(i): [measured[i].hex()] for i in (2, 5, 21)}
+        rule[name] = {"policy": "require", "digests": digests, "learned_from": f"witness {HOST}"}
     for release in tree["releases"].values():
         if "hgx-h100-bf3" in release["profiles"]:
             release["profiles"]["hgx-h100-bf3"]["attestation"] = rule
@@ -118,11 +133,12 @@ def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
     node, certificate, report = virtual_time.run(story())
 
     assert node.state is State.CERTIFIED, node.blockers
-    (result,) = [r for r in report.results if r.check == NAME]
-    assert result.verdict is Verdict.PASS
+    asked = {r.check: r for r in report.results if r.check in (NAME, GPUS.name, NVSWITCHES.name)}
+    assert len(asked) == 3
     assert certificate is not None
     assert certificate.attestation.startswith("state-sha256:")
-    assert result.evidence in certificate.evidence
+    assert all(result.verdict is Verdict.PASS for result in asked.values())
+    assert {result.evidence for result in asked.values()} <= {*certificate.evidence}
 
 
 def test_a_node_with_one_lying_root_of_trust_is_never_certified(
@@ -147,6 +163,27 @@ def test_a_node_with_one_lying_root_of_trust_is_never_certified(
     assert (node.certificate, certified) == ("", 0)
     assert "HGX_ERoT_GPU_SXM_5" in findings
     assert "measurement 3" in findings
+
+
+def test_a_node_with_one_lying_gpu_is_never_certified(tmp_path: Path, witness: Witness) -> None:
+    async def story() -> tuple[Node, str, int]:
+        world = World(tmp_path, nodes=1, seed=3)
+        require_attestation(world, witness)
+        world.site.machines[HOST].implants.add("GPU_SXM_5")
+        await world.take_in()
+        node = await live(world, LIMIT_S)
+        report = await world.store.evidence.get_report(HOST)
+        assert report is not None
+        (result,) = [r for r in report.results if r.check == GPUS.name]
+        rows = await world.store.journal.list(limit=100_000)
+        await world.crash()
+        return node, str(result.findings), str(rows).count("node_certified")
+
+    node, findings, certified = virtual_time.run(story())
+
+    assert node.state is not State.CERTIFIED
+    assert (node.certificate, certified) == ("", 0)
+    assert f"measurement 5 is not the one that witness {HOST} admits" in findings
 
 
 @pytest.mark.long  # tests/watch/test_attestation_watch.py has it for a node in service

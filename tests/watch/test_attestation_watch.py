@@ -29,10 +29,10 @@ from provisioner.model.matrix import (
 )
 from provisioner.planning.certification import attested_state, certification
 from provisioner.planning.watch.attestation_rules import DIFFERS, UNPROVED
+from provisioner.sim.hardware.device_authority import find_authority
 from provisioner.sim.hardware.spdm_responder import make_values
 from provisioner.sim.redfish.redfish_integrity import (
     IMPLANTED,
-    find_authority,
     list_measurements,
 )
 from provisioner.store.repositories.signing_rows import open_signer
@@ -110,7 +110,9 @@ async def certify(serving: Serving, rule: AttestationRule) -> None:
         matrix_digest="m",
         now=now,
         valid_s=300 * DAY_S,
-        attestation=attested_state.describe_attestation(result, text, rule),
+        attestation=attested_state.describe_attestation(
+            [result], {digest: text}, CheckContext(attestation=rule)
+        ),
     )
     operation = await world.store.operations.open(HOST, "test", now)
     assert operation is not None

@@ -189,16 +189,20 @@ function evidence(report) {
 
 function attested(signed) {
   const cell = (hex) => made("code", { title: hex }, short(hex));
-  const rows = signed.roots.map((root) => [root.component, chip(root.verdict, "fact"), `${root.matched} of ${root.golden}`, root.identity]);
-  const differing = signed.roots.flatMap((root) => root.mismatches.map((m) => [root.component, number(m.index),
+  const list = (proved) => proved.map((root) => [root.component, chip(root.verdict, "fact"), `${root.matched} of ${root.golden}`, root.identity]);
+  const rows = list(signed.roots);
+  const devices = list(signed.devices);
+  const differing = [...signed.roots, ...signed.devices].flatMap((root) => root.mismatches.map((m) => [root.component, number(m.index),
     made("span", {}, m.golden.map(cell)), m.measured ? cell(m.measured) : "none", m.reference]));
   const keys = signed.systems.flatMap((system) => system.databases.map((d) => [d.database, number(d.entries), cell(d.entries_sha256),
     d.admitted_digests.length ? chip(d.differs ? "not admitted" : "admitted", "fact") : "not compared"]));
   const running = signed.systems.map((system) => (system.secure_boot === null ? "not shown" : system.secure_boot ? "on" : "off")).join(", ");
   return [made("p", { class: "quiet" }, `Of the validation ${when(signed.proved_at)}, by the golden values of today.`),
-    facts([["Roots of trust", signed.policy || "not decided"], ["Secure Boot", signed.secure_boot_policy || "not decided"], ["This boot", running]], "narrow"),
+    facts([["Roots of trust", signed.policy || "not decided"], ["GPU reports", signed.gpu_reports_policy || "not decided"],
+      ["NVSwitch reports", signed.nvswitch_reports_policy || "not decided"], ["Secure Boot", signed.secure_boot_policy || "not decided"], ["This boot", running]], "narrow"),
     rows.length ? table("Roots of trust", [["Root"], ["Verdict"], ["Golden", "num"], ["Identity"]], rows) : null,
-    differing.length ? table("Measurements that differ", [["Root"], ["Index", "num"], ["Golden", "num"], ["Measured", "num"], ["Admitted by"]], differing) : null,
+    devices.length ? table("GPUs and NVSwitches", [["Device"], ["Verdict"], ["Golden", "num"], ["Identity"]], devices) : null,
+    differing.length ? table("Measurements that differ", [["Device"], ["Index", "num"], ["Golden", "num"], ["Measured", "num"], ["Admitted by"]], differing) : null,
     keys.length ? table("Keys of Secure Boot", [["Database"], ["Entries", "num"], ["Digest", "num"], ["Matrix"]], keys) : null];
 }
 

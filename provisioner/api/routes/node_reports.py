@@ -15,6 +15,7 @@ from provisioner import checks
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
+from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.node.explaining import read_situation
 from provisioner.execution.validate.judging import judging_context
@@ -32,6 +33,7 @@ from provisioner.planning.certification.attestation_summary import (
     list_differences,
     list_results,
     summarise_boot,
+    summarise_devices,
     summarise_roots,
 )
 from provisioner.planning.certification.attested_state import find_rule, parse_evidence
@@ -81,8 +83,17 @@ class NodeAttestation(Record):
     secure_boot_policy: str = Field(
         description="Policy of Secure Boot; empty: the profile does not decide."
     )
+    gpu_reports_policy: str = Field(
+        description="Policy of the GPUs' reports; empty: the profile does not decide."
+    )
+    nvswitch_reports_policy: str = Field(
+        description="Policy of the NVSwitches' reports; empty: the profile does not decide."
+    )
     roots: tuple[ProvedRoot, ...] = Field(
         description="Roots of trust that gave a signed answer, compared with today's golden values."
+    )
+    devices: tuple[ProvedRoot, ...] = Field(
+        description="GPUs and NVSwitches that gave a report, compared with today's golden values."
     )
     systems: tuple[ShownBoot, ...] = Field(description="Secure Boot, system by system.")
     differences: tuple[Finding, ...] = Field(
@@ -188,12 +199,24 @@ async def show_attestation(ask: Ask) -> Reply:
         proved_at=report.ended_at,
         policy=rule.policy,
         secure_boot_policy=rule.secure_boot.policy,
+        gpu_reports_policy=rule.gpu_reports.policy,
+        nvswitch_reports_policy=rule.nvswitch_reports.policy,
         roots=summarise_roots(outputs, rule),
+        devices=await _summarise_devices(ask, node, outputs),
         systems=summarise_boot(outputs, rule),
         differences=list_differences(report),
         evidence=outputs if ask.query.evidence else {},
     )
     return Reply(view)
+
+
+async def _summarise_devices(
+    ask: Ask, node: Node, outputs: Mapping[str, Evidence]
+) -> tuple[ProvedRoot, ...]:
+    inventory = await ask.parts.store.evidence.get_inventory(node.id)
+    if inventory is None:
+        return ()
+    return summarise_devices(outputs, build_context(node, inventory, ask.parts.matrix))
 
 
 async def show_rejudgement(ask: Ask) -> Reply:

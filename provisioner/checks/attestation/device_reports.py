@@ -123,6 +123,7 @@ def verify_report(evidence: Evidence, expected: Expectation) -> Attestation:
         findings=settled,
         measurements=Measurements(golden=compared.golden, matched=compared.matched),
         mismatches=compared.mismatches,
+        compared=compared.indices,
         versions=device.versions,
         mode=opaque.mode,
         nonce=report.nonce.hex(),

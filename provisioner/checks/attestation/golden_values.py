@@ -30,6 +30,7 @@ class Compared:
     mismatches: tuple[Mismatch, ...] = ()
     findings: tuple[Finding, ...] = ()
     references: tuple[tuple[str, str], ...] = ()  # id and SHA-256
+    indices: tuple[int, ...] = ()  # of the golden values, in the report
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ def compare_measurements(
             mismatches.append(_mismatch(index, golden[index], value))
             findings.append(contradicts(FindingName.MEASUREMENT, describe_mismatch(mismatches[-1])))
     matched = len(golden) - len(mismatches)
-    return Compared(len(golden), matched, tuple(mismatches), tuple(findings), references)
+    return Compared(
+        len(golden), matched, tuple(mismatches), tuple(findings), references, tuple(sorted(golden))
+    )
 
 
 def describe_mismatch(mismatch: Mismatch) -> str:

@@ -48,7 +48,7 @@ from provisioner.cli.options.times import parse_time
 from provisioner.execution.observe.reference_files import ANSWER, list_references
 from provisioner.model.attestation import Attestation, Verdict
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Pin
+from provisioner.model.matrix import Profile
 from provisioner.runtime.wall_clock import WallClock
 
 app = typer.Typer(help="Attestation: signed evidence of devices, verified.", no_args_is_help=True)
@@ -113,7 +113,8 @@ def verify(
     admitted_at = parse_time("--admitted", admitted) if admitted else when
     wishes = parse_expected(expect or [])
     if release or profile:
-        add_pins(wishes, _find_pins(matrix or [], release, profile))
+        named = _find_profile(matrix or [], release, profile)
+        add_pins(wishes, named.pins, named.attestation)
     further = list_references(references) if references is not None else []
     rims = [*(rim or ()), *(path for path in further if path.suffix != ANSWER)]
     answers = [*(ocsp or ()), *(path for path in further if path.suffix == ANSWER)]
@@ -224,14 +225,14 @@ def _read_manifests(
     )
 
 
-def _find_pins(paths: list[Path], release: str, profile: str) -> Mapping[str, Pin]:
+def _find_profile(paths: list[Path], release: str, profile: str) -> Profile:
     pinned = read_matrix(paths).releases.get(release)
     named = pinned.profiles.get(profile) if pinned is not None else None
     if named is None:
         shown = f"{release}/{profile}"[:120]
         remedy = "Name both, as `provisioner matrix show` lists them."
         raise InputError("--release, --profile", shown, "the matrix has no such profile", remedy)
-    return named.pins
+    return named
 
 
 def _read_anchor(path: Path) -> tuple[Any, ...]:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
+from provisioner.checks.attestation.pinned_versions import select_pinned
 from provisioner.checks.attestation.tpm_quotes import QuoteExpectation
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Pin
+from provisioner.model.matrix import AttestationRule, Pin
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PCR = re.compile(r"pcr(\d|1\d|2[0-3])")
-NO_MANIFEST = "none"  # no file has this digest
-# what a report states -> the pinned kind
-_PINNED = {
-    "gpu.report/driver": "host.driver",
-    "gpu.report/vbios": "hgx.gpu",
-    "nvswitch.report/vbios": "hgx.nvswitch",
-}
 _REMEDY = "Write driver=VERSION, vbios=VERSION, rim=SHA256, ak=SHA256, pcr7=HEX or resets=NUMBER."
 
 
@@ -52,21 +45,22 @@ class ExpectedEvidence:
         )
 
 
-def add_pins(expected: ExpectedEvidence, pins: Mapping[str, Pin]) -> None:
-    """Expect the versions of a profile's pins, and only the manifests that they name.
+def add_pins(expected: ExpectedEvidence, pins: Mapping[str, Pin], rule: AttestationRule) -> None:
+    """Expect the versions of a profile's pins, and only the manifests that it names.
 
     A version of which no manifest is named has none: it stays unproved.
     """
-    for name, kind in _PINNED.items():
-        pin = pins.get(kind)
-        if pin is None or not pin.known:
-            continue
-        expected.versions.setdefault(name, (pin.version, *pin.also))
-        if pin.reference is not None:
-            expected.rims.add(pin.reference.sha256)
-            day = datetime.fromisoformat(pin.reference.admitted).replace(tzinfo=UTC)
-            expected.admitted_at[pin.reference.sha256] = day.timestamp()
-    expected.rims = expected.rims or {NO_MANIFEST}
+    known = {kind: (pin.version, *pin.also) for kind, pin in pins.items() if pin.known}
+    references = {
+        kind: pin.reference for kind, pin in pins.items() if pin.known and pin.reference is not None
+    }
+    more = (*rule.gpu_reports.references, *rule.nvswitch_reports.references)
+    pinned = select_pinned(known, references, more)
+    for name, versions in pinned.versions.items():
+        expected.versions.setdefault(name, versions)
+    expected.admitted_at.update(pinned.admitted_at)
+    expected.rims |= pinned.admitted_at.keys()
+    expected.rims = expected.rims or set(pinned.manifests)
 
 
 def parse_expected(rows: list[str]) -> ExpectedEvidence:

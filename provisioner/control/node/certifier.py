@@ -19,7 +19,8 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification import certification, cohort, error_history, gates
-from provisioner.planning.certification.attested_state import describe_attestation, find_result
+from provisioner.planning.certification.attestation_summary import list_results
+from provisioner.planning.certification.attested_state import describe_attestation
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.store.signing import Signer
@@ -117,9 +118,9 @@ class Certifier:
             keeps=view.selection.keeps if view.selection is not None else (),
             now=now,
         )
-        result = find_result(view.report)
-        evidence = result and await self._store.evidence.get_output(result.evidence)
-        rule = self._observer.find_attestation_rule(node)
+        results = list_results(view.report)
+        texts = {r.evidence: await self._store.evidence.get_output(r.evidence) for r in results}
+        context = self._validator.context_of(node, view.inventory)
         certificate = self._signer.sign(
             certification.issue_certificate(
                 certificate_id=certificate_id,
@@ -130,7 +131,7 @@ class Certifier:
                 now=now,
                 valid_s=self._settings.certificate_days * 86400,
                 gates=proved,
-                attestation=describe_attestation(result, evidence or None, rule),
+                attestation=describe_attestation(results, texts, context),
             )
         )
         proof = {"certificate": certificate.id, "blockers": (), "attempts": 0}

@@ -6,8 +6,9 @@ A connected machine fetches them; here they are read from a folder, each time an
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,44 @@ def attach_answers(evidence: Evidence, directory: str) -> Evidence:
     if not directory or evidence.truncated:
         return evidence
     document = json.loads(evidence.text)
-    serials = set(_list_serials(document.get("components", ())))
-    answers = [raw for number, raw in _read_answers(Path(directory)) if number in serials]
+    answers = select_answers(directory, _list_serials(document.get("components", ())))
     if not answers:
         return evidence
-    document["ocsp"] = [base64.b64encode(raw).decode() for raw in answers[:ANSWERS_MAX]]
+    document["ocsp"] = [base64.b64encode(raw).decode() for raw in answers]
     return evidence.model_copy(update={"text": json.dumps(document)})
+
+
+def select_answers(directory: str, serials: Iterable[int]) -> list[bytes]:
+    """Return the OCSP answers of a folder about certificates with these serial numbers."""
+    asked = set(serials)
+    if not directory or not asked:
+        return []
+    answers = [raw for number, raw in _read_answers(directory) if number in asked]
+    return answers[:ANSWERS_MAX]
+
+
+def select_manifests(directory: str, digests: Collection[str]) -> list[tuple[str, bytes]]:
+    """Return the manifests of a folder with these digests (SHA-256), each with its id."""
+    if not directory or not digests:
+        return []
+    manifests = []
+    for path in _list_files(directory):
+        if path.suffix == ANSWER:
+            continue
+        try:
+            rows = read_manifest_file(read_reference(path), path.stem)
+        except InputError:
+            continue
+        manifests += [row for row in rows if hashlib.sha256(row[1]).hexdigest() in digests]
+    return manifests
+
+
+def _list_files(directory: str) -> list[Path]:
+    """Return the files of a folder; none if it cannot be read."""
+    try:
+        return list_references(Path(directory))
+    except InputError:
+        return []
 
 
 def _list_serials(rows: Iterable[Any]) -> Iterable[int]:
@@ -114,12 +147,10 @@ def _list_serials(rows: Iterable[Any]) -> Iterable[int]:
         yield from (certificate.serial_number for certificate in chain)
 
 
-def _read_answers(directory: Path) -> Iterable[tuple[int, bytes]]:
-    try:
-        paths = [path for path in list_references(directory) if path.suffix == ANSWER]
-    except InputError:
-        return
-    for path in paths:
+def _read_answers(directory: str) -> Iterable[tuple[int, bytes]]:
+    for path in _list_files(directory):
+        if path.suffix != ANSWER:
+            continue
         try:
             raw = read_reference(path)
             yield parse_answer(raw).serial_number, raw

@@ -16,7 +16,8 @@ from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.inband import TEXT_MAX, run_commands
+from provisioner.execution.observe.device_questions import ask_host
+from provisioner.execution.observe.inband import TEXT_MAX
 from provisioner.execution.observe.outofband import ask_bmc
 from provisioner.execution.observe.switch_api import open_switch
 from provisioner.execution.validate import runtime
@@ -58,7 +59,11 @@ class Validator:
 
     def slots(self, node: Node, inventory: Inventory) -> Mapping[str, str]:
         """Return the PCI address of a GPU or NVSwitch -> its slot."""
-        return build_context(node, inventory, self._matrix).slot_of_pci
+        return self.context_of(node, inventory).slot_of_pci
+
+    def context_of(self, node: Node, inventory: Inventory) -> CheckContext:
+        """Return what the matrix and the inventory alone say of a node's context."""
+        return build_context(node, inventory, self._matrix)
 
     async def validate(
         self,
@@ -192,8 +197,8 @@ class Validator:
         from_bmcs = await ask_bmc(self._site, node, [c for c in commands.values() if c.bmc])
         if isinstance(from_bmcs, Blocker):
             return from_bmcs
-        listed = [(c.name, c.line, c.limit_s) for c in commands.values() if not c.bmc]
-        ran = await run_commands(self._site, node, listed)
+        listed = [c for c in commands.values() if not c.bmc]
+        ran = await ask_host(self._site, node, listed, context)
         return ran if isinstance(ran, Blocker) else {**from_bmcs, **ran}
 
     async def _ask_switch(self, node: Node, commands: Sequence[Command]) -> Outputs | Blocker:

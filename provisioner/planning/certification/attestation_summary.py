@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.checks import attested_firmware, secure_boot
+from provisioner.checks import attested_firmware, collected_reports, secure_boot
 from provisioner.checks.attestation.boot_databases import BootState, read_boot_states
-from provisioner.checks.check import Unreadable
+from provisioner.checks.attested_firmware import JudgedRoot
+from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.model.attestation import Mismatch
 from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, Finding, HealthReport
 from provisioner.model.matrix import AttestationRule
 
-CHECKS = (attested_firmware.NAME, secure_boot.NAME)
+CHECKS = (
+    attested_firmware.NAME,
+    secure_boot.NAME,
+    *(kind.name for kind in collected_reports.KINDS),
+)
 
 
 class ProvedRoot(Record):
-    """One root of trust that gave a signed answer, and the comparison with its golden values."""
+    """One device that gave a signed answer, and the comparison with its golden values."""
 
     component: str
     identity: str  # serial in its leaf certificate
@@ -68,17 +73,33 @@ def summarise_roots(
         judged, _ = attested_firmware.judge_roots(evidence, rule)
     except Unreadable:
         return ()
-    return tuple(
-        ProvedRoot(
-            component=root.name,
-            identity=root.attestation.identity,
-            verdict=root.attestation.verdict.value,
-            golden=root.attestation.measurements.golden,
-            matched=root.attestation.measurements.matched,
-            mismatches=root.attestation.mismatches,
-            remarks=tuple(str(f) for f in root.attestation.findings),
-        )
-        for root in judged
+    return tuple(map(_summarise_root, judged))
+
+
+def summarise_devices(
+    evidence: Mapping[str, Evidence], context: CheckContext
+) -> tuple[ProvedRoot, ...]:
+    """Return each GPU and NVSwitch with a report; none of a kind whose evidence is unreadable."""
+    rows: list[ProvedRoot] = []
+    for kind in collected_reports.KINDS:
+        try:
+            judged, _ = collected_reports.judge_devices(kind, evidence, context)
+        except Unreadable:
+            continue
+        rows += map(_summarise_root, judged)
+    return tuple(rows)
+
+
+def _summarise_root(root: JudgedRoot) -> ProvedRoot:
+    result = root.attestation
+    return ProvedRoot(
+        component=root.name,
+        identity=result.identity,
+        verdict=result.verdict.value,
+        golden=result.measurements.golden,
+        matched=result.measurements.matched,
+        mismatches=result.mismatches,
+        remarks=tuple(str(f) for f in result.findings),
     )
 
 

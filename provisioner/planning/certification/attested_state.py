@@ -1,26 +1,28 @@
-"""The attested state of a node: which roots of trust answered, and what firmware they measured.
+"""The attested state of a node: which devices proved themselves, and what firmware they measured.
 
-Evidence differs with every nonce; the state does not. It covers each root's name, kind and identity
-(the serial in its leaf certificate) and the measurements that the profile's rule names. Other
-measurements are left out, since an index without a published meaning may count boots.
+Evidence differs with every nonce; the state does not. It covers the name, kind and identity (the
+serial in its leaf certificate) of each root of trust, GPU and NVSwitch, and the measurements that
+have golden values. Others are left out, since an index without a published meaning may count boots.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import rfc8785
 
-from provisioner.checks import attested_firmware, secure_boot
+from provisioner.checks import attested_firmware, collected_reports, secure_boot
 from provisioner.checks.attestation.spdm_messages import parse_signed_measurements
 from provisioner.checks.attested_firmware import JudgedRoot
-from provisioner.checks.check import Unreadable
+from provisioner.checks.check import CheckContext, Unreadable
+from provisioner.checks.collected_reports import ReportKind, judge_devices
 from provisioner.model.attestation import Unacceptable, Verdict
 from provisioner.model.base import Record
 from provisioner.model.health import CheckResult, Evidence, HealthReport
-from provisioner.model.matrix import AttestationRule, Matrix
+from provisioner.model.matrix import ASKED, AttestationRule, Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.rejudging import parse_outputs
 
@@ -30,7 +32,7 @@ RECORDED = "recorded "  # in front of that of a state that was only recorded
 
 
 class AttestedRoot(Record):
-    """One root of trust, without anything that changes from one question to the next."""
+    """One root of trust, GPU or NVSwitch, without anything that changes with the question."""
 
     name: str
     kind: str
@@ -57,17 +59,21 @@ def find_rule(node: Node, matrix: Matrix) -> AttestationRule:
 
 def list_asked(rule: AttestationRule) -> frozenset[str]:
     """Return the names of the checks that a profile's rule adds to every validation."""
-    return _name_checks(roots=rule.is_asked, boot=rule.secure_boot.is_asked)
+    return frozenset(name for name, policy in _list_policies(rule).items() if policy in ASKED)
 
 
 def list_required(rule: AttestationRule) -> frozenset[str]:
     """Return the names of the checks without whose result no certificate may be issued."""
-    return _name_checks(roots=rule.is_required, boot=rule.secure_boot.policy == "require")
+    return frozenset(name for name, policy in _list_policies(rule).items() if policy == "require")
 
 
-def _name_checks(*, roots: bool, boot: bool) -> frozenset[str]:
-    names = {attested_firmware.NAME: roots, secure_boot.NAME: boot}
-    return frozenset(name for name, is_in in names.items() if is_in)
+def _list_policies(rule: AttestationRule) -> dict[str, str]:
+    return {
+        attested_firmware.NAME: rule.policy,
+        secure_boot.NAME: rule.secure_boot.policy,
+        collected_reports.GPUS.name: rule.gpu_reports.policy,
+        collected_reports.NVSWITCHES.name: rule.nvswitch_reports.policy,
+    }
 
 
 def read_roots(
@@ -78,7 +84,18 @@ def read_roots(
         judged, _ = attested_firmware.judge_roots(evidence, rule)
     except Unreadable:
         return None
-    return tuple(sorted((_read_root(one, rule) for one in judged), key=lambda root: root.name))
+    return tuple(sorted(map(_read_root, judged), key=lambda root: root.name))
+
+
+def read_devices(
+    kind: ReportKind, evidence: Mapping[str, Evidence], context: CheckContext
+) -> tuple[AttestedRoot, ...] | None:
+    """Return the GPUs or NVSwitches that gave a report; None if the evidence is unreadable."""
+    try:
+        judged, _ = judge_devices(kind, evidence, context)
+    except Unreadable:
+        return None
+    return tuple(sorted(map(_read_root, judged), key=lambda device: device.name))
 
 
 def digest_roots(roots: Sequence[AttestedRoot]) -> str:
@@ -113,25 +130,61 @@ def compare_roots(
 
 
 def describe_attestation(
-    result: CheckResult | None, text: str | None, rule: AttestationRule
+    results: Iterable[CheckResult], texts: Mapping[str, str | None], context: CheckContext
 ) -> str:
     """Return what a certificate says about signed measurements.
 
-    `text` is the stored evidence of the check's result. Required evidence that cannot be read any
-    more is named by its own digest, as in earlier releases.
+    `texts`: the stored evidence of the results by its digest. Required evidence that cannot be read
+    any more is named by its own digest, as in earlier releases.
     """
-    if result is None or not rule.is_asked:
-        return NOT_REQUIRED
-    roots = read_roots(parse_evidence(text), rule)
-    if roots is None:
-        digest = f"sha256:{result.evidence}"
-        return digest if rule.is_required else f"{RECORDED}{digest}, none proved"
-    digest = f"{STATE}{digest_roots(roots)}"
-    if rule.is_required:
-        return digest
-    expected = sum(group.count for group in rule.components.values())
-    proved = sum(root.proved for root in roots)
-    return f"{RECORDED}{digest}, {proved} of {expected} proved"
+    rows = [
+        one
+        for result in results
+        if (one := _read_result(result, texts.get(result.evidence), context)) is not None
+    ]
+    required = [row for row in rows if row.is_required]
+    recorded = [row for row in rows if not row.is_required]
+    sentences = [_describe_rows(required)] if required else []
+    if recorded:
+        proved = sum(root.proved for row in recorded for root in row.roots or ())
+        expected = sum(row.expected for row in recorded)
+        count = f"{proved} of {expected}" if any(row.roots for row in recorded) else "none"
+        sentences.append(f"{RECORDED}{_describe_rows(recorded)}, {count} proved")
+    return "; ".join(sentences) or NOT_REQUIRED
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The state that one check's evidence shows."""
+
+    is_required: bool
+    expected: int  # how many devices must answer
+    evidence: str
+    roots: tuple[AttestedRoot, ...] | None
+
+
+def _read_result(result: CheckResult, text: str | None, context: CheckContext) -> _Read | None:
+    """Return the state; None of a check that asks no device, or that the profile does not ask."""
+    rule = context.attestation
+    outputs = parse_evidence(text)
+    if result.check == attested_firmware.NAME and rule.is_asked:
+        count = sum(group.count for group in rule.components.values())
+        return _Read(rule.is_required, count, result.evidence, read_roots(outputs, rule))
+    for kind in collected_reports.KINDS:
+        own = kind.find_rule(context)
+        if result.check == kind.name and own.is_asked:
+            roots = read_devices(kind, outputs, context)
+            count = kind.count_expected(context)
+            return _Read(own.policy == "require", count, result.evidence, roots)
+    return None
+
+
+def _describe_rows(rows: Sequence[_Read]) -> str:
+    lost = [f"sha256:{row.evidence}" for row in rows if row.roots is None]
+    roots = [root for row in rows for root in row.roots or ()]
+    if len(lost) == len(rows):
+        return ", ".join(lost)
+    return ", ".join((f"{STATE}{digest_roots(roots)}", *lost))
 
 
 def find_result(report: HealthReport) -> CheckResult | None:
@@ -144,19 +197,18 @@ def parse_evidence(text: str | None) -> Mapping[str, Evidence]:
     return (parse_outputs(text) if text else None) or {}
 
 
-def _read_root(judged: JudgedRoot, rule: AttestationRule) -> AttestedRoot:
-    named = rule.components[judged.pattern].digests
+def _read_root(judged: JudgedRoot) -> AttestedRoot:
+    attestation = judged.attestation
     try:
         report = parse_signed_measurements(judged.report)
         measured = {m.index: m.value.hex() for m in report.measurements}
     except Unacceptable:
         measured = {}
-    attestation = judged.attestation
     return AttestedRoot(
         name=judged.name,
         kind=attestation.kind,
         identity=attestation.identity,
-        values=tuple((i, measured.get(i, "")) for i in sorted(named)),
+        values=tuple((i, measured.get(i, "")) for i in sorted(judged.indices)),
         proved=attestation.verdict is Verdict.PROVED,
     )
 

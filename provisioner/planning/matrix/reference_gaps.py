@@ -30,6 +30,13 @@ ATTESTABLE: Mapping[str, str] = {
     "nic.cx7": "CoRIM",
     "nic.cx8": "CoRIM",
 }
+# the reports of a rule -> kinds whose firmware they show
+REPORTED: Mapping[str, frozenset[str]] = {
+    "gpu_reports": frozenset({"hgx.gpu", "host.driver"}),
+    "nvswitch_reports": frozenset({"hgx.nvswitch"}),
+}
+# a part of the ids of NVIDIA's manifests: NV_GPU_VBIOS_…, NV_GPU_CC_DRIVER_…, NV_SWITCH_BIOS_…
+_IDS = {"hgx.gpu": "VBIOS", "host.driver": "DRIVER", "hgx.nvswitch": "SWITCH"}
 _HOST = "host"  # only hosts are asked
 
 
@@ -46,6 +53,10 @@ def list_uncovered(profile: Profile) -> tuple[str, ...]:
     """Return the pinned kinds that could be proved and have no golden values."""
     rule = profile.attestation
     covered = {kind for group in rule.components.values() for kind in group.covers}
+    for name, kinds in REPORTED.items():
+        reports = getattr(rule, name)
+        admitted = {kind for one in reports.references for kind in kinds if _IDS[kind] in one.rim}
+        covered |= kinds if reports.digests else admitted
     return tuple(
         kind
         for kind, pin in profile.pins.items()
@@ -57,12 +68,16 @@ def _check_profile(path: Path, where: str, profile: Profile) -> Iterator[Fault]:
     rule = profile.attestation
     at = (*path, "attestation")
     policies = {"roots of trust": rule.policy, "Secure Boot": rule.secure_boot.policy}
+    reports = {
+        name: getattr(rule, name) for name, kinds in REPORTED.items() if kinds & {*profile.pins}
+    }
+    policies |= {f"`{name}`": reported.policy for name, reported in reports.items()}
     undecided = [kind for kind, policy in policies.items() if not policy]
     if undecided:
-        detail = f"no policy for {' and '.join(undecided)}: not asked, as if it were off"
+        detail = f"no policy for {', '.join(undecided)}: not asked, as if it were off"
         remedy = "Write `policy: require`, `record` or `off` under `attestation`."
         yield Fault(path, where, detail, remedy, blocks=False)
-    if rule.is_asked:
+    if rule.is_asked or any(reported.is_asked for reported in reports.values()):
         yield from _check_references(path, where, profile)
     boot = rule.secure_boot
     if boot.is_asked and boot.state == "on" and not boot.databases:

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -105,6 +106,12 @@ class DeviceAuthority:
         holder = signer or self.make_signer()
         chain = (holder, self.family, self.root)
         return sign_document(write_swidtag(product, version, golden), chain)
+
+
+@cache
+def find_authority() -> DeviceAuthority:
+    """Return the simulated maker of all roots of trust, GPUs and NVSwitches of a site."""
+    return DeviceAuthority("site", "Simulated Device Identity CA")
 
 
 def issue(

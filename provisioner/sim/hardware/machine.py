@@ -53,9 +53,13 @@ class Machine:
         self.log: list[Event] = []
         self.sel: list[dict[str, str]] = []  # entries of the host BMC's event log, as Redfish shows
         self.cures: list[tuple[frozenset[str], Callable[[], None]]] = []  # `curable_faults`
-        self.implants: set[str] = set()  # roots of trust whose firmware is not their maker's
+        # roots of trust, and slots of GPUs and NVSwitches, whose firmware is not their maker's
+        self.implants: set[str] = set()
+        self.nvattest: int | None = 0  # result of the tool; 0: reports; None: not installed
         self.tpm: SimulatedTpm | None = SimulatedTpm(name)  # of its board; None: it has none
-        self.silent_roots: set[str] = set()  # roots of trust that their BMC leaves out
+        self.silent_roots: set[str] = (
+            set()
+        )  # roots of trust, and slots of devices, that are left out
         # leak detector -> its DetectorState, None while it reports none; {}: cooled by air
         self.leak_detectors: dict[str, str | None] = {}
         self.faults: set[str] = set()  # named presets in force (written by `faults`)

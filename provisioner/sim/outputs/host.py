@@ -61,6 +61,11 @@ class HostView:
         return self._present("gpu")
 
     @property
+    def switches(self) -> list[Device]:
+        """The baseboard's NVSwitches, by slot."""
+        return sorted(self._present("nvswitch"), key=lambda d: d.slot)
+
+    @property
     def cards(self) -> list[Device]:
         """The host's SuperNICs and DPUs in PCI order: mlx5_0, mlx5_1, ..."""
         return sorted(self._present("nic") + self._present("dpu"), key=lambda d: d.pci)

@@ -13,6 +13,7 @@ from typing import Any
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.outputs import (
+    outputs_attestation,
     outputs_baseline,
     outputs_burn,
     outputs_fabric,
@@ -42,6 +43,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("u=provisioner; k=", outputs_system.remove_login, 2.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),
+    ("NVAT_FORMAT=json NVAT_LOG_LEVEL=error nvattest ", outputs_attestation.print_nvattest, 8.0),
     ("dpkg-query -W -f ", outputs_system.print_dpkg_query, 0.2),
     ("mlxfwmanager --query-format xml", outputs_nic.print_mlxfwmanager, 12.0),
     ("mlxconfig -e -j /dev/stdout q", outputs_nic.print_mlxconfig, 4.0),

@@ -12,7 +12,7 @@ import base64
 import re
 from functools import cache, partial
 
-from provisioner.sim.hardware.device_authority import DeviceAuthority, SimulatedDevice
+from provisioner.sim.hardware.device_authority import SimulatedDevice, find_authority
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.spdm_responder import SpdmResponder, make_values
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
@@ -25,12 +25,6 @@ ANSWER_S = 20.0
 BUSY_S = "300"
 IMPLANTED = 3  # index of the measurement that hostile firmware changes
 _NONCE = re.compile(r"[0-9a-fA-F]{64}")
-
-
-@cache
-def find_authority() -> DeviceAuthority:
-    """Return the simulated maker of all roots of trust."""
-    return DeviceAuthority("site", "Simulated Device Identity CA")
 
 
 @cache

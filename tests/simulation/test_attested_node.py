@@ -165,6 +165,7 @@ def test_a_node_with_one_lying_root_of_trust_is_never_certified(
     assert "measurement 3" in findings
 
 
+@pytest.mark.long  # test_device_reports.py has it for gate A alone
 def test_a_node_with_one_lying_gpu_is_never_certified(tmp_path: Path, witness: Witness) -> None:
     async def story() -> tuple[Node, str, int]:
         world = World(tmp_path, nodes=1, seed=3)

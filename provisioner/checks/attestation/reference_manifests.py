@@ -2,7 +2,8 @@
 
 The document is refused unread when it has a document type, since only entities need one. The
 signature is verified by signxml with the leaf of the document; the chain of that leaf by our own
-rules, because signxml refuses NVIDIA's root (it asks a CA for the digitalSignature usage).
+rules, because signxml refuses NVIDIA's root (it asks a CA for the digitalSignature usage). Both XML
+libraries are imported by the first manifest: they take 23 MB, and most daemons read none.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
+from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from lxml import etree
-from signxml.algorithms import DigestAlgorithm, SignatureMethod
-from signxml.exceptions import InvalidDigest, SignXMLException
-from signxml.verifier import SignatureConfiguration, XMLVerifier
 
 from provisioner.checks.attestation.certificate_chains import (
     Chain,
@@ -33,6 +32,9 @@ from provisioner.model.attestation import (
     notes,
     unproves,
 )
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 SIZE_MAX = 256 * 1024  # bytes; published manifests have 18,000 to 26,000
 RESOURCES_MAX = 256  # a measurement's index is one byte
@@ -51,19 +53,6 @@ _NAMES = {
     "CanonicalizationMethod": _C14N,
     "Transform": {_ENVELOPED, *_C14N},
 }
-
-
-# signxml and the libraries below it promise no closed list for hostile documents
-_UNVERIFIED = (
-    SignXMLException,
-    InvalidSignature,
-    UnsupportedAlgorithm,
-    etree.LxmlError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-)
 
 
 @dataclass(frozen=True)
@@ -139,6 +128,8 @@ def _structure(reason: str) -> Unacceptable:
 
 
 def _parse(raw: bytes) -> etree._Element:
+    from lxml import etree
+
     if len(raw) > SIZE_MAX:
         raise _structure(f"{len(raw)} bytes are more than any manifest has")
     # UTF-16 would hide the words below, and has NUL bytes
@@ -219,27 +210,50 @@ def _verify(
         raise Unacceptable(_restate(refused.finding, anchored=False)) from None
     if not isinstance(chain.leaf.public_key(), ec.EllipticCurvePublicKey):
         raise Unacceptable(unproves(FindingName.RIM_SIGNATURE, "the signer's key is not P-384"))
+    _verify_signature(raw, chain.leaf)
+    return chain
+
+
+def _verify_signature(raw: bytes, signer: x509.Certificate) -> None:
+    """Verify the document with its signer's key. Raises Unacceptable."""
+    from lxml import etree
+    from signxml.algorithms import DigestAlgorithm, SignatureMethod
+    from signxml.exceptions import InvalidDigest, SignXMLException
+    from signxml.verifier import SignatureConfiguration, XMLVerifier
+
+    # signxml and the libraries below it promise no closed list for hostile documents
+    unverified = (
+        SignXMLException,
+        InvalidSignature,
+        UnsupportedAlgorithm,
+        etree.LxmlError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    )
     configuration = SignatureConfiguration(
         require_x509=True,
         expect_references=1,
         signature_methods=frozenset({SignatureMethod.ECDSA_SHA384}),
         digest_algorithms=frozenset({DigestAlgorithm.SHA384}),
         # the signer's times are ours to judge: signxml shall not look at its clock
-        verification_time=chain.leaf.not_valid_before_utc + timedelta(seconds=1),
+        verification_time=signer.not_valid_before_utc + timedelta(seconds=1),
     )
     try:
-        XMLVerifier().verify(raw, x509_cert=chain.leaf, expect_config=configuration)
+        XMLVerifier().verify(raw, x509_cert=signer, expect_config=configuration)
     except InvalidDigest:
         detail = "the document was edited after it was signed"
         raise Unacceptable(unproves(FindingName.RIM_DIGEST, detail)) from None
-    except _UNVERIFIED:
+    except unverified:
         detail = "it does not verify with the signer's key"
         raise Unacceptable(unproves(FindingName.RIM_SIGNATURE, detail)) from None
-    return chain
 
 
 def _require_shape(root: etree._Element) -> None:
     """Accept one enveloped signature over the whole document, and no other shape (wrapping)."""
+    from lxml import etree
+
     signatures = list(root.iter(f"{_DS}Signature"))
     if len(signatures) != 1 or signatures[0].getparent() is not root:
         raise _structure(f"{len(signatures)} signatures, or one that is not the root's child")

@@ -10,7 +10,7 @@ from provisioner.checks.threshold_data import MODELS, Limits
 from provisioner.checks.xid.xid_events import index_slots
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
-from provisioner.model.matrix import AttestationRule, Matrix
+from provisioner.model.matrix import AttestationRule, Matrix, Profile, Reference
 from provisioner.model.node import Node
 
 NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile
@@ -72,13 +72,8 @@ def build_context(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
         attestation=profile.attestation if profile else AttestationRule(),
-        references={
-            kind: pin.reference
-            for kind, pin in (profile.pins if profile else {}).items()
-            if pin.reference is not None
-        },
-        nvswitches=counted.get(DeviceKind.NVSWITCH.value)
-        or len(inventory.devices_of(DeviceKind.NVSWITCH)),
+        references=_find_references(profile),
+        nvswitches=counted.get("nvswitch") or len(inventory.devices_of(DeviceKind.NVSWITCH)),
         bundled=_find_bundled_versions(pins, matrix),
         grammars=grammars or {},
         slot_of_pci=index_slots(
@@ -89,6 +84,12 @@ def build_context(
         harmless_lines=tuple(harmless_lines),
         port_owners=port_owners or {},
     )
+
+
+def _find_references(profile: Profile | None) -> dict[str, Reference]:
+    """Return component kind -> the manifest that its pin names."""
+    pins = profile.pins if profile else {}
+    return {kind: pin.reference for kind, pin in pins.items() if pin.reference is not None}
 
 
 def _find_bundled_versions(

@@ -67,18 +67,26 @@ def list_switch_values(bios: str) -> dict[int, bytes]:
 def sign_manifest(kind: str, version: str) -> tuple[str, bytes]:
     """Return the id and the document of a manifest: of a "vbios", a "driver" or a "switch"."""
     digits = version.replace(".", "").upper()
-    if kind == "switch":
-        rim_id = f"NV_SWITCH_BIOS_5612_0002_890_{digits}"
-        values = list_switch_values(version)
-        indices, product = SWITCH_INDICES, "LS10"
-    elif kind == "vbios":
-        rim_id = f"NV_GPU_VBIOS_{BOARD}_{digits}"
-        values = list_gpu_values(version, "")
-        indices, product = VBIOS_INDICES, "GH100"
-    else:
-        rim_id = f"NV_GPU_DRIVER_GH100_{version}"
-        values = list_gpu_values("", version)
-        indices, product = DRIVER_INDICES, "GH100"
+    rim_id, product, indices, values = {
+        "vbios": (
+            f"NV_GPU_VBIOS_{BOARD}_{digits}",
+            "GH100",
+            VBIOS_INDICES,
+            list_gpu_values(version, ""),
+        ),
+        "driver": (
+            f"NV_GPU_DRIVER_GH100_{version}",
+            "GH100",
+            DRIVER_INDICES,
+            list_gpu_values("", version),
+        ),
+        "switch": (
+            f"NV_SWITCH_BIOS_5612_0002_890_{digits}",
+            "LS10",
+            SWITCH_INDICES,
+            list_switch_values(version),
+        ),
+    }[kind]
     golden = {i: (values[i + 1],) for i in indices}
     return rim_id, find_authority().sign_manifest(product, version, golden)
 

@@ -21,6 +21,7 @@ class Holder(StrEnum):
     TPM = "tpm"
     BIOS = "bios"  # its settings
     BMC = "bmc"  # its accounts, event subscriptions and settings that wait for a boot
+    BMC_DEFAULTS = "bmc_defaults"  # the settings and accounts of a BMC itself
     SECURE_BOOT = "secure_boot"  # its databases of keys
     FIRMWARE = "firmware"  # the flash of parts that keep their version
     BOOT_ENTRIES = "boot_entries"  # UEFI variables that name systems on disks
@@ -45,6 +46,7 @@ class Method(StrEnum):
     POWER_REMOVED = "power_removed"  # volatile memory: power was observed off for a while, then on
     TPM_CLEAR = "tpm_clear"
     BIOS_DEFAULTS = "bios_defaults"  # reset to factory defaults, and seen after a boot
+    BMC_DEFAULTS = "bmc_defaults"  # reset to factory defaults, and taken in again
     REWRITTEN = "firmware_rewritten"  # the version that runs was written over itself, and activated
     KEYS_RESTORED = "secure_boot_keys_restored"  # the factory's, read again after a boot
     COMPARED = "compared"  # read, and compared with the things that belong there
@@ -105,6 +107,7 @@ class ErasurePolicy(Record):
     required: tuple[Holder, ...] = (Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY)
     overwrite: bool = False  # a disk without a better method may be overwritten
     rewrites: tuple[str, ...] = ()  # groups of firmware that are written once more: "bmc", "card"
+    bmc_defaults: str = "off"  # which BMCs are reset: "network_kept", "addresses_reserved"
     same_tenant_may_skip: bool = False  # break-fix: the node returns to the tenant that it served
 
 

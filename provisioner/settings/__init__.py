@@ -218,8 +218,8 @@ class Settings(
     # between two tenants
     erase_required: str = Field(
         "disk host_memory gpu_memory",
-        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|firmware"
-        r"|secure_boot|boot_entries))*$",
+        pattern=r"^disk( (host_memory|gpu_memory|bluefield_storage|tpm|bios|bmc|bmc_defaults"
+        r"|firmware|secure_boot|boot_entries))*$",
         description="Contents to erase between two tenants; others are only listed.",
     )
     erase_overwrite: bool = Field(
@@ -229,6 +229,11 @@ class Settings(
         "",
         pattern=r"^((bmc|bios|gpu|nic|card)( (bmc|bios|gpu|nic|card))*)?$",
         description="Firmware to write once more between two tenants although its version fits.",
+    )
+    erase_bmc_defaults: Literal["off", "network_kept", "addresses_reserved"] = Field(
+        "off",
+        description="BMCs to reset to factory defaults between two tenants: those that keep "
+        "their network, or all, since DHCP gives each its address again.",
     )
     erase_same_tenant_may_skip: bool = Field(
         default=False,
@@ -292,6 +297,8 @@ class Settings(
         if lacking:
             gates = ", ".join(lacking)
             raise ValueError(f"release_gates requires {gates}, which certify_gates never proves")
+        if "bmc_defaults" in self.erase_required and self.erase_bmc_defaults == "off":
+            raise ValueError("erase_required has bmc_defaults, and erase_bmc_defaults is off")
         return self
 
 

@@ -61,10 +61,11 @@ class Fuse:
     at: int = 0
     fate: str = "killed before it"
     seen: int = 0
+    most: int = MOMENTS_MAX
 
     async def moment(self, act: Callable[[], Awaitable[Result]], *, wire: bool) -> Result:
         self.seen += 1
-        assert self.seen < MOMENTS_MAX, "this rotation does not end"
+        assert self.seen < self.most, "this rotation does not end"
         lasting = wire and "from here" in self.fate and self.seen > self.at > 0
         if self.seen != self.at and not lasting:
             return await act()

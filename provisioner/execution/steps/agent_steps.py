@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.adapters.agent.protocol import node_uuid
+from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.model.node import Node
-from provisioner.model.operation import LedgerEntry
+from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import AgentAddress, PortError
@@ -101,3 +102,15 @@ def find_open(rows: Sequence[LedgerEntry], action: str) -> LedgerEntry | None:
     """Return the open row of an action, if a predecessor left one."""
     newest = find_last(rows, action)
     return newest if newest is not None and newest.status in OPEN else None
+
+
+async def record_outcome(
+    hold: Hold, action: str, before: Mapping[str, Any], status: ActionStatus, outcome: str
+) -> None:
+    """Write a verdict as a row of the ledger, also where a predecessor died between its writes."""
+    row = find_open(await hold.list_entries(), action)
+    if row is not None and row.before.get("visit") != before.get("visit"):
+        await hold.settle_entry(row, ActionStatus.ABSENT, outcome="given up: a new stay began")
+        row = None
+    row = row or await hold.record_intent(action, before)
+    await hold.settle_entry(row, status, outcome=outcome)

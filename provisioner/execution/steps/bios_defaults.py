@@ -11,7 +11,7 @@ from __future__ import annotations
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Work, do_work
-from provisioner.execution.steps.agent_steps import find_last, find_open
+from provisioner.execution.steps.agent_steps import find_last, find_open, record_outcome
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.model.erasure import ErasureRecord, Holder, Method, Result
 from provisioner.model.machine.bios_state import BiosState
@@ -19,6 +19,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.bios_defaults import judge_defaults
 from provisioner.planning.erasure.erasure import not_done
+from provisioner.planning.path.history import OPEN
 from provisioner.ports import PortError
 
 RESET = "BIOS to defaults"
@@ -68,7 +69,7 @@ def _sent(rows: list[LedgerEntry], operation: str) -> LedgerEntry | None:
     reset = find_last(rows, RESET)
     if reset is None or reset.status is not ActionStatus.CONFIRMED:
         return None
-    proof = find_last(rows, PROOF)
+    proof = find_last([r for r in rows if r.status not in OPEN], PROOF)
     judged = proof is not None and proof.intended_at >= reset.settled_at
     return None if judged or reset.operation != operation else reset
 
@@ -120,8 +121,8 @@ async def _prove(
         ended_at=stay.site.clock.now(),
     )
     state = None if after is None else after.model_dump(mode="json")
-    row = await stay.hold.record_intent(PROOF, {"visit": stay.node.fenced_at, "state": state})
     done = result is Result.DONE
     status = ActionStatus.CONFIRMED if done else ActionStatus.FAILED
-    await stay.hold.settle_entry(row, status, outcome=record.model_dump_json())
+    about = {"visit": stay.node.fenced_at, "state": state}
+    await record_outcome(stay.hold, PROOF, about, status, record.model_dump_json())
     return record

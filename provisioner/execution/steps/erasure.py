@@ -17,6 +17,7 @@ from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.steps import bios_defaults
 from provisioner.execution.steps.agent_steps import ask_step, find_open
+from provisioner.execution.steps.bmc_defaults import finish_resets, restore_bmcs
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.execution.steps.secure_boot_keys import check_keys
 from provisioner.model.erasure import (
@@ -88,8 +89,9 @@ class Eraser:
         """
         started_at = self._site.clock.now()
         stay = Stay(self._site, hold, node, inventory)
-        if (dark := await self._writer.recover_power(stay)) is not None:
-            return dark
+        unready = await finish_resets(stay) or await self._writer.recover_power(stay)
+        if unready is not None:
+            return unready
         agent = await stay.enter_image()
         if isinstance(agent, Blocker):
             return agent
@@ -109,15 +111,9 @@ class Eraser:
         remaining = await self._rest(stay, agent)
         if isinstance(remaining, Blocker):
             return remaining
-        firmware = await self._writer.rewrite(stay)
-        if isinstance(firmware, Blocker):
-            return firmware
-        bios = await self._bios(stay)
-        if isinstance(bios, Blocker):
-            return bios
-        keys = await check_keys(stay, required=Holder.SECURE_BOOT in self.policy.required)
-        if isinstance(keys, Blocker):
-            return keys
+        renewed = await self._renew(stay)
+        if isinstance(renewed, Blocker):
+            return renewed
         agent = await stay.enter_image()  # of the last boot
         if isinstance(agent, Blocker):
             return agent
@@ -140,7 +136,7 @@ class Eraser:
             expected_count=disks_of,
             before=before,
             after=after,
-            records=(*records, *remaining, *firmware, bios, *keys, *compared),
+            records=(*records, *remaining, *renewed, *compared),
         )
 
     async def _drives(self, node: Node) -> tuple[str, ...] | Blocker:
@@ -237,7 +233,21 @@ class Eraser:
             why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
             record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
             records.append(record.model_copy(update={"serial": bmc.serial}))
-        return records + erasure.list_unreached([bmc.name for bmc in node.bmcs], now)
+        return records + erasure.list_unreached([bmc.name for bmc in node.bmcs], now, self.policy)
+
+    async def _renew(self, stay: Stay) -> list[ErasureRecord] | Blocker:
+        """Write firmware once more, then give BMCs, BIOS and Secure Boot what the factory gave."""
+        firmware = await self._writer.rewrite(stay)
+        if isinstance(firmware, Blocker):
+            return firmware
+        resets = await restore_bmcs(stay) if self.policy.bmc_defaults != "off" else []
+        if isinstance(resets, Blocker):
+            return resets
+        bios = await self._bios(stay)
+        if isinstance(bios, Blocker):
+            return bios
+        keys = await check_keys(stay, required=Holder.SECURE_BOOT in self.policy.required)
+        return keys if isinstance(keys, Blocker) else [*firmware, *resets, bios, *keys]
 
     async def _bios(self, stay: Stay) -> ErasureRecord | Blocker:
         """Reset the BIOS where the site requires it: two boots more, and nothing is on a drive."""

@@ -33,7 +33,7 @@ from provisioner.model.events.event import Event
 from provisioner.model.events.node_events import BoardTpmRead
 from provisioner.model.inventory import Inventory, Power
 from provisioner.model.matrix import Pin
-from provisioner.model.node import Boots, Node, Placement
+from provisioner.model.node import BmcRef, Boots, Node, Placement
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.history import OPEN
@@ -87,6 +87,11 @@ class Stay:
         """Record the system that the host runs from now on, before it is started."""
         if self.node.boots is not boots:
             await self._record({"boots": boots})
+
+    async def replace_bmc(self, bmc: BmcRef, events: Sequence[Event]) -> None:
+        """Store another pin or login of one BMC of the node."""
+        refs = tuple(bmc if b.name == bmc.name else b for b in self.node.bmcs)
+        await self._record({"bmcs": refs}, events)
 
     async def _record(self, changes: Mapping[str, Any], events: Sequence[Event] = ()) -> None:
         stored = await self.hold.record(node=self.node.model_copy(update=changes), events=events)

@@ -50,10 +50,7 @@ NOT_OFFERED: Mapping[Holder, str] = {
 
 
 # Places that no method reaches: they are in the report with the reason, and block nothing.
-BMC_SETTINGS = (
-    "those that no set pins are not reset to factory defaults: no source states that network, "
-    "login and certificate stay"
-)
+BMC_SETTINGS = "those that no set pins are not reset: `erase_bmc_defaults` is off"
 OWNER_KEYS = "machine owner keys (MokList) and other UEFI variables are not read by the image"
 
 
@@ -62,6 +59,7 @@ def policy_of(settings: Settings) -> ErasurePolicy:
     return ErasurePolicy(
         required=tuple(h for h in Holder if h.value in settings.erase_required.split()),
         overwrite=settings.erase_overwrite,
+        bmc_defaults=settings.erase_bmc_defaults,
         rewrites=tuple(dict.fromkeys(settings.erase_rewrites.split())),
         same_tenant_may_skip=settings.erase_same_tenant_may_skip,
     )
@@ -226,9 +224,10 @@ def not_done(holder: Holder, device: str, why: str, now: float) -> ErasureRecord
     )
 
 
-def list_unreached(bmcs: Sequence[str], now: float) -> list[ErasureRecord]:
-    """Return a record of each place that no method reaches."""
-    places = [(Holder.BMC, f"{name} settings", BMC_SETTINGS) for name in bmcs]
+def list_unreached(bmcs: Sequence[str], now: float, policy: ErasurePolicy) -> list[ErasureRecord]:
+    """Return a record of each place that no method reaches under this policy."""
+    names = bmcs if policy.bmc_defaults == "off" else ()
+    places = [(Holder.BMC, f"{name} settings", BMC_SETTINGS) for name in names]
     places.append((Holder.SECURE_BOOT, "host UEFI variables", OWNER_KEYS))
     return [
         not_done(holder, device, why, now).model_copy(update={"result": Result.UNSUPPORTED})

@@ -103,7 +103,9 @@ class Bmc:
     # its faults: update_hangs (an update never ends), ignores_reset (a power request is accepted
     # without effect), media_sticks (ejected media stays "inserted"), resets_itself (an update ends
     # with an unrequested restart), late_certificate (a new one is presented after a restart only),
-    # same_certificate (a new one is accepted and never presented)
+    # same_certificate (a new one is accepted and never presented), defaults_dropped (a reset to
+    # factory defaults only restarts it), certificate_stays (such a reset keeps the certificate),
+    # lost_after_defaults (it is not seen any more at its address)
     troubles: set[str] = field(default_factory=set)
     console_types: tuple[str, ...] = ()  # ways to the serial console beside its shape's own
     console_port: int = 0  # at which a server of SSH offers it; 0: none does

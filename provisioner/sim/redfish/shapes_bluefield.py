@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.redfish.redfish_defaults import mount_defaults
 from provisioner.sim.redfish.redfish_network import (
     change_time,
     mount_network,
@@ -189,6 +190,7 @@ class BluefieldTree:
         actions = reset_action(
             self.tree, MANAGER, "Manager.Reset", self.shape.manager_resets, info=True
         )
+        actions |= mount_defaults(self.service, MANAGER)
         bmc = self.service.bmc
 
         def reset(request: Request) -> Answer:

@@ -8,6 +8,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_leaks, redfish_logs, redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
+from provisioner.sim.redfish.redfish_defaults import mount_defaults
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_network import (
     change_time,
@@ -239,6 +240,7 @@ class HostTree:
             self.tree, path, "Manager.Reset", shape.manager_resets, info=shape.reset_info
         )
         self.tree.add_action(f"{path}/Actions/Manager.Reset", self.power.manager_reset)
+        actions |= mount_defaults(self.service, path)
         if shape.media_enable:
             target = f"{path}/Actions/Oem/{shape.media_enable}"
             actions["Oem"] = {f"#{shape.media_enable}": {"target": target}}

@@ -94,6 +94,17 @@ async def read_host_settings(service: Service) -> MachineSettings:
     )
 
 
+async def read_bmc_settings(service: Service) -> tuple[BmcSettings, ...]:
+    """Return the settings of the BMC itself, without the vendor's own attributes."""
+    walk = service.walk()
+    manager = await service.read_manager()
+    read = (
+        None if manager is None else await _read_bmc(service, walk, manager, whole=False),
+        await _read_accounts(walk, await walk.read_root()),
+    )
+    return tuple(one for one in read if one is not None)
+
+
 async def read_bios(
     service: Service, walk: Walk, root: Json, system: Json, *, registry: bool = True
 ) -> BiosSettings | None:

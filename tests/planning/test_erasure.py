@@ -237,11 +237,13 @@ def test_a_site_may_ask_for_more_than_the_default() -> None:
 
 
 def test_places_that_no_method_reaches_are_named_and_block_nothing() -> None:
-    records = list_unreached(["host", "DPU_0"], 3.0)
+    records = list_unreached(["host", "DPU_0"], 3.0, ErasurePolicy())
     report = CLEAN.model_copy(update={"records": (*CLEAN.records, *records)})
     policy = ErasurePolicy(required=(Holder.DISK, Holder.BMC, Holder.SECURE_BOOT))
 
     assert [r.device for r in records] == ["host settings", "DPU_0 settings", "host UEFI variables"]
+    resets = ErasurePolicy(bmc_defaults="network_kept")
+    assert [r.device for r in list_unreached(["host"], 3.0, resets)] == ["host UEFI variables"]
     assert all(r.detail for r in records)
     assert list_unsanitized(report, policy) == ()
     assert "DPU_0 settings" in certificate_text(report)

@@ -53,7 +53,8 @@ class FactoryState:
             bmc.protocols = dict(self.protocols)
             bmc.ntp_enabled = self.ntp_enabled
             bmc.ntp_servers = self.ntp_servers
-            self.service.events.subscriptions.clear()
+            if self.service.events is not None:
+                self.service.events.subscriptions.clear()
             if "certificate_stays" not in bmc.troubles:
                 bmc.certificate, key = make_certificate(bmc.name, "127.0.0.1")
                 for present in bmc.on_certificate:

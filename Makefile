@@ -81,6 +81,10 @@ check-capabilities: setup ## 10,000 histories of grants over adopted nodes, judg
 check-model: setup ## search the model of handovers exhaustively, with each protection left out; last line JSON; ARGS=--quick
 	@$(VENV)/bin/python tests/model/check_model.py $(ARGS)
 
+.PHONY: corpus
+corpus: setup ## judge and diagnose labelled outputs of public fixtures: precision, recall, culprits; last line JSON
+	@$(VENV)/bin/python tests/corpus/run_corpus.py $(ARGS)
+
 fault-coverage: setup ## play every Redfish fault in every act, write docs/fault-coverage.md; last line JSON; ARGS=--check
 	@$(VENV)/bin/python tests/faults/fault_coverage.py $(ARGS)
 

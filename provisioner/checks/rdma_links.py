@@ -13,9 +13,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.readers.interface_names import pci_of_interface
 from provisioner.checks.readers.link_listing import judge_links, looks_like_links
 from provisioner.checks.readers.sysfs import Files, group_by_device, match_files, parse_files
-from provisioner.checks.readers.tool_output import END, parse_whole, read_output
+from provisioner.checks.readers.tool_output import (
+    END,
+    normalize_pci,
+    parse_whole,
+    read_output,
+)
 from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -47,6 +53,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         raise Unreadable("sysfs: no RDMA port in it")
     frames = _read_mtus(files)
     full = 0
+    slow: list[Finding] = []
     rail = require_threshold(context, "rail_gbit_s")
     for name, facts in sorted(ports.items()):
         if set(facts) != set(_FACTS):
@@ -66,8 +73,19 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             full += 1
             if context.link_layer == "Ethernet":
                 yield from _judge_mtu(name, frames.get(name), context)
+        elif not _is_north_south(name, files, context):
+            detail = "the port runs below the rails' speed"
+            slow.append(fault(name, Severity.ISOLATE, detail, facts["rate"], f"{rail:g} Gb/s"))
     if full < context.rails:
+        yield from slow
         yield fault("host", Severity.ISOLATE, f"ports at {rail:g} Gb/s", full, context.rails)
+
+
+def _is_north_south(name: str, files: Files, context: CheckContext) -> bool:
+    """Return whether a port's interface is a DPU's, whose network may be slower."""
+    interfaces = [net for device, net in match_files(files, _MTU) if device == name]
+    cards = {normalize_pci(pci).partition(".")[0] for pci in context.dpu_pci}
+    return any(pci_of_interface(interface) in cards for interface in interfaces)
 
 
 def _read_mtus(files: Files) -> dict[str, int]:

@@ -80,7 +80,7 @@ class EvidenceCollector:
             for report in (*reversed(reports[:REPORTS_MAX]), now.report)
             if report is not None
             for r in report.results
-            if r.check == "gpu_inventory" and r.evidence
+            if r.check in ("gpu_inventory", "rdma_links") and r.evidence
         ]
         texts = [await self._store.evidence.get_output(d) or "" for d in dict.fromkeys(digests)]
         return names_of(node, inventory, texts)

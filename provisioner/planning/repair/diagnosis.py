@@ -25,8 +25,8 @@ SUSPECTS_MAX = 8
 EVIDENCE_MAX = 6  # lines of one suspect
 _NODE = frozenset({"", "host", "node", "fabric", "hgx"})
 _SLOT = re.compile(
-    r"\b((?:GPU_SXM|NVSwitch|DPU|NIC|PSU|FAN|DIMM|CPU)_?\d{1,3}"
-    r"|GPU \d{1,3}|rail ?\d{1,2}|mlx5_\d{1,2}|nvme\d{1,3})\b",
+    r"\b((?:GPU_SXM|NVSwitch|DPU|NIC|PSU|FAN|DIMM|CPU)_?\d{1,3}|DIMM_?[A-Z]\d{1,2}"
+    r"|GPU \d{1,3}|rail ?\d{1,2}|mlx5_\d{1,2}|nvme\d{1,3})(?=n\d|\b)",
     re.IGNORECASE,
 )
 

@@ -12,27 +12,30 @@ from collections.abc import Iterable, Mapping
 
 from provisioner.checks.check import Unreadable
 from provisioner.checks.commands import GPUS
+from provisioner.checks.rdma_links import RDMA_LINKS
+from provisioner.checks.readers.interface_names import pci_of_interface
 from provisioner.checks.readers.smi_table import read_table
 from provisioner.model.case import Fault
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Node
 from provisioner.planning.certification.part_changes import Parts
-from provisioner.planning.certification.rejudging import parse_outputs
+from provisioner.planning.certification.rejudging import Raw, parse_outputs
 
 _PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
 _COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # in the words of the check `gpu_inventory`
 _NUMBERED = re.compile(r"(.*?)(\d{1,3})")
-# systemd.net-naming-scheme(7): enp60s0np0 is bus 60 (decimal), device 0; P: the PCI domain
-_INTERFACE = re.compile(r"\b(?:en|ib)(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:[fnd]\w{1,12})?\b")
+_RDMA_DEVICE = re.compile(r"/sys/class/infiniband/([\w.-]{1,64})/device/net/([\w.-]{1,32})/")
 SERIAL_MIN = 6  # a shorter one may be any number
 
 Names = Mapping[str, str]
 
 
-def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] = ()) -> Names:
-    """Return alias -> slot. `gpu_texts`: stored evidence of `gpu_inventory`, the newest last."""
+def names_of(node: Node, inventory: Inventory | None, stored: Iterable[str] = ()) -> Names:
+    """Return alias -> slot. `stored`: evidence of `gpu_inventory` and `rdma_links`, the newest
+    last.
+    """
     aliases: dict[str, str] = {}
     for port in node.ports:
         aliases[f"{port.switch}/{port.interface}"] = port.nic_slot
@@ -46,8 +49,12 @@ def names_of(node: Node, inventory: Inventory | None, gpu_texts: Iterable[str] =
             aliases[device.serial] = device.slot
             if device.kind is DeviceKind.GPU:
                 serials[device.serial] = device.slot
-    for text in gpu_texts:
-        for row in _rows(text):
+    for text in stored:
+        outputs = parse_outputs(text) or {}
+        for device, interface in _list_rdma_devices(outputs):
+            if (slot := aliases.get(pci_of_interface(interface))) is not None:
+                aliases[device] = slot
+        for row in _rows(outputs):
             slot = serials.get(row["serial"])
             if slot is None:
                 continue
@@ -128,9 +135,14 @@ def _gaps(inventory: Inventory | None, wanted: int) -> list[str]:
     return [f"{parsed[0][1]}{n}" for n in range(first, first + wanted) if n not in numbers]
 
 
-def _rows(text: str) -> list[dict[str, str]]:
-    outputs = parse_outputs(text)
-    if outputs is None or GPUS.name not in outputs:
+def _list_rdma_devices(outputs: Raw) -> list[tuple[str, str]]:
+    """Return (RDMA device, its network interface): ("mlx5_1", "enp64s0np0")."""
+    links = outputs.get(RDMA_LINKS.name)
+    return _RDMA_DEVICE.findall(links.text) if links is not None else []
+
+
+def _rows(outputs: Raw) -> list[dict[str, str]]:
+    if GPUS.name not in outputs:
         return []
     try:
         return [dict(row) for row in read_table(outputs, GPUS, "index", "uuid", "serial")]
@@ -159,10 +171,8 @@ def slot_in(text: str, names: Names) -> str:
     """Return the slot that a text names; "" if it has no alias of one."""
     if (pci := pci_of(text)) in names and pci:
         return names[pci]
-    if (match := _INTERFACE.search(text)) is not None:
-        domain, bus, device = (int(number or 0) for number in match.groups())
-        if (pci := f"{domain:04x}:{bus:02x}:{device:02x}") in names:
-            return names[pci]
+    if (pci := pci_of_interface(text)) in names and pci:
+        return names[pci]
     if (match := _GPU.search(text)) and match[0] in names:
         return names[match[0]]
     for word in _WORD.findall(text):

@@ -51,9 +51,9 @@ def names_of(node: Node, inventory: Inventory | None, stored: Iterable[str] = ()
                 serials[device.serial] = device.slot
     for text in stored:
         outputs = parse_outputs(text) or {}
-        for device, interface in _list_rdma_devices(outputs):
+        for name, interface in _list_rdma_devices(outputs):
             if (slot := aliases.get(pci_of_interface(interface))) is not None:
-                aliases[device] = slot
+                aliases[name] = slot
         for row in _rows(outputs):
             slot = serials.get(row["serial"])
             if slot is None:

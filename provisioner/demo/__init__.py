@@ -48,7 +48,8 @@ from provisioner.settings import Settings
 
 # Hosts that are broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
-SIMULATOR_START_S = 60.0
+SIMULATOR_START_S = 60.0  # and for each host:
+SIMULATOR_START_HOST_S = 1.0
 DEMO_KEY = "ssh-ed25519 AAAA demo"  # no login uses it: the simulator answers for its hosts
 
 
@@ -154,7 +155,8 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
     )
     runner = SimulatedRunner(socket)
     try:
-        await _answering(runner, process, directory)
+        limit_s = SIMULATOR_START_S + SIMULATOR_START_HOST_S * asked.nodes
+        await _answering(runner, process, directory, limit_s)
         yield runner
     finally:
         await runner.close()
@@ -165,9 +167,9 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
 
 
 async def _answering(
-    runner: SimulatedRunner, process: asyncio.subprocess.Process, directory: Path
+    runner: SimulatedRunner, process: asyncio.subprocess.Process, directory: Path, limit_s: float
 ) -> None:
-    until = time.monotonic() + SIMULATOR_START_S
+    until = time.monotonic() + limit_s
     while time.monotonic() < until and process.returncode is None:
         try:
             await runner.get("/clock")

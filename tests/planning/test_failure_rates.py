@@ -7,8 +7,9 @@ import random
 import pytest
 from planted import World, fabric_of, isolate, name_of, plant, shared_parts
 
-from provisioner.planning.fault_location.isolation import find_culprits
-from provisioner.planning.fault_location.isolation_words import Culprit, IsolationPolicy
+from provisioner.planning.fault_location.failure_rates import find_explanations
+from provisioner.planning.fault_location.isolation import Campaign, find_culprits
+from provisioner.planning.fault_location.isolation_words import Culprit, IsolationPolicy, Round
 
 NODES = 96
 PLAIN = fabric_of(NODES)
@@ -63,6 +64,44 @@ def test_three_bad_links_of_one_rail_are_not_a_bad_rail():
     verdicts = isolate(world, IsolationPolicy())
 
     assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
+def test_a_bad_leaf_and_half_of_another_are_not_their_rail():
+    world = World(SHARED, random.Random(6), rate=0.8)
+    world.leaves = {"su1-rail0"}
+    world.shared = {(Culprit.CARD, "su2-rail0/card0")}
+
+    verdicts = isolate(world, IsolationPolicy())
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+    assert verdicts.undecided == ()
+
+
+def test_a_bad_leaf_and_the_uplinks_of_another_are_both_named():
+    world = World(SHARED, random.Random(7), rate=0.6)
+    world.leaves = {"su2-rail3"}
+    world.uplinks = {"su0-rail3"}
+
+    verdicts = isolate(world, IsolationPolicy(rounds_max=60))
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
+def test_a_part_has_a_margin_over_the_best_explanation_without_it():
+    world = World(PLAIN, random.Random(1), noise=0.0)
+    world.leaves = {"su1-rail0"}
+    campaign = Campaign(PLAIN, IsolationPolicy())
+    for number in range(2):
+        step = campaign.plan_next_round()
+        assert isinstance(step, Round)
+        campaign.add(world.run(test, number) for test in step.tests)
+
+    (best,), _ = find_explanations(campaign.trials, gain_min=6.0, margin_min=1000.0)
+
+    assert best.part.name == "su1-rail0"
+    kinds = {part.kind for part, _ in best.rivals}
+    assert kinds == {Culprit.UPLINK, Culprit.RAIL}  # uplinks explain no failure within the leaf
+    assert 0.0 < best.margin < best.gain
 
 
 def test_more_wrong_results_than_assumed_condemn_nobody():

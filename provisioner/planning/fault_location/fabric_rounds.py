@@ -51,13 +51,12 @@ def fabric_of(session: FabricSession) -> Fabric:
 def list_observations(session: FabricSession) -> tuple[Observation, ...]:
     """Return the stored runs as observations, without tests of members that have left.
 
-    A ratio is relative to the median of all measurements of this session: a bad minority cannot
-    move it, and for a bad majority there is the absolute floor that each run was judged by.
+    A ratio is relative to the median of all rails in this session: a bad minority cannot move it,
+    and for a bad majority there is the absolute floor that each run was judged by.
     """
     here = {m.node for m in session.present}
     runs = [r for r in session.runs if set(r.nodes) <= here]
-    rails = [rail for run in runs for rail in run.results]
-    rdma = _usual([r.gbit_s for r in rails])
+    rdma = _usual_of_pairs(runs, "gbit_s")
     sizes = {_size(run) for run in runs}
     nccl = {size: _usual_of(runs, size, "bus_gb_s") for size in sizes}
     alltoall = {size: _usual_of(runs, size, "alltoall_gb_s") for size in sizes}
@@ -87,20 +86,39 @@ def _size(run: FabricRun) -> int:
 
 
 def _usual_of(runs: Iterable[FabricRun], size: int, name: str) -> float:
-    """Return the median of NCCL's figures on rails, or of each node's best in collectives of this
-    size.
+    """Return the usual figure of NCCL on rails, or the median of each node's best in collectives of
+    this size.
 
     A suspect is in more collectives than other nodes, but each node counts once.
     """
+    if size == 0:
+        return _usual_of_pairs(runs, name)
     mine = [(run, getattr(r, name)) for run in runs if _size(run) == size for r in run.results]
     measured = [(run, figure) for run, figure in mine if figure is not None]
-    if size == 0:
-        return _usual(figure for _, figure in measured)
     best: dict[str, float] = {}
     for run, figure in measured:
         for node in run.nodes:
             best[node] = max(figure, best.get(node, 0.0))
     return _usual(best.values())
+
+
+def _usual_of_pairs(runs: Iterable[FabricRun], name: str) -> float:
+    """Return the median of all nodes' rails, of each one's median over its partners.
+
+    A suspect is in more tests than other nodes, but each of its rails counts once.
+    """
+    by_pair: dict[tuple[str, str, int], list[float]] = {}
+    for run in runs:
+        for rail in run.results if len(run.nodes) == 2 and run.kind != "group" else ():
+            figure = getattr(rail, name)
+            if figure is not None:
+                one, other = run.nodes
+                by_pair.setdefault((one, other, rail.rail), []).append(figure)
+                by_pair.setdefault((other, one, rail.rail), []).append(figure)
+    by_cell: dict[Cell, list[float]] = {}
+    for (node, _, number), figures in by_pair.items():
+        by_cell.setdefault((node, number), []).append(median(figures))
+    return _usual(median(figures) for figures in by_cell.values())
 
 
 def _usual(figures: Iterable[float | None]) -> float:

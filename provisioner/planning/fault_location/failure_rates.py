@@ -1,6 +1,5 @@
-"""Fit of failure rates: which parts, each with a rate of its own, explain the results. Pure.
+"""Parts that explain the results, each with a failure rate of its own, and what else could. Pure.
 
-A test between two cells fails if a part on its way fails, or by chance (`IsolationPolicy.noise`).
 Each hypothesis is one part: a node, a link, a leaf, a leaf's uplinks, or a cause that many share (a
 line card, the spines of a rail, a rail, a rack, a power feed). The hypothesis that raises the
 likelihood of all results most is taken with its best rate; then the others are compared for what it
@@ -9,6 +8,10 @@ none of its links, and a link is not accused for its leaf. A part that contains 
 links) is taken only if these, one by one, do not explain the same results better: three bad links
 on one rail are no bad rail. Each part costs the logarithm of the number of parts of its kind.
 
+Then each part is tried again: without it, any other parts may explain the results. If they do so
+better, they take its place. Else the difference of both explanations is the part's margin: the
+logarithm of the odds that it is at fault, and not these others.
+
 The gain of a hypothesis is a logarithm of odds (natural). The chance that noise alone gives any
 cell of the fabric a gain of g or more is below cells * exp(-g) (Wald), times the number of rates
 tried.
@@ -16,28 +19,16 @@ tried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from math import log
-from statistics import median_low
+from dataclasses import dataclass
+from itertools import chain
 
 from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trial
-from provisioner.planning.fault_location.isolation_words import (
-    PART_ORDER,
-    Culprit,
-    Part,
-)
+from provisioner.planning.fault_location.isolation_words import PATHS, Culprit, Fabric, Part
+from provisioner.planning.fault_location.rate_fit import RATES, Fit, count_trials
 
-RATES = tuple(n / 20 for n in range(2, 21))  # the rates that are tried: 0.1 to 1
-NOISE_MAX = 0.15  # more wrong results than this are no noise
-_RESULTS_MIN = 32  # of a leaf, to show the share of wrong results
-_LEAVES_MIN = 4
-FAILURES_MIN = 2  # a part with fewer is not examined
-TIE = log(20)  # two explanations whose odds differ by less are equally good
-_PATHS = frozenset({Culprit.UPLINK, Culprit.SPINE})  # they contain no cells
 _CHOICES_MAX = 64  # parts that are considered for one explanation, the strongest first
-_Counts = dict[float, list[int]]  # chance to survive other parts -> tests, failures
+_EXCHANGES_MAX = 8  # explanations that give place to better ones, in one comparison
+_Gains = dict[Part, tuple[float, float]]  # gain and best rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,145 +37,148 @@ class Explanation:
 
     part: Part
     rate: float
-    gain: float
-    failures: tuple[Trial, ...]  # that no part before it explains
+    gain: float  # beside all other explanations
+    failures: tuple[Trial, ...]  # that no other part explains
     passes: int
-    rivals: tuple[Part, ...] = ()  # other parts that explain these failures as well
+    margin: float  # of its odds, over the best explanation without it
+    rivals: tuple[tuple[Part, float], ...] = ()  # the parts of that one, with their rates
 
 
-@dataclass
-class _Fit:
-    """The counts of every part, while explanations are taken one by one."""
+def find_explanations(
+    trials: CountedTrials, gain_min: float, margin_min: float
+) -> tuple[list[Explanation], Fit]:
+    """Return the parts that explain the results, the strongest first, with at least this gain.
 
-    trials: CountedTrials
-    costs: Mapping[Culprit, float]  # of naming one part, by its kind
-    noise: float
-    # by trial, if it is below 1: the chance that no part taken so far fails it
-    survives: dict[int, float] = field(default_factory=dict)
-    counts: dict[Part, _Counts] = field(default_factory=dict)
-    _trials: dict[Part, list[int]] = field(default_factory=dict)
-
-    def find_trials(self, part: Part) -> list[int]:
-        """Return the numbers of the trials that a part can fail, computed once."""
-        if part not in self._trials:
-            cells = self.trials.fabric.find_cells(part)
-            numbers_of = self.trials.numbers_of
-            numbers = {number for cell in cells for number in numbers_of.get(cell, ())}
-            if part.kind in _PATHS:
-                listed = self.trials.listed
-                numbers = {number for number in numbers if not listed[number].local}
-            self._trials[part] = sorted(numbers)
-        return self._trials[part]
-
-    def take(self, part: Part, rate: float) -> set[Part]:
-        """Let a part explain its trials; return the parts whose counts changed."""
-        changed: set[Part] = set()
-        for number in self.find_trials(part):
-            before = self.survives.get(number, 1.0)
-            after = self.survives[number] = round(before * (1 - rate), 6)
-            failed = self.trials.listed[number].failed
-            for other in self.trials.ways[number]:
-                counts = self.counts.get(other)
-                if counts is None:
-                    continue
-                changed.add(other)
-                mine = counts[before]
-                mine[0] -= 1
-                mine[1] -= failed
-                moved = counts.get(after)
-                if moved is None:
-                    moved = counts[after] = [0, 0]
-                moved[0] += 1
-                moved[1] += failed
-        return changed
-
-    def find_rate(self, part: Part) -> tuple[float, float]:
-        """Return the gain of a part and its best rate."""
-        return self._rate(self.counts[part])
-
-    def find_rate_with(self, part: Part, survives: Mapping[int, float]) -> tuple[float, float]:
-        """Return gain and rate as they would be with other explanations taken before."""
-        counts: _Counts = {}
-        for number in self.find_trials(part):
-            before = survives.get(number)
-            if before is None:
-                before = self.survives.get(number, 1.0)
-            mine = counts.get(before)
-            if mine is None:
-                mine = counts[before] = [0, 0]
-            mine[0] += 1
-            mine[1] += self.trials.listed[number].failed
-        return self._rate(counts)
-
-    def _rate(self, counts: _Counts) -> tuple[float, float]:
-        listed = [(s, tests, failures) for s, (tests, failures) in counts.items() if tests]
-        if len(listed) == 1:
-            return _fit_rate(self.noise, *listed[0])
-        gains = [0.0] * len(RATES)
-        for survives, tests, failures in listed:
-            passes = tests - failures
-            for i, (by_failure, by_pass) in enumerate(_weigh_rates(self.noise, survives)):
-                gains[i] += failures * by_failure + passes * by_pass
-        return max((0.0, 0.0), max(zip(gains, RATES, strict=True)))
-
-
-@lru_cache(maxsize=65536)
-def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
-    """Return the best gain and its rate of a part whose tests all survive others as often."""
-    passes = tests - failures
-    gains = (
-        (failures * by_failure + passes * by_pass, rate)
-        for rate, (by_failure, by_pass) in zip(RATES, _weigh_rates(noise, survives), strict=True)
-    )
-    return max((0.0, 0.0), *gains)
-
-
-@lru_cache(maxsize=4096)
-def _weigh_rates(noise: float, survives: float) -> tuple[tuple[float, float], ...]:
-    """Return what a failure and a pass add to the gain of a part with each of `RATES`."""
-    before = noise + (1 - 2 * noise) * (1 - survives)
-    weights = []
-    for rate in RATES:
-        after = noise + (1 - 2 * noise) * (1 - survives * (1 - rate))
-        weights.append((log(after / before), log((1 - after) / (1 - before))))
-    return tuple(weights)
-
-
-def find_explanations(trials: CountedTrials, gain_min: float) -> list[Explanation]:
-    """Return the parts that explain the results, the strongest first, with at least this gain."""
-    listed = trials.listed
-    fit = _count(trials)
+    Their margins are exact up to `margin_min`, and else at least that.
+    """
+    fit = count_trials(trials)
     gains = {part: fit.find_rate(part) for part in fit.counts}
-    taken: list[Explanation] = []
-    while gains:
-        best = _choose(fit, gains)
-        gain, rate = gains[best]
+    while (best := _choose(fit, gains)) is not None and gains[best][0] >= gain_min:
+        _take(fit, gains, best, gains[best][1])
+    explanations: list[Explanation] = []
+    exchanges = 0
+    waiting = list(fit.taken)
+    while waiting:
+        part = waiting.pop(0)
+        _put_back(fit, gains, part)
+        gain, rate = gains[part]
         if gain < gain_min:
-            break
-        mine = fit.find_trials(best)
-        failed = [n for n in mine if listed[n].failed]
-        open_failures = [n for n in failed if fit.survives.get(n, 1.0) > 1 - RATES[0]]
-        rivals = _find_rivals(fit, gains, best, open_failures)
-        taken.append(
-            Explanation(
-                part=best,
-                rate=rate,
-                gain=gain,
-                failures=tuple(listed[n] for n in open_failures),
-                passes=len(mine) - len(failed),
-                rivals=rivals,
-            )
-        )
-        changed = fit.take(best, rate)
-        gains.update((part, fit.find_rate(part)) for part in changed if part in gains)
-        for part in (best, *rivals):
-            gains.pop(part, None)
-    return taken
+            continue
+        worth = gain - fit.costs[part.kind]
+        rivals, total = _explain_without(fit, gains, part, worth - margin_min)
+        if total > worth + 1e-6 and exchanges < _EXCHANGES_MAX:
+            exchanges += 1
+            for rival, rival_rate in rivals:
+                _take(fit, gains, rival, rival_rate)
+            explanations = []
+            waiting = sorted(fit.taken)
+            continue
+        explanations.append(_explain(fit, part, (gain, rate, worth - total), rivals))
+        _take(fit, gains, part, rate)
+    explanations = [e for e in explanations if e.part in fit.taken]
+    return sorted(explanations, key=lambda e: (-round(e.gain, 6), e.part)), fit
 
 
-def _choose(fit: _Fit, gains: dict[Part, tuple[float, float]]) -> Part:
+def _take(fit: Fit, gains: _Gains, part: Part, rate: float) -> None:
+    changed = fit.take(part, rate)
+    gains.pop(part, None)
+    gains.update((p, fit.find_rate(p)) for p in changed if p not in fit.taken)
+
+
+def _put_back(fit: Fit, gains: _Gains, part: Part) -> None:
+    changed = fit.put_back(part)
+    gains.update((p, fit.find_rate(p)) for p in {*changed, part} if p not in fit.taken)
+
+
+def _explain(
+    fit: Fit,
+    part: Part,
+    weight: tuple[float, float, float],
+    rivals: tuple[tuple[Part, float], ...],
+) -> Explanation:
+    """Return the explanation by a part, beside the others that are taken."""
+    gain, rate, margin = weight
+    listed = fit.trials.listed
+    mine = fit.find_trials(part)
+    failed = [n for n in mine if listed[n].failed]
+    return Explanation(
+        part=part,
+        rate=rate,
+        gain=gain,
+        failures=tuple(listed[n] for n in failed if fit.survives.get(n, 1.0) > 1 - RATES[0]),
+        passes=len(mine) - len(failed),
+        margin=margin,
+        rivals=rivals,
+    )
+
+
+def _explain_without(
+    fit: Fit, gains: _Gains, part: Part, enough: float
+) -> tuple[tuple[tuple[Part, float], ...], float]:
+    """Return the best other explanation of what a part explains, and its worth.
+
+    It need not be found if it is worth less than `enough`.
+    """
+    costs = fit.costs
+    ways = fit.trials.ways
+    mine = set(chain.from_iterable(ways[number] for number in fit.find_trials(part)))
+    same = _find_same(fit, part, mine)
+    worth: _Gains = {}
+    for other in mine - same - fit.taken.keys():
+        gain, rate = gains.get(other, (0.0, 0.0))
+        if gain > costs[other.kind]:
+            worth[other] = gain - costs[other.kind], rate
+    taken: list[tuple[Part, float]] = []
+    total = 0.0
+    while worth and total + sum(w for w, _ in worth.values()) > enough:
+        best = min(worth, key=lambda p: (-round(worth[p][0], 6), p))
+        gained, rate = worth.pop(best)
+        total += gained
+        taken.append((best, rate))
+        for other in fit.take(best, rate) & worth.keys():
+            gain, rate = fit.find_rate(other)
+            worth[other] = gain - costs[other.kind], rate
+            if worth[other][0] <= 0.0:
+                del worth[other]
+    for other, _ in reversed(taken):
+        fit.put_back(other)
+    return tuple(taken), total
+
+
+def _find_same(fit: Fit, part: Part, others: set[Part]) -> set[Part]:
+    """Return the part, and those that no test distinguishes from it, of which it is the least."""
+    fabric = fit.trials.fabric
+    cells = fabric.find_cells(part)
+    return {part} | {
+        other
+        for other in others
+        if other.kind is not part.kind
+        and (other.kind in PATHS) == (part.kind in PATHS)
+        and fabric.find_cells(other) >= cells
+        and not can_distinguish(fabric, part, other)
+    }
+
+
+def can_distinguish(fabric: Fabric, one: Part, other: Part) -> bool:
+    """Return whether a test is possible that crosses one of these parts alone."""
+    paths = (one.kind in PATHS) + (other.kind in PATHS)
+    cells = fabric.find_cells(one)
+    if paths == 0:
+        return cells != fabric.find_cells(other)
+    both = cells | fabric.find_cells(other)
+    leaves = {fabric.leaf_of[cell] for cell in both}
+    if paths == 1:  # a test within a leaf crosses no path
+        return any(len(fabric.cells_of_leaf[leaf]) > 1 for leaf in leaves)
+    rails = {rail for _, rail in both}
+    return len(rails) > 1 or len(fabric.leaves_of_rail[min(rails)]) > 2
+
+
+def _choose(fit: Fit, gains: _Gains) -> Part | None:
     """Return the part with the largest gain that is not better explained by parts within it."""
-    ordered = sorted(gains, key=lambda part: (-round(gains[part][0], 6), part))
+    ordered = sorted(
+        (part for part, (gain, _) in gains.items() if gain > 0.0),
+        key=lambda part: (-round(gains[part][0], 6), part),
+    )
     costs = fit.costs
     for part in ordered[:_CHOICES_MAX]:
         if part.kind is Culprit.LINK:
@@ -192,22 +186,21 @@ def _choose(fit: _Fit, gains: dict[Part, tuple[float, float]]) -> Part:
         worth = gains[part][0] - costs[part.kind]
         if worth <= 0.0 or _sum_of_parts(fit, gains, part, worth) <= worth:
             return part
-    return ordered[0]
+    return ordered[0] if ordered else None
 
 
-def _sum_of_parts(
-    fit: _Fit,
-    gains: dict[Part, tuple[float, float]],
-    whole: Part,
-    enough: float,
-) -> float:
+def _sum_of_parts(fit: Fit, gains: _Gains, whole: Part, enough: float) -> float:
     """Return what the parts within another one explain together, up to a little over `enough`."""
     costs = fit.costs
-    worth: dict[Part, tuple[float, float]] = {}  # gain and rate of the parts within
+    worth: _Gains = {}  # of the parts within
+    bound = 0.0
     for part in fit.trials.fabric.find_parts_within(whole):
         gain, rate = gains.get(part, (0.0, 0.0))
         if gain > costs[part.kind]:
             worth[part] = gain, rate
+            bound += gain - costs[part.kind]
+    if bound <= enough:  # together they explain no more than one by one
+        return bound
     survives: dict[int, float] = {}
     total = 0.0
     while worth and total <= enough:
@@ -224,71 +217,3 @@ def _sum_of_parts(
             if worth[part][0] <= costs[part.kind]:
                 del worth[part]
     return total
-
-
-def _count_costs(trials: CountedTrials) -> dict[Culprit, float]:
-    """Return the cost of naming one part, by its kind."""
-    fabric = trials.fabric
-    leaves = len(fabric.cells_of_leaf)
-    counts = dict.fromkeys(PART_ORDER, max(1, len({rail for _, rail in fabric.leaf_of})))
-    counts |= {Culprit.LINK: len(fabric.leaf_of), Culprit.NODE: len(fabric.nodes)}
-    counts |= {Culprit.LEAF: leaves, Culprit.UPLINK: leaves}
-    for part in fabric.shared:
-        counts[part.kind] = sum(p.kind is part.kind for p in fabric.shared)
-    return {kind: log(max(1, count) * len(RATES)) for kind, count in counts.items()}
-
-
-def _find_rivals(
-    fit: _Fit, gains: dict[Part, tuple[float, float]], best: Part, failures: Sequence[int]
-) -> tuple[Part, ...]:
-    """Return parts that explain as much of the same failures, on other tests as well."""
-    shared: dict[Part, int] = {}
-    for number in failures:
-        for part in fit.trials.ways[number]:
-            if part != best and part in gains:
-                shared[part] = shared.get(part, 0) + 1
-    tests = set(fit.find_trials(best))
-    rivals = []
-    for part, count in shared.items():
-        as_good = gains[part][0] >= gains[best][0] - TIE
-        if not as_good or 2 * count <= len(failures):
-            continue
-        others = set(fit.find_trials(part))
-        same_tests = others == tests and part.kind is not best.kind
-        if not same_tests and not (others < tests):
-            rivals.append(part)
-    return tuple(sorted(rivals))
-
-
-def _count(trials: CountedTrials) -> _Fit:
-    """Count the tests and failures of every part that is examined, before any is explained."""
-    fit = _Fit(trials, _count_costs(trials), estimate_noise(trials))
-    for part, count in trials.failures.items():
-        if count >= FAILURES_MIN:
-            passed_groups = _count_group_passes(trials, part)
-            fit.counts[part] = {1.0: [passed_groups + trials.tests[part], count]}
-    return fit
-
-
-def _count_group_passes(trials: CountedTrials, part: Part) -> int:
-    """Return the passed collectives that a part took part in."""
-    if part.kind in (Culprit.NODE, Culprit.LINK):
-        return len(trials.groups.get(part.name, ()))
-    if part.kind is Culprit.LEAF:
-        cells = trials.fabric.cells_of_leaf[part.name]
-        return sum(len(trials.groups.get(node, ())) for node, _ in cells)
-    return 0
-
-
-def estimate_noise(trials: CountedTrials) -> float:
-    """Return the share of results that are wrong by chance: the policy's, or more if it is seen.
-
-    The middle leaf by its share of failures stands for the fabric: a bad part moves few leaves.
-    """
-    shares = []
-    for cells in trials.fabric.cells_of_leaf.values():
-        results = sum(len(trials.by_cell.get(cell, ())) for cell in cells)
-        if results >= _RESULTS_MIN:
-            shares.append(sum(trials.failed[cell] for cell in cells) / results)
-    usual = median_low(shares) if len(shares) >= _LEAVES_MIN else 0.0
-    return min(max(trials.policy.noise, usual), NOISE_MAX)

@@ -1,19 +1,20 @@
 """Location of the node, link or leaf at fault: the next tests, and the parts that are proved
 faulty.
 
-The caller passes all observations to `next_round` until it returns verdicts. It keeps no state of
-its own, so a crash, a test that never ran or a second driver change nothing.
+The caller passes all observations to `plan_next_round` until it returns verdicts. It keeps no state
+of its own, so a crash, a test that never ran or a second driver change nothing; a `Campaign` in one
+process takes them as they come.
 
 All nodes are screened first, near (within the unit) and then far (across units). A node that failed
-or sat out is tested again with partners that are proved good, a different one each time, until
-Wald's sequential test clears or condemns it. A culprit needs at least three distinct good partners.
+or sat out is tested again with partners that are proved good, a different one each time as long as
+there is one, until Wald's sequential test clears or condemns it (`suspect_tests`). A culprit needs
+at least three distinct good partners.
 `isolation_ends` names cable or optic, and only with counters from both ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
-from itertools import islice
+from collections.abc import Iterable, Sequence
 
 from provisioner.planning.fault_location import round_robin as rounds
 from provisioner.planning.fault_location.isolation_blame import (
@@ -35,8 +36,11 @@ from provisioner.planning.fault_location.isolation_words import (
     Round,
     Verdicts,
 )
-
-CANDIDATES_MAX = 64  # partners that are considered for one suspect, of each kind
+from provisioner.planning.fault_location.suspect_tests import (
+    find_shared_rails,
+    name_test,
+    plan_tests,
+)
 
 
 class Campaign:
@@ -68,7 +72,7 @@ class Campaign:
             tests = _screening(trials.fabric, trials, policy, number)
             why = f"screening {'across' if number % 2 else 'within'} units"
         elif needs and not judged.held and number < policy.rounds_max:
-            tests = _suspects(trials, judged, needs, number)
+            tests = plan_tests(trials, judged, needs, number)
             why = f"{len(needs)} nodes are not cleared"
         else:
             tests = ()
@@ -105,9 +109,7 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
     open_rails = {}
     cut = judged.cut
     leaf_of = trials.fabric.leaf_of
-    leaves_of_rail: dict[int, set[str]] = {}
-    for (_, rail), leaf in leaf_of.items():
-        leaves_of_rail.setdefault(rail, set()).add(leaf)
+    leaves_of_rail = trials.fabric.leaves_of_rail
     reachable = {rail for rail, leaves in leaves_of_rail.items() if len(leaves - cut) > 1}
     for name, rails in trials.fabric.rails_of.items():
         undecided = tuple(
@@ -116,7 +118,7 @@ def _open(trials: Trials, judged: Judgement) -> dict[str, tuple[int, ...]]:
             if (name, rail) not in judged.explained
             and (
                 (name, rail) in judged.suspicious
-                or not judged.remaining.is_clear(
+                or not judged.clearance.is_clear(
                     (name, rail), far=rail in reachable and leaf_of[name, rail] not in cut
                 )
             )
@@ -138,137 +140,16 @@ def _screening(
     if policy.group_size > 2:
         bunches = rounds.split_into_groups(groups, policy.group_size, number)
         return tuple(
-            _test(number, i, FabricTestKind.GROUP, bunch, _shared(trials, bunch))
+            name_test(number, i, FabricTestKind.GROUP, bunch, find_shared_rails(trials, bunch))
             for i, bunch in enumerate(bunches)
         )
     pairs = rounds.pair_across(groups, number) if number % 2 else rounds.pair_within(groups, number)
     tests = []
     for i, pair in enumerate(pairs):
-        rails = _shared(trials, pair)
+        rails = find_shared_rails(trials, pair)
         if rails:
-            tests.append(_test(number, i, FabricTestKind.PAIR, pair, rails))
+            tests.append(name_test(number, i, FabricTestKind.PAIR, pair, rails))
     return tuple(tests)
-
-
-def _suspects(
-    trials: Trials, judged: Judgement, needs: dict[str, tuple[int, ...]], number: int
-) -> tuple[FabricTest, ...]:
-    """Return a test for every undecided node, with a partner that is good on its open rails if
-    any.
-    """
-    bad = {b.node for b in judged.blames if b.culprit is Culprit.NODE}
-    idle: dict[tuple[str, ...], list[str]] = {}
-    for name in trials.fabric.rails_of:
-        if name not in needs and name not in bad:
-            idle.setdefault(trials.fabric.group_of[name], []).append(name)
-    for names in idle.values():
-        names.sort(key=lambda n: (trials.tested.get(n, 0), n))
-    used: set[str] = set()
-    tests: list[FabricTest] = []
-    order = sorted(needs, key=lambda n: (-len(needs[n]), trials.tested.get(n, 0), n))
-    for name in order:
-        worn = trials.tested.get(name, 0) >= trials.policy.tests_max
-        if name in used or name in bad or worn:
-            continue
-        partner = _partner(trials, judged, needs, name, idle, used, order)
-        if partner is None:
-            continue
-        used |= {name, partner}
-        rails = tuple(sorted({*needs[name], *needs.get(partner, ())}))
-        shared = _shared(trials, (name, partner))
-        rails = tuple(r for r in rails if r in shared)
-        kind = FabricTestKind.RAIL if 2 * len(rails) <= len(shared) else FabricTestKind.PAIR
-        tests.append(
-            _test(
-                number,
-                len(tests),
-                kind,
-                (name, partner),
-                rails if kind is FabricTestKind.RAIL else shared,
-            )
-        )
-    return tuple(tests)
-
-
-def _partner(
-    trials: Trials,
-    judged: Judgement,
-    needs: dict[str, tuple[int, ...]],
-    name: str,
-    idle: dict[tuple[str, ...], list[str]],
-    used: set[str],
-    order: Sequence[str],
-) -> str | None:
-    """Return an unmet partner: a suspect that is good where this one is not, or a cleared node.
-
-    Near partners come first until the suspect failed or passed with one on its own leaf, because
-    the path between leaves cannot cause a failure on one leaf.
-    """
-    remaining = judged.remaining
-    met = trials.partners.get(name, set())
-    free = (n for n in order if n != name and n not in used and n not in met)
-    for candidate in islice(free, CANDIDATES_MAX):
-        apart = not set(needs[candidate]) & set(needs[name])
-        if (
-            apart
-            and _good(remaining, candidate, needs[name])
-            and _good(remaining, name, needs[candidate])
-        ):
-            return candidate
-    group = trials.fabric.group_of[name]
-    cut = judged.cut
-    leaves = {trials.fabric.leaf_of[name, r] for r in needs[name]}
-    near = [n for n in idle.get(group, ()) if n not in used and n not in met]
-    far = (
-        n
-        for g, names in idle.items()
-        if g != group
-        for n in names
-        if n not in used and n not in met and not _behind(trials, n, needs[name], cut)
-    )
-    was_near = any(t.local for r in needs[name] for t in remaining.by_cell.get((name, r), ()))
-    candidates = [] if leaves & cut else [*islice(far, CANDIDATES_MAX)]
-    candidates = [*candidates, *near] if was_near else [*near, *candidates]
-    mates = (n for n in order if n not in used and n not in met and n != name)
-    mates = (n for n in mates if trials.fabric.group_of[n] == group)
-    alone = not was_near and not any(_good(remaining, n, needs[name]) for n in near)
-    if alone and trials.tested.get(name, 0) >= 2 and (mate := next(mates, None)) is not None:
-        # no good neighbour: whether the open ones fail with each other separates leaf from uplink
-        return mate
-    for candidate in candidates:
-        if _good(remaining, candidate, needs[name]):
-            return candidate
-    # no node is proved good there: a partner not met yet still adds information
-    unmet = [n for n in order if n != name and n not in used and n not in met]
-    if was_near and not leaves & cut:
-        unmet.sort(key=lambda n: trials.fabric.group_of[n] == group)
-    return unmet[0] if unmet else None
-
-
-def _behind(trials: Trials, name: str, rails: Sequence[int], cut: Set[str]) -> bool:
-    """Return whether a node is, on one of these rails, on a leaf without a usable path out."""
-    return any(trials.fabric.leaf_of.get((name, r), "") in cut for r in rails)
-
-
-def _good(trials: Trials, name: str, rails: Sequence[int]) -> bool:
-    """Return whether a node is proved good on all these rails."""
-    no_nodes: frozenset[str] = frozenset()
-    leaf_of = trials.fabric.leaf_of
-    return all((name, r) in leaf_of and trials.is_good((name, r), no_nodes) for r in rails)
-
-
-def _shared(trials: Trials, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the rails that all these nodes have."""
-    rails = set(trials.fabric.rails_of[names[0]])
-    for name in names[1:]:
-        rails &= set(trials.fabric.rails_of[name])
-    return tuple(sorted(rails))
-
-
-def _test(
-    number: int, index: int, kind: FabricTestKind, nodes: Sequence[str], rails: tuple[int, ...]
-) -> FabricTest:
-    return FabricTest(name=f"r{number}t{index}", kind=kind, nodes=tuple(nodes), rails=rails)
 
 
 def _verdicts(

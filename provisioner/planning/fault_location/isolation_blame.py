@@ -9,23 +9,51 @@ configuration); then no part is condemned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, log
 from statistics import median
 
+from provisioner.planning.fault_location.clearance import Clearance
 from provisioner.planning.fault_location.failure_rates import (
-    RATES,
     Explanation,
+    can_distinguish,
     find_explanations,
 )
 from provisioner.planning.fault_location.isolation_trials import CountedTrials, Trial, Trials
-from provisioner.planning.fault_location.isolation_words import Blame, Cell, Culprit, Part
+from provisioner.planning.fault_location.isolation_words import PATHS, Blame, Cell, Culprit, Part
+from provisioner.planning.fault_location.rate_fit import RATES
 
 EVIDENCE_MAX = 32  # names of tests and partners in one blame
 HELD_MIN = 3  # so many parts may be condemned in any fabric, however small
-_PATHS = frozenset({Culprit.UPLINK, Culprit.SPINE})  # of tests between leaves only
 _SINGLE = frozenset({Culprit.NODE, Culprit.LINK})
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Two explanations of the same results, of which tests must show the right one."""
+
+    part: Part
+    rates: Mapping[Part, float]  # of all parts at fault, if this one is
+    others: Mapping[Part, float]  # of all parts at fault, if it is not
+    cells: frozenset[Cell]
+
+    @property
+    def has_rivals(self) -> bool:
+        """Return whether other parts are in question, and not noise alone."""
+        return not self.others.keys() <= self.rates.keys()
+
+    def find_difference(self, way: frozenset[Part]) -> float:
+        """Return how far the chances differ that a test on this way fails."""
+        return abs(_find_chance(self.rates, way) - _find_chance(self.others, way))
+
+
+def _find_chance(rates: Mapping[Part, float], way: frozenset[Part]) -> float:
+    survives = 1.0
+    for part in way & rates.keys():
+        survives *= 1 - rates[part]
+    return 1 - survives
 
 
 @dataclass(frozen=True)
@@ -35,53 +63,74 @@ class Judgement:
     blames: tuple[Blame, ...]
     explained: frozenset[Cell]  # cells of condemned nodes, links and leaves
     remaining: Trials
+    clearance: Clearance
     # parts that explain failures as well as others do, so that the faulty one is not determined
     doubtful: tuple[Blame, ...] = ()
+    doubts: tuple[Doubt, ...] = ()  # that tests can decide
     suspicious: frozenset[Cell] = frozenset()  # cells of parts that are not condemned yet
     cut: frozenset[str] = frozenset()  # leaves with no usable path out: condemned, or in doubt
     held: str = ""
+
+    @cached_property
+    def in_doubt(self) -> frozenset[Cell]:
+        """Return the cells whose tests decide between two explanations."""
+        return frozenset().union(*(doubt.cells for doubt in self.doubts if doubt.has_rivals))
 
 
 def judge_trials(trials: CountedTrials) -> Judgement:
     """Return all blame that the trials prove."""
     blames: list[Blame] = []
     doubtful: list[Blame] = []
+    doubts: list[Doubt] = []
     explained: set[Cell] = set()
     suspicious: set[Cell] = set()
-    for explanation in find_explanations(trials, trials.suspect_at):
+    shut: list[Blame] = []  # blame of paths, proved or never to be decided
+    margin_min = log(1 / trials.policy.innocent_risk)
+    explanations, fit = find_explanations(trials, trials.suspect_at, margin_min)
+    find_cells = trials.fabric.find_cells
+    for explanation in explanations:
         part = explanation.part
-        if explanation.rivals and _is_proved(trials, explanation):
-            doubtful += [
-                _blame(trials, explanation, named, sure=False)
-                for named in (part, *explanation.rivals)
-            ]
-            if part.kind not in _PATHS:
-                suspicious.update(
-                    c for p in explanation.rivals for c in trials.fabric.find_cells(p)
-                )
-                suspicious.update(trials.fabric.find_cells(part))
+        proved = _is_proved(trials, explanation)
+        if proved and explanation.margin >= margin_min:
+            blame = _blame(trials, explanation, part, sure=True)
+            blames.append(blame)
+            if part.kind in PATHS:
+                shut.append(blame)
+            else:
+                explained.update(find_cells(part))
             continue
-        if not _is_proved(trials, explanation):
-            suspicious.update(trials.fabric.find_cells(part))
-            continue
-        blames.append(_blame(trials, explanation, part, sure=True))
-        if part.kind not in _PATHS:
-            explained.update(trials.fabric.find_cells(part))
-    cut = {b.leaf for b in (*blames, *doubtful) if b.culprit is Culprit.UPLINK} | {
+        named = (part, *(rival for rival, _ in explanation.rivals))
+        if proved:
+            either = [_blame(trials, explanation, p, sure=False) for p in named]
+            doubtful += either
+            decidable = all(can_distinguish(trials.fabric, part, other) for other in named[1:])
+            if part.kind in PATHS and not decidable:
+                shut += either
+                continue
+        else:
+            named = named[:1]
+        cells = frozenset().union(*(find_cells(p) for p in named))
+        suspicious.update(cells)
+        rates = dict(fit.taken)
+        others = {p: r for p, r in rates.items() if p != part} | dict(explanation.rivals)
+        doubts.append(Doubt(part, rates, others, cells))
+    cut = {b.leaf for b in shut if b.culprit is Culprit.UPLINK} | {
         leaf
         for (_, rail), leaf in trials.fabric.leaf_of.items()
-        if f"rail {rail}" in {b.group for b in (*blames, *doubtful) if b.culprit is Culprit.SPINE}
+        if f"rail {rail}" in {b.group for b in shut if b.culprit is Culprit.SPINE}
     }
     remaining = trials.leave_out(explained, cut)
     down = _fallen(remaining, explained)
     return Judgement(
-        tuple(blames),
-        frozenset(explained),
-        remaining,
-        tuple(doubtful),
-        frozenset(suspicious - explained),
-        frozenset(cut | {b.leaf for b in blames if b.culprit is Culprit.LEAF}),
-        _held(trials, blames, down),
+        blames=tuple(blames),
+        explained=frozenset(explained),
+        remaining=remaining,
+        clearance=Clearance(fit, remaining),
+        doubtful=tuple(doubtful),
+        doubts=tuple(doubts),
+        suspicious=frozenset(suspicious - explained),
+        cut=frozenset(cut | {b.leaf for b in blames if b.culprit is Culprit.LEAF}),
+        held=_held(trials, blames, down),
     )
 
 

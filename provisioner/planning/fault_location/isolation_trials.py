@@ -51,8 +51,8 @@ class Trials:
     policy: IsolationPolicy
     by_cell: dict[Cell, list[Trial]] = field(default_factory=dict)
     groups: dict[str, list[frozenset[str]]] = field(default_factory=dict)  # passed, by node
-    # node -> nodes that it was tested with
-    partners: dict[str, set[str]] = field(default_factory=dict)
+    # node -> nodes that it was tested with, and how often
+    partners: dict[str, Counter[str]] = field(default_factory=dict)
     tested: dict[str, int] = field(default_factory=dict)  # tests of a node, of any kind
     raw: Counter[Cell] = field(default_factory=Counter)  # passes minus failures
     # leaf -> passes and failures of its cells with other leaves
@@ -126,27 +126,11 @@ class Trials:
         own_passes, own_failures = _across(self, cell)
         return passes - own_passes > failures - own_failures
 
-    def is_clear(self, cell: Cell, *, far: bool) -> bool:
-        """Return whether a cell is proved good.
-
-        It passed often enough to exclude a failure rate of `rate_min`, with no corrupted data.
-
-        `far`: one pass must have been with another leaf, because a bad path there would stay
-        hidden.
-        """
-        passes = len(self.groups.get(cell[0], ()))
-        failures = 0
-        if far and not _across(self, cell)[0]:
-            return False
-        for trial in self.by_cell.get(cell, ()):
-            if trial.corrupt:
-                return False
-            if not trial.failed:
-                passes += 1
-            elif self.raw[trial.get_far_end(cell)] >= 0 or self.raw[cell] < 0:
-                failures += 1
-        by_failure, by_pass = self.policy.weigh_result()
-        return passes * by_pass + failures * by_failure <= -log(1 / self.policy.miss_risk)
+    def passed_far(self, cell: Cell) -> bool:
+        """Return whether a cell passed with another leaf."""
+        if any(not (t.failed or t.local) for t in self.by_cell.get(cell, ())):
+            return True
+        return _across(self, cell)[0] > 0
 
     def leave_out(self, explained: Iterable[Cell], uplinks: Iterable[str] = ()) -> Trials:
         """Return a copy without trials through these cells, or across these leaves' uplinks."""
@@ -194,6 +178,8 @@ class CountedTrials(Trials):
     tests: Counter[Part] = field(default_factory=Counter)  # trials whose way has the part
     failures: Counter[Part] = field(default_factory=Counter)
     failed: Counter[Cell] = field(default_factory=Counter)
+    failed_count: int = 0
+    any_corrupt: bool = False
     _numbers: dict[tuple[str, Cell, Cell], int] = field(default_factory=dict)  # test and cells
     _named: set[str] = field(default_factory=set)  # tests that are counted in `tested`
     _passed: dict[str, bool] = field(default_factory=dict)  # collective -> it passed
@@ -269,8 +255,12 @@ class CountedTrials(Trials):
                 ratio=result.ratio,
                 local=leaf_of[a] == leaf_of[b],
             )
+            self.any_corrupt |= trial.corrupt
             number = self._numbers.setdefault((test.name, a, b), len(self.listed))
             if number == len(self.listed):
+                if test.name not in self._named:
+                    self.partners.setdefault(one, Counter())[another] += 1
+                    self.partners.setdefault(another, Counter())[one] += 1
                 self._name(test.name, (one, another))
                 self._append(trial, number)
             elif _badness(trial) > _badness(self.listed[number]):
@@ -282,13 +272,13 @@ class CountedTrials(Trials):
         self.ways.append(way)
         self.tests.update(way)
         if trial.failed:
+            self.failed_count += 1
             self.failures.update(way)
         for cell in (trial.one, trial.other):
             self.by_cell.setdefault(cell, []).append(trial)
             self.numbers_of.setdefault(cell, []).append(number)
             self.failed[cell] += trial.failed
             self.raw[cell] += -1 if trial.failed else 1
-            self.partners.setdefault(cell[0], set()).add(trial.get_far_end(cell)[0])
 
     def _replace(self, trial: Trial, number: int) -> None:
         """Count a worse report of a trial in the place of the better one."""
@@ -296,6 +286,7 @@ class CountedTrials(Trials):
         self.listed[number] = trial
         worse = trial.failed and not before.failed
         if worse:
+            self.failed_count += 1
             self.failures.update(self.ways[number])
         for cell in (trial.one, trial.other):
             mine = self.by_cell[cell]

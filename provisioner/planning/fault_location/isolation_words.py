@@ -61,6 +61,7 @@ PART_ORDER = (
     Culprit.SPINE,
     Culprit.RAIL,
 )
+PATHS = frozenset({Culprit.UPLINK, Culprit.SPINE})  # of tests between leaves only
 _RANKS = {kind: rank for rank, kind in enumerate(PART_ORDER)}
 
 
@@ -119,6 +120,14 @@ class Fabric(Record):
         for cell, leaf in self.leaf_of.items():
             by_leaf.setdefault(leaf, []).append(cell)
         return {leaf: tuple(cells) for leaf, cells in by_leaf.items()}
+
+    @cached_property
+    def leaves_of_rail(self) -> dict[int, frozenset[str]]:
+        """Return rail -> its leaves."""
+        leaves: dict[int, set[str]] = {}
+        for (_, rail), leaf in self.leaf_of.items():
+            leaves.setdefault(rail, set()).add(leaf)
+        return {rail: frozenset(names) for rail, names in leaves.items()}
 
     @cached_property
     def shared_by(self) -> dict[Cell, tuple[tuple[Culprit, str], ...]]:

@@ -1,0 +1,234 @@
+"""Counts of tests and failures by part, while some parts explain results, and the best rates. Pure.
+
+A test between two cells fails if a part on its way fails, or by chance. The gain of a part is what
+it adds to the logarithm of the likelihood of all results (natural), beside the parts that are taken
+as explanations already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from math import log, prod
+from statistics import median_low
+
+from provisioner.planning.fault_location.isolation_trials import CountedTrials
+from provisioner.planning.fault_location.isolation_words import (
+    PART_ORDER,
+    PATHS,
+    Culprit,
+    IsolationPolicy,
+    Part,
+)
+
+RATES = tuple(n / 20 for n in range(2, 21))  # the rates that are tried: 0.1 to 1
+NOISE_MAX = 0.15  # more wrong results than this are no noise
+FAILURES_MIN = 2  # a part with fewer is not examined
+_RESULTS_MIN = 32  # of a leaf, to show the share of wrong results
+_LEAVES_MIN = 4
+_Counts = dict[float, list[int]]  # chance to survive other parts -> tests, failures
+
+
+@dataclass
+class Fit:
+    """The counts of every part, while explanations are taken and put back."""
+
+    trials: CountedTrials
+    costs: Mapping[Culprit, float]  # of naming one part, by its kind
+    noise: float
+    # by trial, if it is below 1: the chance that no part taken so far fails it
+    survives: dict[int, float] = field(default_factory=dict)
+    counts: dict[Part, _Counts] = field(default_factory=dict)
+    taken: dict[Part, float] = field(default_factory=dict)  # parts that explain, with their rates
+    least: float = 0.0  # parts whose gain is certainly less have none: they explain too little
+    _trials: dict[Part, list[int]] = field(default_factory=dict)
+
+    def find_trials(self, part: Part) -> list[int]:
+        """Return the numbers of the trials that a part can fail, computed once."""
+        if part not in self._trials:
+            cells = self.trials.fabric.find_cells(part)
+            numbers_of = self.trials.numbers_of
+            numbers = {number for cell in cells for number in numbers_of.get(cell, ())}
+            if part.kind in PATHS:
+                listed = self.trials.listed
+                numbers = {number for number in numbers if not listed[number].local}
+            self._trials[part] = sorted(numbers)
+        return self._trials[part]
+
+    def take(self, part: Part, rate: float) -> set[Part]:
+        """Let a part explain its trials; return the parts whose counts changed."""
+        self.taken[part] = rate
+        return self._move(part)
+
+    def put_back(self, part: Part) -> set[Part]:
+        """Let a part explain nothing any more; return the parts whose counts changed."""
+        del self.taken[part]
+        return self._move(part)
+
+    def _move(self, part: Part) -> set[Part]:
+        """Count the trials of a part by what the parts taken now leave unexplained."""
+        taken = frozenset(self.taken)
+        chances: dict[frozenset[Part], float] = {}
+        moved: dict[tuple[float, float, bool], list[frozenset[Part]]] = {}
+        for number in self.find_trials(part):
+            way = self.trials.ways[number]
+            explained = way & taken
+            after = chances.get(explained)
+            if after is None:
+                rates = sorted(self.taken[other] for other in explained)
+                after = chances[explained] = round(prod(1 - rate for rate in rates), 6)
+            before = self.survives.get(number, 1.0)
+            self.survives[number] = after
+            moved.setdefault((before, after, self.trials.listed[number].failed), []).append(way)
+        changed: set[Part] = set()
+        for (before, after, failed), ways in moved.items():
+            if before == after:
+                continue
+            for other, count in Counter(chain.from_iterable(ways)).items():
+                counts = self.counts.get(other)
+                if counts is None:
+                    continue
+                changed.add(other)
+                mine = counts[before]
+                mine[0] -= count
+                mine[1] -= count * failed
+                more = counts.setdefault(after, [0, 0])
+                more[0] += count
+                more[1] += count * failed
+        return changed
+
+    def find_rate(self, part: Part) -> tuple[float, float]:
+        """Return the gain of a part and its best rate."""
+        return self._rate(self.counts[part])
+
+    def find_rate_with(self, part: Part, survives: Mapping[int, float]) -> tuple[float, float]:
+        """Return gain and rate as they would be with other explanations taken before."""
+        counts: _Counts = {}
+        for number in self.find_trials(part):
+            before = survives.get(number)
+            if before is None:
+                before = self.survives.get(number, 1.0)
+            mine = counts.get(before)
+            if mine is None:
+                mine = counts[before] = [0, 0]
+            mine[0] += 1
+            mine[1] += self.trials.listed[number].failed
+        return self._rate(counts)
+
+    def weigh(self, part: Part, rate: float, noise: float) -> float:
+        """Return the gain of a part with this rate, which may be negative."""
+        counts = self.counts.get(part) or {1.0: [_count_group_passes(self.trials, part), 0]}
+        total = 0.0
+        for survives, (tests, failures) in counts.items():
+            if tests:
+                by_failure, by_pass = weigh_result(noise, survives, rate)
+                total += failures * by_failure + (tests - failures) * by_pass
+        return total
+
+    def count_unexplained(self) -> tuple[int, int]:
+        """Return the trials that no taken part explains, and how many of them failed."""
+        listed = self.trials.listed
+        explained = [n for n, survives in self.survives.items() if survives < 1.0]
+        failed = sum(listed[n].failed for n in explained)
+        return len(listed) - len(explained), self.trials.failed_count - failed
+
+    def _rate(self, counts: _Counts) -> tuple[float, float]:
+        listed = [(s, tests, failures) for s, (tests, failures) in counts.items() if tests]
+        if len(listed) == 1:
+            return _fit_rate(self.noise, *listed[0])
+        most = sum(_fit_rate(self.noise, *counted)[0] for counted in listed)
+        if most < self.least:
+            return (0.0, 0.0)
+        gains = [0.0] * len(RATES)
+        for survives, tests, failures in listed:
+            passes = tests - failures
+            for i, (by_failure, by_pass) in enumerate(_weigh_rates(self.noise, survives)):
+                gains[i] += failures * by_failure + passes * by_pass
+        return max((0.0, 0.0), max(zip(gains, RATES, strict=True)))
+
+
+@lru_cache(maxsize=2**18)
+def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
+    """Return the best gain and its rate of a part whose tests all survive others as often."""
+    passes = tests - failures
+    gains = (
+        (failures * by_failure + passes * by_pass, rate)
+        for rate, (by_failure, by_pass) in zip(RATES, _weigh_rates(noise, survives), strict=True)
+    )
+    return max((0.0, 0.0), *gains)
+
+
+@lru_cache(maxsize=4096)
+def _weigh_rates(noise: float, survives: float) -> tuple[tuple[float, float], ...]:
+    """Return what a failure and a pass add to the gain of a part with each of `RATES`."""
+    return tuple(weigh_result(noise, survives, rate) for rate in RATES)
+
+
+@lru_cache(maxsize=4096)
+def weigh_result(noise: float, survives: float, rate: float) -> tuple[float, float]:
+    """Return what a failure and a pass add to the gain of a part with this rate."""
+    before = noise + (1 - 2 * noise) * (1 - survives)
+    after = noise + (1 - 2 * noise) * (1 - survives * (1 - rate))
+    return log(after / before), log((1 - after) / (1 - before))
+
+
+def count_costs(trials: CountedTrials) -> dict[Culprit, float]:
+    """Return the cost of naming one part, by its kind."""
+    fabric = trials.fabric
+    leaves = len(fabric.cells_of_leaf)
+    counts = dict.fromkeys(PART_ORDER, max(1, len({rail for _, rail in fabric.leaf_of})))
+    counts |= {Culprit.LINK: len(fabric.leaf_of), Culprit.NODE: len(fabric.nodes)}
+    counts |= {Culprit.LEAF: leaves, Culprit.UPLINK: leaves}
+    for part in fabric.shared:
+        counts[part.kind] = sum(p.kind is part.kind for p in fabric.shared)
+    return {kind: log(max(1, count) * len(RATES)) for kind, count in counts.items()}
+
+
+def count_trials(trials: CountedTrials) -> Fit:
+    """Count the tests and failures of every part that is examined, before any is explained.
+
+    A link is counted even without failures, because it must be cleared.
+    """
+    costs = count_costs(trials)
+    fit = Fit(trials, costs, estimate_noise(trials))
+    fit.least = min(trials.suspect_at, *costs.values())
+    for part, tests in trials.tests.items():
+        count = trials.failures[part]
+        if count >= FAILURES_MIN or part.kind is Culprit.LINK:
+            passed_groups = _count_group_passes(trials, part)
+            fit.counts[part] = {1.0: [passed_groups + tests, count]}
+    return fit
+
+
+def _count_group_passes(trials: CountedTrials, part: Part) -> int:
+    """Return the passed collectives that a part took part in."""
+    if not trials.groups:
+        return 0
+    if part.kind in (Culprit.NODE, Culprit.LINK):
+        return len(trials.groups.get(part.name, ()))
+    if part.kind is Culprit.LEAF:
+        cells = trials.fabric.cells_of_leaf[part.name]
+        return sum(len(trials.groups.get(node, ())) for node, _ in cells)
+    return 0
+
+
+def estimate_noise(trials: CountedTrials) -> float:
+    """Return the share of results that are wrong by chance: the policy's, or more if it is seen.
+
+    The middle leaf by its share of failures stands for the fabric: a bad part moves few leaves.
+    """
+    shares = []
+    for cells in trials.fabric.cells_of_leaf.values():
+        results = sum(len(trials.by_cell.get(cell, ())) for cell in cells)
+        if results >= _RESULTS_MIN:
+            shares.append(sum(trials.failed[cell] for cell in cells) / results)
+    usual = median_low(shares) if len(shares) >= _LEAVES_MIN else 0.0
+    return bound_noise(trials.policy, usual)
+
+
+def bound_noise(policy: IsolationPolicy, share: float) -> float:
+    """Return the share of wrong results to assume where this share was seen."""
+    return min(max(policy.noise, round(share, 3)), NOISE_MAX)

@@ -55,6 +55,19 @@ def test_a_worse_report_makes_the_service_stricter_at_once(sentence: str) -> Non
     assert notice.effective_at == drained_at
 
 
+def test_the_tenant_is_noticed_when_a_case_as_advice_takes_its_node() -> None:
+    before = case(tenant="", stage=Stage.HARDWARE)
+
+    kept = join(before, Service.KEEP)
+    after = join(before, Service.DRAIN)
+
+    assert joining.write_joined_notice(before, kept, NOW) is None
+    notice = joining.write_joined_notice(before, after, NOW)
+    assert notice is not None
+    assert (after.stage, after.drain_at) == (Stage.OPENED, NOW + DAY_S)
+    assert (notice.tenant, notice.effective_at) == ("red", NOW + DAY_S)
+
+
 def test_no_order_of_reports_makes_a_service_weaker_or_later() -> None:
     for order in permutations(Service):
         before = case()

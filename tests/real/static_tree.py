@@ -30,8 +30,8 @@ def recorded_tree(name: str, scratch: Path) -> Path:
 
 
 @contextmanager
-def serving(tree: Path) -> Iterator[str]:
-    """Serve the tree over http on loopback; its URL."""
+def serving(tree: Path, asked: set[str] | None = None) -> Iterator[str]:
+    """Serve the tree over http on loopback; its URL. `asked` gets the methods that arrived."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -42,6 +42,12 @@ def serving(tree: Path) -> Iterator[str]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def parse_request(self) -> bool:
+            parsed = super().parse_request()
+            if parsed and asked is not None:
+                asked.add(self.command)
+            return parsed
 
         def log_message(self, *_: object) -> None:
             pass

@@ -1,17 +1,27 @@
-"""Observing servers that others wrote: recorded trees, sushy-tools, a real sshd."""
+"""Observing servers that others wrote: recorded trees, sushy-tools, DMTF's mockup server, sshd.
+
+What arrived is counted at the server, or in its own log, beside what the daemon's wire counted.
+DMTF's server is no part of this repository: `MOCKUP_SERVER=DIR` names a copy, with a `.venv` in it
+if this interpreter lacks its libraries.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hosts import Host, hosts, why_not
+from served_tree import TREES, serve_tree
 from static_tree import recorded_tree, serving
 
 from provisioner import quirks
@@ -75,22 +85,41 @@ def observe(url: str) -> tuple[Inventory, Recorder]:
 
 @pytest.mark.parametrize("name", ["nvidia_viking", "nvidia_dpu", "dell"])
 def test_a_recorded_tree_gets_readings_alone(name: str, tmp_path: Path) -> None:
-    with serving(recorded_tree(name, tmp_path)) as url:
+    arrived: set[str] = set()
+    with serving(recorded_tree(name, tmp_path), arrived) as url:
         inventory, recorder = observe(url)
 
     assert inventory.components
     assert recorder.left <= {"GET", "HEAD"}
+    assert arrived <= {"GET", "HEAD"}
 
 
-@pytest.fixture
-def emulator() -> Iterator[str]:
-    if not EMULATOR.exists():
-        pytest.skip("no sushy-tools beside this interpreter: make setup")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(EMULATOR), "--fake", "-i", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+@pytest.mark.parametrize("name", sorted(tree.stem for tree in TREES.glob("*.json")))
+def test_each_reduced_tree_of_the_repository_gets_readings_alone(name: str) -> None:
+    with serve_tree(name) as served:
+        inventory, recorder = observe(served.url)
+
+    assert inventory.devices
+    assert recorder.left <= {"GET", "HEAD"}
+    assert served.others == []
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A server of others; its log has a line for each request."""
+
+    url: str
+    log: Path
+
+    def list_methods(self) -> set[str]:
+        return set(re.findall(r'"([A-Z]+) /\S* HTTP/1', self.log.read_text(errors="replace")))
+
+
+@contextmanager
+def run_server(command: Sequence[str], port: int, log: Path) -> Iterator[Foreign]:
+    """Run it until the block ends."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
         for _ in range(300):  # a loaded machine takes seconds to import it
             try:
@@ -98,16 +127,58 @@ def emulator() -> Iterator[str]:
                 break
             except OSError:
                 time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield Foreign(f"http://127.0.0.1:{port}", log)
     finally:
         process.terminate()
         process.wait(timeout=30)
 
 
-def test_sushy_tools_gets_readings_alone(emulator: str) -> None:
-    _, recorder = observe(emulator)
+def choose_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def emulator(tmp_path: Path) -> Iterator[Foreign]:
+    if not EMULATOR.exists():
+        pytest.skip("no sushy-tools beside this interpreter: make setup")
+    port = choose_port()
+    command = [str(EMULATOR), "--fake", "-i", "127.0.0.1", "-p", str(port)]
+    with run_server(command, port, tmp_path / "log") as server:
+        yield server
+
+
+def test_sushy_tools_gets_readings_alone(emulator: Foreign) -> None:
+    _, recorder = observe(emulator.url)
 
     assert recorder.left <= {"GET", "HEAD"}
+    assert {"GET"} <= emulator.list_methods() <= {"GET", "HEAD"}
+
+
+@pytest.fixture
+def mockup_server(tmp_path: Path) -> Iterator[Foreign]:
+    """DMTF's Redfish-Mockup-Server, with the tree that it brings."""
+    place = os.environ.get("MOCKUP_SERVER", "")
+    program = Path(place) / "redfishMockupServer.py"
+    if not place or not program.is_file():
+        pytest.skip("no copy of DMTF's Redfish-Mockup-Server: MOCKUP_SERVER=DIR names one")
+    own = Path(place) / ".venv" / "bin" / "python"
+    python = str(own) if own.exists() else sys.executable
+    if subprocess.run([python, str(program), "-h"], capture_output=True).returncode != 0:
+        pytest.skip("DMTF's Redfish-Mockup-Server does not start: it needs grequests")
+    port = choose_port()
+    tree = str(Path(place) / "public-rackmount1")
+    command = [python, "-u", str(program), "-D", tree, "-p", str(port), "-S"]
+    with run_server(command, port, tmp_path / "log") as server:
+        yield server
+
+
+def test_the_mockup_server_of_the_dmtf_gets_readings_alone(mockup_server: Foreign) -> None:
+    _, recorder = observe(mockup_server.url)
+
+    assert recorder.left <= {"GET", "HEAD"}
+    assert {"GET"} <= mockup_server.list_methods() <= {"GET", "HEAD"}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hand_built import NOTICE_S, ODD, HandBuilt, is_in_window
+from hand_repair import read_advice, repair_gpu
 from handing_over import Witness
 from test_intake_cables import LEAF
 from virtual_time import run
@@ -21,6 +22,7 @@ from provisioner.model.outcome import Reason
 
 OBSERVED_S = 600.0
 STEP_S = 900.0  # between two grants
+WATCH_S = 4 * 3600.0  # between two readings of an adopted host
 
 
 async def observe_and_adopt(site: HandBuilt) -> None:
@@ -78,6 +80,9 @@ async def hand_over(site: HandBuilt, witness: Witness) -> None:
         await site.world.clock.sleep(STEP_S)
         assert not witness.unlawful
         assert not site.list_interruptions()
+        if capability is Capability.TICKETS:
+            await site.world.clock.sleep(2 * WATCH_S)
+            await read_advice(site)
     rack = {"scope": GrantScope.RACK, "name": "su0-rack0"}
     await site.decide(witness, Capability.FIRMWARE, granted=False, **rack)
     await site.world.clock.sleep(STEP_S)
@@ -86,6 +91,9 @@ async def hand_over(site: HandBuilt, witness: Witness) -> None:
 
 async def take_over(directory: Path, hosts: int, select: str, nights: int) -> None:
     site = HandBuilt(directory, hosts)
+    world = site.world
+    world.settings = world.settings.model_copy(update={"watch_s": WATCH_S})
+    world.cases = world.store.cases
     await site.build()
     await observe_and_adopt(site)
     await mend_by_hand(site)
@@ -93,19 +101,21 @@ async def take_over(directory: Path, hosts: int, select: str, nights: int) -> No
     await hand_over(site, witness)
 
     campaign, progress = await site.run_campaign(select, nights)
-    await site.world.crash()
+    case = await repair_gpu(site)
+    await world.crash()
 
     assert campaign.state is CampaignState.DONE, campaign.reason
-    chosen = {p.node for p in progress} - {site.planted.gpu}
+    gpu = site.planted.gpu
+    chosen = {p.node for p in progress} - {gpu}
     assert {p.node for p in progress if p.state is Progress.DONE} == chosen
     rows = {n.id: n for n in await site.world.store.nodes.list()}
-    assert {n for n in site.hosts if rows[n].certificate} == chosen
+    assert {n for n in site.hosts if rows[n].certificate} == chosen | {gpu}
     for name in site.hosts:
         assert (rows[name].state, rows[name].vrf) == (State.RELEASED, site.vrf_of(name))
     assert site.list_out_of_service() == set()
-    notices = {p.node: p.notified_at for p in progress}
+    notices = {p.node: p.notified_at for p in progress} | {gpu: case.drain_at - NOTICE_S}
     interruptions = site.list_interruptions()
-    assert set(interruptions) == chosen
+    assert set(interruptions) == chosen | {gpu}
     for name, at in interruptions.items():
         assert is_in_window(at), (name, at)
         assert notices[name] > 0

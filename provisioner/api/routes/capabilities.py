@@ -30,12 +30,13 @@ from provisioner.planning.release.capabilities import (
 TAG = "capabilities"
 WOULD_MAX = 50  # rows of a node's journal that are looked through
 LISTED_MAX = 20  # nodes that a preview names
+STEPS = f"One step, the former ones first: {', '.join(Capability)}."
 
 
 class CapabilityAsk(Record):
     """A capability over a set of nodes."""
 
-    capability: Capability = Field(description="The last step that is handed over.")
+    capability: Capability = Field(description=STEPS)
     scope: GrantScope = Field(description="site, unit, rack or node.")
     name: str = Field(
         "", max_length=128, description="Node, rack, or unit (pod0/su0); empty for the site."

@@ -82,6 +82,8 @@ def join_report(
     if stricter:
         changes["service"] = service
     if stricter and serves:
+        # a case as advice names no tenant: its opening took nothing away
+        changes["tenant"] = case.tenant or node.tenant
         changes |= _find_drain_time(case, service, policy, now, again=again)
     return (
         case.enter_stage(Stage.OPENED, now, **changes) if again else case.model_copy(update=changes)

@@ -138,7 +138,10 @@ bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
 
-.PHONY: bench-mttr bench-goodput
+.PHONY: bench-mttr bench-goodput bench-fleet-up
+bench-fleet-up: setup ## 1,614 hosts with eleven BMCs each from nothing known to fenced and planned; last line JSON; HOSTS=32 for fewer
+	@$(VENV)/bin/python tests/bench/bench_fleet_up.py $(if $(HOSTS),--hosts $(HOSTS)) $(ARGS)
+
 bench-mttr: setup ## a fault until a certified spare serves: our time and the devices' apart; last line JSON; ARGS="--nodes 4096"
 	@$(VENV)/bin/python tests/bench/bench_mttr.py $(ARGS)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.execution.observe import discover
 from provisioner.execution.observe.discover import Found, introduce_bmcs
-from provisioner.ports import Secret
+from provisioner.ports import BmcAddress, Secret, Unreachable
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_answers import Answer
@@ -84,3 +86,55 @@ def test_a_card_that_wants_a_tag_all_the_same_gets_one_that_always_fits() -> Non
 
     assert [a.split()[-1] for a in asked if a.startswith("PATCH")] == ["428", "200"]
     assert found.secret.reveal() == password
+
+
+class Overrun(RedfishTransport):
+    """Real BMCs, each silent at its first login; counts how many are asked at one time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent: set[str] = set()
+        self.now = 0
+        self.most = 0
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(0.01)
+            if bmc.url not in self.silent:
+                self.silent.add(bmc.url)
+                raise Unreachable("Connection timeout to host", maybe_executed=False)
+            return await super().password_change(bmc)
+        finally:
+            self.now -= 1
+
+
+async def introduce_site() -> tuple[int, int, int]:
+    clock = FastClock(1.0)
+    site = Site(1, 7, clock=clock)
+    server, front = Server(clock, site.schedule, Addresses()), Front(site)
+    transport = Overrun()
+    vault = Vault(open_store(":memory:", inline=True), MasterKey.generate())
+    cards = {n: service for n, service in front.redfish.items() if not n.endswith("/host")}
+    one = next(iter(cards.values()))
+    factory = {"nvidia_openbmc": (one.bmc.username, Secret(one.bmc.password))}
+    try:
+        urls = [
+            await server.add(name, partial(front.handle, name), service.bmc)
+            for name, service in cards.items()
+        ]
+        probes = await probe_all(transport, urls)
+        found, silent = await introduce_bmcs(transport, vault, probes, factory)
+        await transport.close()
+    finally:
+        await server.close()
+    return len(found), len(silent), transport.most
+
+
+def test_a_site_is_introduced_a_few_at_a_time_and_the_silent_are_asked_again(monkeypatch) -> None:
+    monkeypatch.setattr(discover, "INTRODUCED_MAX", 3)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        found, silent, most = runner.run(introduce_site())
+
+    assert (found, silent, most) == (10, 0, 3)

@@ -98,6 +98,39 @@ def test_every_tree_says_where_a_port_is_or_will_be() -> None:
     assert {place.vrf for place in unsaved["swp1"]} == {"RED", "default"}
 
 
+def test_hosts_that_ask_at_one_time_share_a_reading_of_ports_and_later_ones_do_not() -> None:
+    names = [f"swp{n}" for n in range(1, 5)]
+
+    async def scenario(site: SmallSite) -> Any:
+        site.put(names[3], "RED")
+        leaf = site.leaf()
+        together = await asyncio.gather(*(leaf.vrfs([name]) for name in names))
+        shared = site.lines().count("GET /revision")
+        site.put(names[0], "BLUE")
+        return together, await leaf.vrfs(names[:1]), shared
+
+    read, later, shared = play(scenario)
+
+    assert [set(places) for places in read] == [{name} for name in names]
+    assert read[3] == {names[3]: {"RED"}}
+    assert shared == 1
+    assert later != read[0]
+
+
+def test_a_port_that_cannot_be_read_spoils_no_other_hosts_reading() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf = site.leaf()
+        bad = {"GET /interface/swp2?rev=applied": ok([])}
+        whole = {"GET /interface?rev=applied": ok({"swp1": {}, "swp2": [], "swp3": {}})}
+        site.transport.answer = replacing({**bad, **whole})
+        return await asyncio.gather(*(leaf.vrfs([f"swp{n}"]) for n in (1, 2, 3)))
+
+    one, two, three = play(scenario)
+
+    assert (one, three) == ({"swp1": {"default"}}, {"swp3": {"default"}})
+    assert two.reason is Reason.MALFORMED
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_few_ports_are_read_one_by_one_and_more_with_the_whole_collection(count: int) -> None:
     names = [f"swp{n}" for n in range(1, count + 1)]

@@ -29,6 +29,8 @@ from provisioner.ports import (
     Unreachable,
 )
 
+INTRODUCED_MAX = 64  # BMCs at once: each takes some ten requests and, mostly, a new password
+
 
 @dataclass(frozen=True)
 class Found:
@@ -46,20 +48,33 @@ async def introduce_bmcs(
     factory: Mapping[str, tuple[str, Secret]],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[tuple[Found, ...], tuple[Blocker, ...]]:
-    """Log in to each probed BMC once and read who it is. No `credentials`: change nothing."""
+    """Log in to each probed BMC and read who it is. No `credentials`: change nothing.
+
+    `INTRODUCED_MAX` at once, for a whole site's BMCs at one time would not be answered in time. One
+    that was silent although it had answered the probe is asked again when the others are through.
+    """
     count = 0
+    places = asyncio.Semaphore(INTRODUCED_MAX)
+
+    async def introduce(probe: Probe) -> Found | Blocker:
+        async with places:
+            try:
+                return await _introduce(transport, credentials, probe, factory)
+            except PortError as error:
+                return blocked(error, probe.url)
 
     async def one(probe: Probe) -> Found | Blocker:
         nonlocal count
         try:
-            return await _introduce(transport, credentials, probe, factory)
-        except PortError as error:
-            return blocked(error, probe.url)
+            return await introduce(probe)
         finally:
             count += 1
             progress(count, len(probes))
 
     results = await asyncio.gather(*(one(p) for p in probes))
+    for number, result in enumerate(results):
+        if isinstance(result, Blocker) and result.reason is Reason.UNREACHABLE:
+            results[number] = await introduce(probes[number])
     endpoints = tuple(r for r in results if isinstance(r, Found))
     return endpoints, tuple(r for r in results if isinstance(r, Blocker))
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.tenancy.leaf_places import LeafPlaces
 from provisioner.model.host_filter import (
     Door,
     FilterState,
@@ -73,6 +74,7 @@ class Leaf:
         self._change = PortChange(())  # of the batch, with the state that was read last
         self._writer: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[Routes | Blocker] | None = None
+        self._places = LeafPlaces(source)
 
     async def move(
         self, moves: Sequence[Move], objections: Objections | None = None
@@ -94,6 +96,7 @@ class Leaf:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._places.close()
 
     async def vrfs(self, interfaces: Sequence[str]) -> Views | Blocker:
         """Return every VRF that each of these ports is in, or will be in without a further action.
@@ -101,10 +104,9 @@ class Leaf:
         It is one VRF if the port is settled: the operational state, the applied and the startup
         configuration, and the result of every revision on its way all agree.
         """
-        try:
-            read = await (await self._source.open()).read_places(interfaces)
-        except PortError as problem:
-            return self._source.describe(problem)
+        read = await self._places.read(interfaces)
+        if isinstance(read, Blocker):
+            return read
         return {port: frozenset(place.vrf for place in places) for port, places in read.items()}
 
     async def tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort] | Blocker:

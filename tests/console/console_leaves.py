@@ -16,7 +16,7 @@ NAMES = tuple(f"leaf-su{unit}-r{rail}" for unit in (1, 2) for rail in range(2))
 
 
 async def paper_plan() -> FabricPlan:
-    plan = AddressPlan(units=3, rails=2, spines=1, tenants=8)
+    plan = AddressPlan(units=3, rails=2, spines=1, tenants=16)
     leaves = [Node(id=name, kind=NodeKind.SWITCH) for name in (*NAMES, "spine-0")]
     limits = dict.fromkeys(NAMES, NetworkLimits(vrfs_max=255, tenant_networks=True))
     return plan_fabric(plan, leaves, limits)

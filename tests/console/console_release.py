@@ -18,6 +18,7 @@ from provisioner.model.inventory import (
 from provisioner.model.matrix import Edge, Match, Pin, Profile, Release
 
 NEWER, PROFILE = "site-2026.2", "hgx-h100-bf3"
+IMAGED = "site-2026.0"  # pins an operating system: its nodes can serve again once they are erased
 MOVES = {
     "host.doca": ("2.10.0-0.5.3", "3.3.0-088000", Activation.WARM_REBOOT),
     "hgx.bundle": ("1.6.0", "1.7.0", Activation.COLD_BOOT),
@@ -27,7 +28,7 @@ MOVES = {
 
 
 def console_matrix():
-    """The published matrix with one more release, and the ways to it."""
+    """The published matrix with an older release, a newer one, and the ways to the newer."""
     pins = {
         kind: Pin(version=to, artifact=f"{kind}.fwpkg", sha256="0" * 64, evidence="example")
         for kind, (_, to, _) in MOVES.items()
@@ -39,7 +40,9 @@ def console_matrix():
         )
         for kind, (old, to, by) in MOVES.items()
     }
-    releases = {**MATRIX.releases, NEWER: release}
+    image = Pin(version="24.04", artifact="os.img", sha256="0" * 64, evidence="example")
+    imaged = Release(profiles={PROFILE: Profile(match=Match(), pins={"host.os": image})})
+    releases = {IMAGED: imaged, **MATRIX.releases, NEWER: release}
     return MATRIX.model_copy(update={"releases": releases, "edges": {**MATRIX.edges, **edges}})
 
 

@@ -9,12 +9,12 @@ import { many } from "./words.js";
 export const RULES = [["near", "Close together, by the allocator"], ["unit", "The same unit"], ["rails", "Whole rails: all on the same leaves"], ["map", "Picked on the map"]];
 const CHOICES = [["not free"], ["free"], ["picked"]];
 
-/** The free nodes that a rule picks: of the unit, or of the leaves, that has the fewest free ones that suffice. */
-export function choose(fleet, rule, count) {
+/** The free nodes that a rule picks, without those in `taken`: of the unit, or of the leaves, that has the fewest free ones that suffice. */
+export function choose(fleet, rule, count, taken = new Set()) {
   if (rule === "near" || rule === "map" || count < 1) return [];
   const groups = new Map();
   for (let i = 0; i < fleet.size; i += 1) {
-    if (!is_free(fleet, i)) continue;
+    if (!is_free(fleet, i, taken)) continue;
     const leaves = fleet.ports(i).filter(([rail]) => rail >= 0).map(([, leaf]) => leaf).sort();
     const key = rule === "unit" ? `${fleet.word("pod", i)}/${fleet.word("su", i)}` : leaves.join(" ");
     groups.set(key, [...(groups.get(key) ?? []), fleet.nodes[i]]);
@@ -23,11 +23,12 @@ export function choose(fleet, rule, count) {
   return enough.length ? enough[0].slice(0, count) : [];
 }
 
-const is_free = (fleet, i) => fleet.word("kind", i) === "host" && fleet.word("state", i) === "certified" && !fleet.word("tenant", i);
+const is_free = (fleet, i, taken) => !taken.has(fleet.nodes[i]) && fleet.word("kind", i) === "host" && fleet.word("state", i) === "certified" && !fleet.word("tenant", i);
 
 /** A small map. `changed(names)` hears of each pick; without it nothing can be picked, and `show(where)` gives the picture. */
 export class NodePicker {
   picks = new Set();
+  taken = new Set(); // picked for another tenant, which does not have them yet
 
   constructor(changed = null) {
     this.fleet = new Fleet();
@@ -58,7 +59,7 @@ export class NodePicker {
 
   toggle(name) {
     const i = this.fleet.place(name);
-    if (!this.changed || (!this.picks.has(name) && !is_free(this.fleet, i))) return;
+    if (!this.changed || (!this.picks.has(name) && !is_free(this.fleet, i, this.taken))) return;
     if (!this.picks.delete(name)) this.picks.add(name);
     this.draw();
     this.map.repoint();
@@ -78,7 +79,7 @@ export class NodePicker {
   }
 
   #word(i) {
-    return this.picks.has(this.fleet.nodes[i]) ? "picked" : this.changed && is_free(this.fleet, i) ? "free" : this.fleet.word("tenant", i) ? `tenant ${this.fleet.word("tenant", i)}` : this.fleet.word("state", i);
+    return this.picks.has(this.fleet.nodes[i]) ? "picked" : this.changed && is_free(this.fleet, i, this.taken) ? "free" : this.taken.has(this.fleet.nodes[i]) ? "picked for another tenant" : this.fleet.word("tenant", i) ? `tenant ${this.fleet.word("tenant", i)}` : this.fleet.word("state", i);
   }
 
   draw() {
@@ -89,9 +90,9 @@ export class NodePicker {
     let count = 0;
     for (let i = 0; i < fleet.size; i += 1) {
       const mine = this.changed ? this.picks.has(fleet.nodes[i]) : picked[i] === 1;
-      if (is_free(fleet, i)) free += 1;
+      if (is_free(fleet, i, this.taken)) free += 1;
       count += mine ? 1 : 0;
-      index[i] = mine ? 2 : this.changed && is_free(fleet, i) ? 1 : 0;
+      index[i] = mine ? 2 : this.changed && is_free(fleet, i, this.taken) ? 1 : 0;
     }
     fleet.set_column("choice", CHOICES, index);
     this.said.textContent = this.changed ? `${many(count, "node")} picked, ${many(free, "node")} free` : many(count, "node");

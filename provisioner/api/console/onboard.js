@@ -1,5 +1,6 @@
 // Onboards a tenant: the form, and beside it what each leaf would receive, before anything is done.
 
+import { all } from "./api.js";
 import { ask_proved, operation_words, row } from "./dialog.js";
 import { facts, made, section, tell } from "./dom.js";
 import { choose, NodePicker, RULES } from "./node_picker.js";
@@ -45,7 +46,7 @@ export async function page({ signal, me, go }) {
   const watch = watch_dry(form, about, inputs, plan, (good) => { yes.disabled = !good; });
   form.addEventListener("input", (event) => {
     if (!["rule", "nodes"].includes(event.target.name) || inputs.get("rule").value === "map") return;
-    picker.set(choose(picker.fleet, inputs.get("rule").value, Number(inputs.get("nodes").value)));
+    picker.set(choose(picker.fleet, inputs.get("rule").value, Number(inputs.get("nodes").value), picker.taken));
   }, { capture: true });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -61,6 +62,7 @@ export async function page({ signal, me, go }) {
       yes.disabled = false;
     }
   });
+  picker.taken = new Set((await all("/tenants", 5000, { signal })).flatMap((t) => t.picked));
   await picker.load(signal);
   watch.look();
   return { title: "New tenant", body: form, shown: () => { picker.draw(); inputs.get("name").focus(); }, end: () => { watch.end(); picker.end(); } };

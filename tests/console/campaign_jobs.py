@@ -1,0 +1,162 @@
+"""Jobs on campaigns: drafted, started, held, ended, and the requests on one of its nodes."""
+
+from __future__ import annotations
+
+from chromium import Looker
+from console_dialogs import agree, open_entry, open_page
+from console_jobs import job
+from console_release import NEWER
+from console_site import Site
+from served import RELEASE
+
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
+from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign_row import CampaignRow
+
+AREA = "Campaigns"
+SELECT = "su=2 and kind=host"
+
+
+def put_campaign(
+    site: Site, number: int, state: CampaignState, progress: Progress = Progress.PENDING
+) -> str:
+    """Add a campaign with one node; return its id."""
+    now = site.now()
+    started = 0.0 if state is CampaignState.DRAFT else now - 3600.0
+    campaign = Campaign(
+        id=f"c01{number:02d}", release=NEWER, select=SELECT, state=state, baseline=RELEASE,
+        created_by="ada", created_at=now - 7200.0, started_at=started,
+        policy=Policy(allow_irreversible=True, limits={}),
+    )  # fmt: skip
+    book = site.store.campaigns
+    saved = site.do(book.add(campaign, "ada", now - 7200.0))
+    if state is not CampaignState.DRAFT:
+        node = NodeProgress(node="su2-n09", wave=0, state=progress)
+        row = CampaignRow(campaign=saved.id, progress=node, facts=CampaignNode(name="su2-n09"))
+        site.do(book.put_rows(saved, [row], now))
+    return str(saved.id)
+
+
+def read_state(site: Site, name: str) -> CampaignState:
+    campaign = site.do(site.store.campaigns.get(name))
+    assert isinstance(campaign, Campaign)
+    return campaign.state
+
+
+def read_progress(site: Site, name: str) -> NodeProgress:
+    (row,) = site.do(site.store.campaigns.list_rows(name))
+    assert isinstance(row, CampaignRow)
+    return row.progress
+
+
+def confirm(looker: Looker, verb: str, why: str = "") -> None:
+    """Press a campaign's button and agree in its dialog, to each one-way step first."""
+    looker.get("main .title").get_by_role("button", name=verb, exact=True).click()
+    dialog = looker.page.get_by_role("dialog")
+    if why:
+        dialog.get_by_label("Why").fill(why)
+    for step in dialog.get_by_role("checkbox").all():
+        step.check()
+    dialog.locator("button[type=submit]:not([disabled])").click()
+    dialog.wait_for(state="detached")
+
+
+@job(AREA, "See how a release differs from what the chosen nodes run")
+def see_difference(looker: Looker, _site: Site) -> None:
+    open_page(looker, "Campaigns")
+    looker.get("main").get_by_role("link", name="New campaign").click()
+    looker.page.get_by_role("combobox", name="Release").select_option(NEWER)
+    looker.page.get_by_role("textbox", name="Which nodes").fill(SELECT)
+    looker.page.get_by_text(f"on {RELEASE}").wait_for()
+    looker.page.get_by_role("region", name="Versions of").first.wait_for()
+
+
+@job(AREA, "Draft a campaign with its canaries, its window and its preview")
+def draft(looker: Looker, site: Site) -> None:
+    open_page(looker, "Campaigns")
+    before = len(site.do(site.store.campaigns.list()))
+    looker.get("main").get_by_role("link", name="New campaign").click()
+    looker.page.get_by_role("textbox", name="Which nodes").fill(SELECT)
+    looker.page.get_by_text("Canaries, waves, limits").click()
+    looker.page.get_by_role("spinbutton", name="Canaries").fill("2")
+    looker.page.get_by_label("Window: days").fill("Sat Sun")
+    looker.page.get_by_label("Its time zone").fill("Europe/Berlin")
+    looker.get(".plan").get_by_text("Bounded by").wait_for()
+    looker.get("button[type=submit]:not([disabled])").wait_for()
+    assert len(site.do(site.store.campaigns.list())) == before
+    looker.page.get_by_role("button", name="Draft").click()
+    looker.page.get_by_role("button", name="Start").wait_for()
+    policies = [c.policy for c in site.do(site.store.campaigns.list())]
+    assert [(p.canary.size, p.windows[0].days) for p in policies if p.windows] == [(2, (5, 6))]
+
+
+@job(AREA, "See the waves, the length and the refused nodes of a draft")
+def see_preview(looker: Looker, _site: Site) -> None:
+    open_entry(looker, "Campaigns", "c0002")
+    looker.page.get_by_text("Bounded by").wait_for()
+    looker.page.get_by_role("heading", name="Preview").wait_for()
+
+
+@job(AREA, "Start a campaign")
+def start(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 1, CampaignState.DRAFT)
+    open_entry(looker, "Campaigns", name)
+    confirm(looker, "Start")
+    assert read_state(site, name) is CampaignState.STARTED
+
+
+@job(AREA, "Pause a campaign")
+def pause(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 2, CampaignState.STARTED)
+    open_entry(looker, "Campaigns", name)
+    confirm(looker, "Pause", "a leaf is replaced")
+    assert read_state(site, name) is CampaignState.PAUSED
+
+
+@job(AREA, "Resume a campaign that stopped itself")
+def resume(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 3, CampaignState.STOPPED, Progress.FAILED)
+    looker.to("fleet", "Fleet")
+    looker.to("home", "Home")
+    looker.get("main").get_by_role("link", name=name, exact=True).click()
+    confirm(looker, "Resume")
+    assert read_state(site, name) is CampaignState.STARTED
+
+
+@job(AREA, "Abort a campaign")
+def abort(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 4, CampaignState.STARTED)
+    open_entry(looker, "Campaigns", name)
+    confirm(looker, "Abort", "the release is withdrawn")
+    assert read_state(site, name) is CampaignState.ABORTED
+
+
+def ask_of_node(looker: Looker, name: str, verb: str, fields: dict[str, str]) -> None:
+    """Open a campaign and make a request on its node."""
+    open_entry(looker, "Campaigns", name)
+    row = looker.page.get_by_role("row").filter(has_text="su2-n09")
+    row.get_by_role("button", name=verb, exact=True).click()
+    agree(looker, verb, fields)
+
+
+@job(AREA, "Leave a node out of a campaign")
+def skip(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 6, CampaignState.STARTED)
+    ask_of_node(looker, name, "Skip", {"Why": "its tenant measures"})
+    assert read_progress(site, name).state is Progress.SKIPPED
+
+
+@job(AREA, "Try a failed node of a campaign again")
+def again(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 7, CampaignState.STARTED, Progress.FAILED)
+    ask_of_node(looker, name, "Again", {})
+    assert read_progress(site, name).state is Progress.PENDING
+
+
+@job(AREA, "Defer a node of a campaign for its tenant")
+def defer(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 8, CampaignState.STARTED, Progress.NOTIFIED)
+    ask_of_node(looker, name, "Defer", {"For how many hours": "6"})
+    progress = read_progress(site, name)
+    assert progress.state is Progress.DEFERRED
+    assert progress.deferred_until > site.now() + 5 * 3600.0

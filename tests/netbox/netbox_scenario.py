@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pynetbox
+import pytest
 import yaml
 from program import Done, run
 
+from provisioner.cli.client.adoption_sources import read_listed
 from provisioner.daemon.data import Data, open_data
+from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.model.outcome import Reason
 
 
 def host(number: int) -> Node:
@@ -185,9 +189,32 @@ def the_list_for_intake_is_what_was_shown(site: Site) -> None:
     assert Port.model_validate(port) == NODES[1].ports[0]
 
 
+def its_hosts_are_a_list_for_an_adoption(site: Site) -> None:
+    """A host that serves there comes with its ports; one that does not is refused by name."""
+    api = site.api
+    api.dcim.devices.get(name="su0-n02").update({"status": "active", "serial": "S2"})
+    api.dcim.devices.get(name="su0-n01").update({"status": "planned"})
+    base = site.folder / "base.yaml"
+    base.write_text("site: fra1\n")
+    given = {"from_": "netbox", "source": site.url, "source_token_file": site.folder / "token"}
+
+    merged = read_listed(base, {**given, "source_site": ["fra-1"]})
+
+    nodes = {n.name: n for n in merged.expected.nodes}
+    assert set(nodes) == {"su0-n02", "leaf-su0-r0"}
+    host = nodes["su0-n02"]
+    assert (host.bmc.url, host.bmc.serial) == ("https://10.0.0.12", "S2")
+    assert [(p.switch, p.interface) for p in host.ports] == [("leaf-su0-r0", "swp2s0")]
+    assert nodes["leaf-su0-r0"].password_env == "SWITCH_PASSWORD"
+    assert [(b.reason, b.subject) for b in merged.refused] == [(Reason.PRECONDITION, "su0-n01")]
+    with pytest.raises(InputError, match="--source-site"):
+        read_listed(base, given)
+
+
 SCENARIOS = (
     the_fleet_is_shown_once_and_followed,
     what_others_made_is_left_alone,
     a_cable_that_was_moved_is_followed_with_prune_only,
     the_list_for_intake_is_what_was_shown,
+    its_hosts_are_a_list_for_an_adoption,
 )

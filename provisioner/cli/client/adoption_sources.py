@@ -7,6 +7,7 @@ node that it reads in another tenant's network.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -32,6 +33,8 @@ from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX
 
 Given = dict[str, Any]
 SWITCH_LOGIN = ("cumulus", "SWITCH_PASSWORD")  # user, and variable with the password, from NetBox
+
+_OPTION = re.compile(r"--(org|site|token-file|user|password-file)\b")
 
 
 class Source(StrEnum):
@@ -61,7 +64,10 @@ def read_listed(path: Path, given: Given) -> MergedList:
     """Return the list of a source's hosts over that of a file. Raises InputError, PortError."""
     source = _choose(given)
     base = read_expected(path)
-    listing = READERS[source](given)
+    try:
+        listing = READERS[source](given)
+    except InputError as error:
+        raise _name_options(error) from None
     cables = {}
     if given.get("ports"):
         table = read_table(str(given["ports"]), read_text(given["ports"], LIST_SIZE_MAX))
@@ -92,6 +98,13 @@ def _choose(given: Given) -> Source:
         remedy = "Give the address of the system, or the CSV file."
         raise InputError("--source", "", "it is not given", remedy)
     return source
+
+
+def _name_options(error: InputError) -> InputError:
+    """Return a reader's error with the options of this command: readers name those of `compare`."""
+    source = "--source" if error.source == "URL" else _OPTION.sub(r"--source-\1", error.source)
+    remedy = _OPTION.sub(r"--source-\1", error.remedy)
+    return InputError(source, error.where, error.problem, remedy)
 
 
 def _read_pairs(given: Given) -> Mapping[str, str]:

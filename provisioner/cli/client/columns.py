@@ -29,6 +29,10 @@ COLUMNS: dict[str, str] = {
     ),
     "drift": "node state release target why behind=behind:behind",
     "debt": "node component=kind version slots:all waits_for source",
+    "observation list": (
+        "node read=at:at would:n plan=plan_blockers:n ports:n cables=cabling:n health:n "
+        "refused=certificate:n unread:n"
+    ),
     "credential list": (
         "login=name changed=changed_at:at due=due_at:at cause shown_to:all failures why=problem"
     ),
@@ -73,6 +77,8 @@ EMPTY: dict[str, str] = {
     "webhook dead": "Nothing waits that could not be sent.",
     "drift": "Every node runs what it is to run.",
     "debt": "Nothing waits for a reset.",
+    "observation list": "No node was read: `provisioner mode` says whether this daemon observes.",
+    "observation ports": "Each port in a tenant's network is a node's, as far as leaves were read.",
     "agents list": "No maintenance agent has called yet.",
     "cohort compare": "No node was measured with both.",
 }

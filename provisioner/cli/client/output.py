@@ -87,7 +87,7 @@ def _column(word: str) -> tuple[str, str, str]:
 
 
 def _value(row: Row, field: str) -> Any:
-    if field == "waits_for":  # of a node: its blocker, or its current action
+    if field == "waits_for" and field not in row:  # of a node: its blocker, or its current action
         blockers = row.get("blockers") or ()
         return _blocker(blockers[0]) if blockers else row.get("note", "")
     if field == "stage_now":

@@ -197,7 +197,7 @@ def show_intake(told: Document, _given: Document) -> None:
         show_blockers(told.get("blockers") or ())
         return
     verb = "would be taken in" if dry else "taken in"
-    _print(f"{len(result['taken_in'])} nodes {verb}, {len(result['known'])} known before")
+    _print(f"{_count_nodes(result['taken_in'])} {verb}, {len(result['known'])} known before")
     for line in (result.get("lines") or [])[1:]:
         _print(line)
     blockers = result["blockers"]
@@ -206,6 +206,10 @@ def show_intake(told: Document, _given: Document) -> None:
         _table(("what", "why", "what would unblock it"), rows)
     if dry:
         _print("Nothing was done: --dry-run.")
+
+
+def _count_nodes(names: Sequence[str]) -> str:
+    return f"{len(names)} node{'' if len(names) == 1 else 's'}"
 
 
 def show_adoption(told: Document, _given: Document) -> None:
@@ -217,7 +221,7 @@ def show_adoption(told: Document, _given: Document) -> None:
         return
     dry = told["state"] == "dry_run"
     verb = "would be adopted" if dry else "adopted"
-    _print(f"{len(result['adopted'])} nodes {verb}, {len(result['known'])} known before")
+    _print(f"{_count_nodes(result['adopted'])} {verb}, {len(result['known'])} known before")
     for line in result.get("lines") or ():
         _print(line)
     if blockers := result["blockers"]:

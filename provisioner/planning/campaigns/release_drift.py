@@ -6,6 +6,7 @@ Drift concerns releases and their pins. Changes since a certificate are handled 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 
 from provisioner.model.base import Record
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
@@ -138,7 +139,7 @@ def find_lapsed_certificates(
         if node.state is not State.RELEASED or node.kind is not NodeKind.HOST:
             continue
         certificate = certificates.get(node.id)
-        why = "none" if node.origin is Origin.TAKEN_IN else "serving, not certified"
+        why = "none" if node.origin is Origin.TAKEN_IN else _describe_adoption(node)
         if certificate is not None:
             why = (
                 "revoked"
@@ -159,6 +160,12 @@ def find_lapsed_certificates(
                 )
             )
     return tuple(lines)
+
+
+def _describe_adoption(node: Node) -> str:
+    """Return since when a node serves without a certificate: its adoption brought it in."""
+    day = datetime.fromtimestamp(node.entered_at, UTC)
+    return f"serving, not certified: adopted {day:%Y-%m-%d}"
 
 
 def _behind(

@@ -12,6 +12,7 @@ from provisioner.control.engine.engine import Engine
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.certificate_exchanger import CertificateExchanger
 from provisioner.control.node.credential_rotator import CredentialRotator
+from provisioner.control.node.lockdown_bracket import LockdownBracket
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.attestation_watch import AttestationWatch
@@ -91,6 +92,8 @@ def build_login_loops(
     authority = build_authority(context.settings, os.environ)
     reconciler.rotator = CredentialRotator(context, site)
     reconciler.exchanger = CertificateExchanger(context, site, authority)
+    if context.settings.bmc_lockdown == "lift":
+        reconciler.lockdown = LockdownBracket(context, site)
     certificates = CertificateKeeper(context, engine.submit, signs=authority is not None)
     return {
         "credentials": CredentialKeeper(context, engine.submit).run,

@@ -98,6 +98,7 @@ QUIRK = Quirk(
         links=("Links", "Oem", "Dell", "DellAttributes"),
         attribute=r"^Lockdown\.\d+\.SystemLockdown$",
         locked="Enabled",
+        unlocked="Disabled",
         hinders=("push", "media", "boot", "settings"),
         title="System Lockdown Mode",
     ),

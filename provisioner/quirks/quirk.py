@@ -64,6 +64,7 @@ class Lockdown(Record):
     links: tuple[str, ...]
     attribute: str  # expression over names of attributes
     locked: str  # the value of a BMC in this mode
+    unlocked: str  # the value of one that takes changes
     hinders: tuple[str, ...]  # "push", "media", "boot"
     title: str
 

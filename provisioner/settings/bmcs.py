@@ -75,6 +75,11 @@ class BmcSettings(Record):
         description="A proof that is due and cannot be had revokes the certificate after this, "
         "where the profile requires it.",
     )
+    bmc_lockdown: Literal["refuse", "lift"] = Field(
+        "refuse",
+        description="A BMC in lockdown: name it and wait for a person, or lift the lockdown while "
+        "an operation writes to the host's BMC, and restore it before the host goes on.",
+    )
     consoles: Literal["off", "ssh", "ssh_or_ipmi"] = Field(
         "off",
         description="Collect the serial consoles of hosts through their BMCs: not, over SSH, or "

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from provisioner.control.context import Context
 from provisioner.control.node.certificate_exchanger import CertificateExchanger
 from provisioner.control.node.credential_rotator import CredentialRotator
+from provisioner.control.node.lockdown_bracket import LockdownBracket
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.requested_acts import RequestedActs, is_requested
@@ -62,6 +63,7 @@ class Reconciler:
         self.requested: RequestedActs | None = None  # set by the daemon; None: no requests
         self.rotator: CredentialRotator | None = None  # set by the daemon
         self.exchanger: CertificateExchanger | None = None  # set by the daemon
+        self.lockdown: LockdownBracket | None = None  # None: a BMC in lockdown waits for a person
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -125,14 +127,26 @@ class Reconciler:
             if not (blockers or isinstance(turn, Wait)) or isinstance(turn, Enter):
                 failures = 0  # waiting is no success of what failed before
             if isinstance(turn, Rest):
-                await self._store.operations.end(hold.operation, OperationStatus.DONE, turn.why)
-                return
+                left = await self._lock_again(hold)
+                if left is None:
+                    await self._store.operations.end(hold.operation, OperationStatus.DONE, turn.why)
+                    return
+                why = f"its lockdown is not restored: {left}"
+                turn = Wait(after_s=self._settings.retry_s, why=why)
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why, blockers)
             if not failures and not unseen and self.leaves(hold.operation.id):
                 return  # between two turns nothing is known here that is not stored
             if isinstance(turn, Wait):
                 await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
+
+    async def _lock_again(self, hold: Hold) -> Blocker | None:
+        """Restore a lockdown that was lifted; return why it is not restored."""
+        if self.lockdown is None:
+            return None
+        node = await self._store.nodes.get(hold.operation.node)
+        assert node is not None
+        return await self.lockdown.restore(hold, node)
 
     async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
         """Return the turn after a failed one; a lasting failure is entered at once."""
@@ -153,7 +167,14 @@ class Reconciler:
                 problem = await self._performer.resume(hold, node, unfinished)
                 if problem is not None:
                     return Rest(why=str(problem)), (problem,)
+            if self.lockdown is not None:
+                refused = await self.lockdown.enter(hold, node)
+                if refused is not None:
+                    return Rest(why=str(refused)), (refused,)
             view = await self._observer.observe(node, hold.operation.id)
+            if self.lockdown is not None and self.lockdown.is_stale(hold, node, view.inventory):
+                why = "its lockdown is lifted, and its BMC is read again"
+                return Wait(after_s=self._settings.poll_s, why=why), ()
             if view.placement is not None:  # the newest proof of where its ports are
                 node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
             turn = decide(node, view, self._settings.poll_s)
@@ -188,6 +209,7 @@ class Reconciler:
     async def _park(self, hold: Hold, why: Blocker) -> None:
         node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
+        await self._lock_again(hold)
         parked = node.model_copy(update={"blockers": (why,), "note": str(why)})
         events = [NodeParked(why=str(why))]
         try:

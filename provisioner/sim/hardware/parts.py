@@ -166,6 +166,7 @@ class Host:
     media_target: str = "Cd"  # override that boots the virtual CD; "": only `first_boot` does
     first_boot: dict[str, str] = field(  # Dell's attributes of the BMC
         default_factory=lambda: {
+            "Lockdown.1.SystemLockdown": "Disabled",
             "ServerBoot.1.BootOnce": "Enabled",
             "ServerBoot.1.FirstBootDevice": "Normal",
         }

@@ -101,6 +101,7 @@ def mount_first_boot(tree: Tree, machine: Machine, parent: str) -> Json:
     """
     path = f"{parent}/Oem/Dell/DellAttributes/iDRAC.Embedded.1"
     allowed = {
+        "Lockdown.1.SystemLockdown": ("Enabled", "Disabled"),
         "ServerBoot.1.BootOnce": ("Enabled", "Disabled"),
         "ServerBoot.1.FirstBootDevice": ("Normal", "PXE", "HDD", "BIOS", "VCD-DVD", "vFDD"),
     }

@@ -96,7 +96,7 @@ class RedfishService:
             account = self._who(headers, now)
             if account is None:
                 return make_error(401, "NoValidSession", headers={"WWW-Authenticate": _CHALLENGE})
-            refusal = self._forbidden(account, method, path)
+            refusal = self._forbidden(account, method, path) or self._locked(method, path)
             if refusal:
                 return refusal
         name = account.id if account else ""
@@ -136,6 +136,19 @@ class RedfishService:
         if account.role == "ReadOnly" or path.startswith(allowed_prefixes):
             return make_error(403, "InsufficientPrivilege")
         return None
+
+    def _locked(self, method: str, path: str) -> Answer | None:
+        """System Lockdown Mode. source: iDRAC9 User's Guide: power operations stay, and the mode
+        itself can be left; libredfish writes the attribute that leaves it.
+        """
+        attributes = self.machine.host.first_boot
+        locked = attributes.get("Lockdown.1.SystemLockdown") == "Enabled"
+        if not locked or method not in UNSAFE or self.bmc.name != "host":
+            return None
+        free = ("/Actions/ComputerSystem.Reset", "/DellAttributes/iDRAC.Embedded.1")
+        if path.startswith(SESSIONS) or path.endswith(free):
+            return None
+        return make_error(403, "InsufficientPrivilege")
 
     # --- reading
 

@@ -99,6 +99,20 @@ def test_a_proved_address_enters_the_row_and_nothing_is_changed_on_the_bmc(tmp_p
     run(scenario)
 
 
+def test_a_bmc_whose_certificate_is_being_exchanged_is_followed_by_either(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        moved = await move(served, tmp_path)
+        await moved.change(pin=f"{'cd' * 32},{PIN}")
+
+        status, done = await served.ask("operator", "POST", PATH, {"url": NEW})
+
+        assert (status, done["state"]) == (200, "done"), done
+        ref = (await moved.read()).bmcs[0]
+        assert (ref.url, ref.pin) == (NEW, f"{'cd' * 32},{PIN}")
+
+    run(scenario)
+
+
 async def other_certificate(moved: Moved) -> None:
     moved.bmcs.pins.clear()
 

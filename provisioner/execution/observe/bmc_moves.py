@@ -10,6 +10,7 @@ from __future__ import annotations
 from provisioner import quirks
 from provisioner.adapters.redfish.discovery import probe
 from provisioner.execution.observe.discover import introduce_bmcs
+from provisioner.model.machine.certificate_pins import split_pins
 from provisioner.model.node import BmcRef
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.ports import BmcTransport, Credentials
@@ -38,7 +39,7 @@ async def prove_move(
             detail=f"{url}: {probed.detail}",
             unblock="Check the address, and whether the BMC has it now.",
         )
-    if probed.fingerprint != bmc.pin:
+    if probed.fingerprint not in split_pins(bmc.pin):
         return Blocker(
             reason=Reason.CERTIFICATE_CHANGED,
             subject=subject,

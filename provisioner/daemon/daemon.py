@@ -265,8 +265,8 @@ class Daemon:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
         if self.watcher is not None:
             self._begin(self.watcher.run, "watcher")
-            proofs = build_attestation_watch(self.context, self.parts.matrix, self.watcher)
-            self._begin(proofs.run, "attestation watch")
+            parts = (self.site, self.parts.matrix, self.watcher)
+            self._begin(build_attestation_watch(self.context, *parts).run, "attestation watch")
         if self.consoles is not None:
             self._begin(self.consoles.run, "consoles")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)

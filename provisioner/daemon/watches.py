@@ -24,6 +24,7 @@ from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.report_questions import ReportQuestions
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
@@ -77,9 +78,12 @@ def build_console_watch(
     return None if consoles is None else ConsoleWatch(context, reach, matrix, *consoles)
 
 
-def build_attestation_watch(context: Context, matrix: Matrix, watcher: Watcher) -> AttestationWatch:
-    """Return the watch that asks roots of trust again, within the requests of the other watch."""
-    return AttestationWatch(context, matrix, watcher.eyes, watcher.keeper, watcher.may_watch)
+def build_attestation_watch(
+    context: Context, site: Site, matrix: Matrix, watcher: Watcher
+) -> AttestationWatch:
+    """Return the watch that asks devices again, BMCs within the requests of the other watch."""
+    hosts = ReportQuestions(context, site, matrix)
+    return AttestationWatch(context, matrix, watcher.eyes, hosts, watcher.keeper, watcher.may_watch)
 
 
 def build_login_loops(

@@ -62,6 +62,7 @@ class Asked:
     speed: float = 300.0
     spare: int = 0  # hosts that no tenant asks for, in a demonstration that stays
     consoles: bool = False  # serial consoles of the hosts are served
+    secure_boot: bool = False  # the hosts run with Secure Boot
     # of real time: a loaded machine takes long, and a run that hangs must end
     limit_s: float = 1800.0
 
@@ -149,6 +150,7 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
         *("--speed", str(asked.speed)),
         *("--control", str(socket)),
         *(("--consoles",) if asked.consoles else ()),
+        *(("--secure-boot",) if asked.secure_boot else ()),
         "--json",
         stdout=log,
         stderr=log,

@@ -28,6 +28,15 @@ DRIVER = "535.154.05"
 SYSTEM = "ubuntu-22.04-hgx-1"  # the label of the system's image
 MAINTENANCE_ISO = "maintenance-1.iso"
 
+TRAY_CONTENTS: Mapping[str, str] = {
+    "HGX_FW_BMC_0": "HGX-22.10-1-rc44",
+    "HGX_FW_ERoT_*": "00.02.0134.0000_n00",
+    "HGX_FW_FPGA_0": "2.2C",
+    "HGX_FW_GPU_SXM_*": "96.00.74.00.01",
+    "HGX_FW_NVSwitch_*": "96.10.3F.00.01",
+    "HGX_FW_PCIeRetimer_*": "2.7.9",
+    "HGX_FW_PCIeSwitch_0": "1.7.5F",
+}
 ARTIFACTS: Mapping[str, bytes] = {
     BFB: make_image(
         "bluefield.bundle",
@@ -37,18 +46,7 @@ ARTIFACTS: Mapping[str, bytes] = {
         },
     ),
     NIC: make_image("bluefield.nic", {"DPU_NIC": "32.44.1036"}),
-    TRAY: make_image(
-        "hgx.bundle",
-        {
-            "HGX_FW_BMC_0": "HGX-22.10-1-rc44",
-            "HGX_FW_ERoT_*": "00.02.0134.0000_n00",
-            "HGX_FW_FPGA_0": "2.2C",
-            "HGX_FW_GPU_SXM_*": "96.00.74.00.01",
-            "HGX_FW_NVSwitch_*": "96.10.3F.00.01",
-            "HGX_FW_PCIeRetimer_*": "2.7.9",
-            "HGX_FW_PCIeSwitch_0": "1.7.5F",
-        },
-    ),
+    TRAY: make_image("hgx.bundle", TRAY_CONTENTS),
     CUMULUS: make_image("switch.os", {"switch.os": "5.12.1.100"}),
     f"{SYSTEM}.raw": make_image(
         "host.os",

@@ -22,6 +22,7 @@ from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.hosts import kept_clock
 from provisioner.demo import Asked, Beside, Show, drive, run_simulator
+from provisioner.demo.golden_values import require_attestation
 from provisioner.demo.settings import choose_settings
 from provisioner.demo.site import BASE, prepare_files
 from provisioner.model.campaign_policy import Policy
@@ -35,6 +36,7 @@ DATA = "data"
 SETTINGS = "settings.yaml"
 POLICY = "policy.yaml"
 CONSOLE_KEYS = "console-keys"
+REFERENCES = "references"  # the makers' manifests
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
@@ -51,12 +53,13 @@ async def serve_until_stopped(
     """Serve until `stop` is set; call `served` once every node serves or is spare."""
     async with run_simulator(asked, directory) as site:
         files = prepare_files(directory, await site.get("/expected"), asked.nodes - asked.spare)
+        require_attestation(files.overlay, directory / REFERENCES)
         listed = json.loads(files.expected.read_text(encoding="utf-8")) | {"release": BASE}
         racks = directory / RACKS
         racks.touch(mode=0o600)
         for file, content in ((files.expected, listed), (racks, listed | {"tenants": []})):
             file.write_text(json.dumps(content), encoding="utf-8")
-        settings = build_settings(asked)
+        settings = build_settings(asked, directory / REFERENCES)
         _write(directory, settings)
         announced = False
 
@@ -106,7 +109,7 @@ async def add_customers(store: Store, customers: Sequence[Tenant]) -> None:
         await store.tenants.put(customer)
 
 
-def build_settings(asked: Asked) -> Settings:
+def build_settings(asked: Asked, references: Path) -> Settings:
     """Return the demonstration's settings without tests among nodes, which need three partners.
 
     The site is a laboratory: not every pin of the older release is published.
@@ -117,6 +120,7 @@ def build_settings(asked: Asked) -> Settings:
             "production": False,
             "erase_same_tenant_may_skip": True,
             "repair_pause_s": 60.0,
+            "attestation_references": str(references.absolute()),
             "consoles": "ssh",
             "console_days": 45,  # more than a month of whole days
         }

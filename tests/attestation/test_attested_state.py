@@ -11,13 +11,16 @@ from lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
 
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.checks.check import CheckContext
+from provisioner.model.certificate import Certificate
 from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
-from provisioner.model.matrix import AttestationRule
+from provisioner.model.matrix import AttestationRule, Match, Matrix, Profile, Release
+from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.attested_state import (
     RootChange,
     compare_roots,
     describe_attestation,
     digest_roots,
+    find_certified_rule,
     read_roots,
 )
 from provisioner.planning.watch.attestation_rules import (
@@ -154,3 +157,34 @@ def test_a_reset_is_another_time_of_reset(before: str | None, after: str, expect
     read = None if before is None else {"/redfish/v1/Managers/1": before}
 
     assert was_reset(read, {"/redfish/v1/Managers/1": after}, PROVED_AT) is expected
+
+
+def test_a_host_is_judged_by_the_release_that_it_is_certified_for() -> None:
+    """Its target is another one from a campaign's beginning until its own turn."""
+    now = RULE.model_copy(update={"policy": "record"})
+    matrix = Matrix(
+        releases={
+            name: Release(profiles={"p": Profile(match=Match(), pins={}, attestation=rule)})
+            for name, rule in (("certified", RULE), ("target", now))
+        }
+    )
+    host = Node(id="n", kind=NodeKind.HOST, release="target", profile="p")
+    certificate = Certificate(
+        id="c",
+        node="n",
+        release="certified",
+        profile="p",
+        serials=(),
+        versions=(),
+        boot_id="",
+        location="",
+        ports=(),
+        report_digest="",
+        matrix_digest="",
+        issued_at=PROVED_AT,
+        expires_at=PROVED_AT + 1.0,
+    )
+
+    assert find_certified_rule(host, certificate, matrix) == RULE
+    gone = certificate.model_copy(update={"release": "no more in the matrix"})
+    assert find_certified_rule(host, gone, matrix) == now

@@ -103,7 +103,7 @@ def test_a_site_serves_when_only_so_many_hosts_are_spare() -> None:
 
 @pytest.mark.parametrize("speed", [1.0, 300.0, 2000.0])
 def test_other_commands_can_read_the_settings_of_a_fast_site(speed: float) -> None:
-    chosen = build_settings(Asked(nodes=4, speed=speed))
+    chosen = build_settings(Asked(nodes=4, speed=speed), Path("references"))
 
     assert Settings.model_validate(chosen.model_dump(mode="json", exclude_defaults=True)) == chosen
 

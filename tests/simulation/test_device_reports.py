@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,22 @@ from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.check import CheckContext
 from provisioner.checks.collected_reports import GPUS, NVSWITCHES
 from provisioner.checks.context import build_context
+from provisioner.control.context import Context
+from provisioner.control.watch.report_questions import ReportQuestions
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.health import CheckResult, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
+from provisioner.model.node import Boots, Node, Placement, State
+from provisioner.planning.certification import certification
 from provisioner.planning.certification.attested_state import parse_evidence
 from provisioner.planning.certification.rejudging import rejudge_report
 from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.watch.attestation_rules import Renewal
 from provisioner.sim.hardware.device_authority import find_authority
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.report_devices import sign_manifest
+from provisioner.store.rows import evidence_rows
 
 NODE = "su0-n00"
 
@@ -78,28 +85,7 @@ def validate(
     """Return the report of a host, its stored evidence by digest, and the context of its judge."""
 
     async def main() -> tuple[HealthReport, dict[str, str], CheckContext]:
-        rig = await Rig(attestation_references=str(folder)).open()
-        machine = rig.site.machines[NODE]
-        matrix = make_matrix(
-            folder,
-            {
-                "driver": rig.site.hosts[NODE].driver,
-                "vbios": machine.firmware["host", "HGX_FW_GPU_SXM_1"].running,
-                "switch": machine.firmware["host", "HGX_FW_NVSwitch_0"].running,
-            },
-            policy,
-        )
-        change(machine)
-        inventory = Inventory(
-            node=NODE,
-            vendor="x",
-            devices=tuple(
-                Device(kind=DeviceKind(d.kind), slot=d.slot, model=d.model, serial=d.serial)
-                for d in machine.devices.values()
-                if d.kind in ("gpu", "nvswitch")
-            ),
-        )
-        record = rig.nodes[NODE].model_copy(update={"release": "r", "profile": "hgx-h100-bf3"})
+        rig, record, inventory, matrix = await prepare(folder, change, policy)
         validator = Validator(rig.effects, rig.store, checks.ALL, matrix)
         report = await validator.validate(record, inventory, selected=())
         assert isinstance(report, HealthReport)
@@ -111,6 +97,35 @@ def validate(
         return report, texts, build_context(record, inventory, matrix)
 
     return asyncio.run(main())
+
+
+async def prepare(
+    folder: Path, change: Callable[[Machine], Any], policy: str
+) -> tuple[Rig, Node, Inventory, Matrix]:
+    """Return a site with a host whose profile asks for reports."""
+    rig = await Rig(attestation_references=str(folder)).open()
+    machine = rig.site.machines[NODE]
+    matrix = make_matrix(
+        folder,
+        {
+            "driver": rig.site.hosts[NODE].driver,
+            "vbios": machine.firmware["host", "HGX_FW_GPU_SXM_1"].running,
+            "switch": machine.firmware["host", "HGX_FW_NVSwitch_0"].running,
+        },
+        policy,
+    )
+    change(machine)
+    inventory = Inventory(
+        node=NODE,
+        vendor="x",
+        devices=tuple(
+            Device(kind=DeviceKind(d.kind), slot=d.slot, model=d.model, serial=d.serial)
+            for d in machine.devices.values()
+            if d.kind in ("gpu", "nvswitch")
+        ),
+    )
+    record = rig.nodes[NODE].model_copy(update={"release": "r", "profile": "hgx-h100-bf3"})
+    return rig, record, inventory, matrix
 
 
 def by_name(report: HealthReport) -> dict[str, CheckResult]:
@@ -202,3 +217,93 @@ def test_recorded_reports_cost_nothing(tmp_path: Path) -> None:
     (finding,) = by_name(report)[GPUS.name].findings
     assert report.failures == ()
     assert finding.measured != finding.wanted
+
+
+def ask_again(
+    folder: Path,
+    change: Callable[[Machine], Any] = lambda _machine: None,
+    **fields: Any,
+) -> list[tuple[bool, Renewal]]:
+    """Certify a host that waits, change it, and ask its devices again."""
+
+    async def main() -> list[tuple[bool, Renewal]]:
+        rig, record, inventory, matrix = await prepare(folder, lambda _machine: None, "require")
+        validator = Validator(rig.effects, rig.store, checks.ALL, matrix)
+        report = await validator.validate(record, inventory, selected=())
+        assert isinstance(report, HealthReport)
+        await rig.store.write(partial(evidence_rows.put_report, report=report))
+        await rig.store.write(
+            partial(evidence_rows.put_inventory, inventory=inventory, now=rig.clock.now())
+        )
+        waiting = record.model_copy(update={"state": State.CERTIFIED, **fields})
+        certificate = certification.issue_certificate(
+            certificate_id="c",
+            node=waiting,
+            inventory=inventory,
+            report=report,
+            matrix_digest="m",
+            now=rig.clock.now(),
+            valid_s=86400.0,
+        )
+        change(rig.site.machines[NODE])
+        context = Context(rig.store, rig.clock, rig.effects.settings)
+        questions = await ReportQuestions(context, rig.effects, matrix).list_questions(
+            waiting, certificate
+        )
+        answers = [(required, await ask()) for required, ask in questions]
+        await rig.close()
+        return answers
+
+    return asyncio.run(main())
+
+
+def test_a_host_that_waits_proves_its_devices_again(tmp_path: Path) -> None:
+    assert ask_again(tmp_path) == [(True, Renewal()), (True, Renewal())]
+
+
+def test_a_gpu_of_a_waiting_host_that_runs_other_firmware_differs(tmp_path: Path) -> None:
+    (_, of_gpus), (_, of_switches) = ask_again(tmp_path, lambda m: m.implants.add("GPU_SXM_5"))
+
+    ((name, message),) = of_gpus.differs
+    assert name.startswith("GH100 GPU ")
+    assert "measurement 5 is not the one that NV_GPU_VBIOS" in message
+    assert of_switches.proved
+
+
+def test_a_gpu_that_was_exchanged_was_not_certified(tmp_path: Path) -> None:
+    def exchange(machine: Machine) -> None:
+        machine.devices["GPU_SXM_5"].serial = "1659999999999"
+
+    (_, of_gpus), _ = ask_again(tmp_path, exchange)
+
+    assert of_gpus.differs == (("GH100 GPU 1659999999999", "it was not certified"),)
+
+
+def test_a_silent_tool_leaves_a_waiting_host_unproved(tmp_path: Path) -> None:
+    (_, of_gpus), _ = ask_again(tmp_path, lambda machine: setattr(machine, "nvattest", None))
+
+    ((name, message),) = of_gpus.unproved
+    assert name == GPUS.name
+    assert "nvattest is not installed" in message
+
+
+def test_a_host_that_stopped_answers_nothing(tmp_path: Path) -> None:
+    (_, of_gpus), _ = ask_again(tmp_path, lambda machine: machine.faults.add("inband_unreachable"))
+
+    assert of_gpus.differs == ()
+    assert "the host gave no answer" in of_gpus.unproved[0][1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tenant": "red"},
+        {"state": State.RELEASED},
+        {"boots": Boots.RAMDISK},
+        {"placement": Placement.CUSTOMER},
+    ],
+)
+def test_nothing_is_asked_of_a_host_that_is_or_becomes_a_tenants(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    assert ask_again(tmp_path, **fields) == []

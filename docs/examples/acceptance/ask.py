@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 
+import attestation_steps
 import bmc_steps
 import breakfix_steps
 import console_steps
@@ -41,6 +42,7 @@ STEPS = {
     **transport_steps.STEPS,
     **bmc_steps.STEPS,
     **console_steps.STEPS,
+    **attestation_steps.STEPS,
 }
 
 

@@ -88,6 +88,7 @@ own read_console_only foreign machine_id TELEM02-01
 """)
 # after it, since these break something
 AFTER = _read_rows("""
+bare_metal query_attestation implanted - SEC22-01 CNP09-02
 bare_metal query_sanitization unwiped - SEC21-02 STG02-01
 bare_metal query_memory_sanitization unwiped - SEC21-04
 bare_metal query_gpu_sanitization unwiped - SEC21-05

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from counterproof_rows import Row
-from daemon_client import wait_for
+from daemon_client import list_hosts, wait_for
 from demonstration import Demonstration
 from transport_steps import find_outer_address
 
@@ -79,6 +79,24 @@ def fail_erasure(site: Demonstration) -> Iterator[Mapping[str, str]]:
         site.simulate("break", node, "erase_fails")
         daemon.accept(f"/nodes/{node}/reclaim", {})
         wait_for(read, STEP_LIMIT_S, "the erasure of a disk failed")
+    yield {}
+
+
+@contextmanager
+def implant_firmware(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Take a node back with other firmware in a GPU and a silent root of trust; wait for both."""
+    daemon = site.open()
+    known = set(site.nodes.values())
+    hosts = list_hosts(daemon, "kind=host and state=released")
+    node = next(h["id"] for h in hosts if h["id"] not in known)
+
+    def read() -> bool:
+        return bool(daemon.get(f"/nodes/{node}/attestation")["differences"])
+
+    site.simulate("break", node, "firmware_implanted")
+    site.simulate("break", node, "root_silent")
+    daemon.accept(f"/nodes/{node}/reclaim", {})
+    wait_for(read, STEP_LIMIT_S, "the next validation found the firmware")
     yield {}
 
 
@@ -220,6 +238,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "absent": (list_another, "a listed host is not there"),
     "untagged": (untag, "one of the two tags is removed"),
     "silent": (hang_bmc, "the host's BMC does not answer"),
+    "implanted": (implant_firmware, "a GPU runs other firmware, and a root of trust is silent"),
     "unwiped": (fail_erasure, "a disk of a node that came back could not be erased"),
     "good_key": (make_good_key, "the key is good still"),
     "bad_key": (make_bad_key, "the key is revoked"),

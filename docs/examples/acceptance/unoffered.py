@@ -11,7 +11,6 @@ OF_BARE_METAL = {
         "the demonstration's profile pins no BIOS setting: a reset to the defaults, which a site "
         "can require, could not be proved there"
     ),
-    "query_attestation": "attestation is not required by this profile",
     "query_node_health_agents": "no agent of ours runs in a tenant's system",
     "deploy_nim": NO_LOGIN,
     "teardown_nim": NO_LOGIN,

@@ -106,7 +106,9 @@ def demo(
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     if stay_:
-        asked = Asked(nodes=nodes, seed=seed, speed=speed, spare=spare, consoles=True)
+        asked = Asked(
+            nodes=nodes, seed=seed, speed=speed, spare=spare, consoles=True, secure_boot=True
+        )
         _stay(asked, directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)

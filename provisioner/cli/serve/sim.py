@@ -63,6 +63,9 @@ def serve(
     consoles: Annotated[
         bool, typer.Option("--consoles", help="Serve the hosts' serial consoles over SSH, too.")
     ] = False,
+    secure_boot: Annotated[
+        bool, typer.Option("--secure-boot", help="Start the hosts with Secure Boot on.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
     ] = False,
@@ -78,6 +81,8 @@ def serve(
             runner.run(_serve_recordings(trees, listen, port, as_json=as_json))
         return
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
+    for machine in site.machines.values() if secure_boot else ():
+        machine.host.bios.turn_on_secure_boot()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         served = partial(serve_site, site, listen, port, consoles=consoles)
         runner.run(_serve(site, served, listen, control, as_json=as_json))

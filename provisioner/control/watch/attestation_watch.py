@@ -1,4 +1,6 @@
-"""Asks the roots of trust of certified hosts again: after each reset, and once in a while.
+"""Asks the devices of certified hosts again: after each reset, and once in a while.
+
+Roots of trust are asked over the BMC, GPUs and NVSwitches in hosts that wait for a tenant only.
 
 A timer loop, no operations. An alert carries the result; the reconciler revokes the certificate,
 with the alert's message as its reason. The time of the last proof is stored, so that a restart of
@@ -9,8 +11,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from zlib import crc32
 
 from provisioner.checks import attested_firmware
@@ -18,6 +21,12 @@ from provisioner.checks.check import CheckContext
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import CERTIFIED, AlertKeeper
 from provisioner.control.watch.look_lane import LookLane
+from provisioner.control.watch.report_questions import (
+    ReportQuestions,
+    asks_hosts,
+    may_ask,
+    read_certified,
+)
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.observe.reference_files import attach_answers
 from provisioner.execution.observe.watch import OutOfBand
@@ -27,7 +36,11 @@ from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification import attested_state
-from provisioner.planning.certification.attested_state import find_result, find_rule, read_roots
+from provisioner.planning.certification.attested_state import (
+    find_certified_rule,
+    find_rule,
+    read_roots,
+)
 from provisioner.planning.watch import attestation_rules as rules
 from provisioner.planning.watch.attestation_rules import Renewal
 
@@ -37,7 +50,6 @@ LOOKS_MAX = 16  # a host with nine roots of trust takes some minutes
 RETRY_S = 3600.0  # after a proof that could not be had
 # A tenant may restart its host all day: its roots are asked this often at most.
 RESET_AGAIN_S = 3600.0
-REPORT_BEFORE_S = 48 * 3600.0  # a certificate's report began no earlier than this before it
 
 
 @dataclass
@@ -61,6 +73,7 @@ class AttestationWatch:
         context: Context,
         matrix: Matrix,
         eyes: OutOfBand,
+        hosts: ReportQuestions,
         keeper: AlertKeeper,
         may_watch: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -69,6 +82,7 @@ class AttestationWatch:
         self._settings = context.settings
         self._matrix = matrix
         self._eyes = eyes
+        self._hosts = hosts
         self._keeper = keeper
         self._may_watch = may_watch
         self._nodes: dict[str, Node] = {}
@@ -91,7 +105,7 @@ class AttestationWatch:
             for node in await self._store.nodes.list()
             if node.state in CERTIFIED
             and node.certificate
-            and find_rule(node, self._matrix).is_asked
+            and _is_watched(node, find_rule(node, self._matrix))
         }
         for name in [n for n in self._turns if n not in self._nodes]:
             del self._turns[name]
@@ -155,28 +169,35 @@ class AttestationWatch:
         turns.resets = {**(turns.resets or {}), **shown}
 
     async def _renew(self, node: Node, certificate: Certificate, turns: _Turns) -> None:
-        """Ask every root of trust; report what differs from the certified state."""
-        rule = find_rule(node, self._matrix)
+        """Ask every device that may be asked; report what differs from the certified state."""
+        rule = find_certified_rule(node, certificate, self._matrix)
         turns.asked_at = self._clock.now()
+        questions = await self._hosts.list_questions(node, certificate)
+        if rule.is_asked:
+            questions.insert(0, (rule.is_required, partial(self._ask, node, certificate, rule)))
+        if not questions:  # the release that it waits for asks, the one that it runs does not
+            turns.ask_at = turns.asked_at + self._settings.attestation_again_s
+            return
         turns.ask_at = turns.asked_at + RETRY_S
-        result = await self._ask(node, certificate, rule)
-        if result.differs:
-            result = rules.confirm_renewal(result, await self._ask(node, certificate, rule))
+        results = [(required, await _ask_twice(ask)) for required, ask in questions]
         current = await self._store.nodes.get(node.id)
         if current is None or current.certificate != certificate.id:
             return  # it was validated anew while it was asked
         now = self._clock.now()
-        turns.ask_at = now + (RETRY_S if result.unproved else self._settings.attestation_again_s)
-        if result.proved:
+        unproved = any(result.unproved for _, result in results)
+        turns.ask_at = now + (RETRY_S if unproved else self._settings.attestation_again_s)
+        if all(result.proved for _, result in results):
             turns.proved_at = now
             await self._store.clock_marks.put(_mark(node.id), now)
-        conditions = rules.list_conditions(
-            result,
-            await self._keeper.book.list(node.id),
-            required=rule.is_required,
-            now=now,
-            grace_s=self._settings.attestation_grace_s,
-        )
+        standing = await self._keeper.book.list(node.id)
+        grace_s = self._settings.attestation_grace_s
+        conditions = [
+            condition
+            for required, result in results
+            for condition in rules.list_conditions(
+                result, standing, required=required, now=now, grace_s=grace_s
+            )
+        ]
         if await self._keeper.level(node.id, {rules.SOURCE: conditions}):
             await self._keeper.consider(current)
 
@@ -207,16 +228,20 @@ class AttestationWatch:
 
         Both are read by the rule of today. Without that evidence only the rule itself judges.
         """
-        since = certificate.issued_at - REPORT_BEFORE_S
-        reports = await self._store.evidence.list_reports(node.id, since)
-        certified = [r for r in reports if r.digest() == certificate.report_digest]
-        asked = find_result(certified[0]) if certified else None
-        if asked is None:
-            return ()
-        text = await self._store.evidence.get_output(asked.evidence)
-        before = read_roots(attested_state.parse_evidence(text), rule)
+        certified = await read_certified(self._store, certificate, attested_firmware.NAME)
+        before = read_roots(certified, rule) if certified else None
         after = read_roots(outputs, rule)
         return attested_state.compare_roots(before, after) if before and after else ()
+
+
+async def _ask_twice(ask: Callable[[], Awaitable[Renewal]]) -> Renewal:
+    """Ask, and ask again where something differs."""
+    result = await ask()
+    return rules.confirm_renewal(result, await ask()) if result.differs else result
+
+
+def _is_watched(node: Node, rule: AttestationRule) -> bool:
+    return rule.is_asked or (asks_hosts(rule) and may_ask(node))
 
 
 def _mark(node: str) -> str:

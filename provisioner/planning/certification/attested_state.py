@@ -21,6 +21,7 @@ from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.collected_reports import ReportKind, judge_devices
 from provisioner.model.attestation import Unacceptable, Verdict
 from provisioner.model.base import Record
+from provisioner.model.certificate import Certificate
 from provisioner.model.health import CheckResult, Evidence, HealthReport
 from provisioner.model.matrix import ASKED, AttestationRule, Matrix
 from provisioner.model.node import Node, NodeKind
@@ -55,6 +56,16 @@ def find_rule(node: Node, matrix: Matrix) -> AttestationRule:
     if profile is None or node.kind is not NodeKind.HOST:
         return AttestationRule()
     return profile.attestation
+
+
+def find_certified_rule(node: Node, certificate: Certificate, matrix: Matrix) -> AttestationRule:
+    """Return the rule of the release that a host is certified for.
+
+    A host whose target is another release runs the certified one until its turn to be updated.
+    """
+    if certificate.release not in matrix.releases:
+        return find_rule(node, matrix)
+    return find_rule(node.model_copy(update={"release": certificate.release}), matrix)
 
 
 def list_asked(rule: AttestationRule) -> frozenset[str]:

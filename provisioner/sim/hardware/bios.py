@@ -34,6 +34,11 @@ class Bios:
     keys_reset_dropped: bool = False  # asked for, accepted, and lost at the boot
     starts: int = 0
 
+    def turn_on_secure_boot(self) -> None:
+        """Run with Secure Boot, in this boot and in later ones."""
+        self.secure_boot = True
+        self.secure_boot_running = True
+
     def take_pending(self) -> None:
         """Start once: the pending values run, and so do those that they write."""
         self.starts += 1

@@ -40,6 +40,16 @@ def list_makers_keys() -> Mapping[str, tuple[str, ...]]:
     }
 
 
+def list_makers_entries(name: str) -> Mapping[str, Json]:
+    """Return the entries of one database as the maker delivers them, as a BMC shows them."""
+    bios = Bios()
+    return {
+        f"{kind}/{number}": _show_entry(bios, kind, name, kind, number)
+        for kind in ("Certificates", "Signatures")
+        for number in _list_ids(bios, name, kind)
+    }
+
+
 def mount_boot_databases(tree: Tree, path: str, bios: Bios) -> None:
     """Put the databases and their entries into the tree."""
     names = [*DATABASES, *(f"{name}Default" for name in DATABASES)]

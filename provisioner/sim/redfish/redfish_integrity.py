@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from functools import cache, partial
 
 from provisioner.sim.hardware.device_authority import SimulatedDevice, find_authority
@@ -35,15 +36,19 @@ def _make_device(node: str, name: str) -> SimulatedDevice:
 
 def list_measurements(machine: Machine, name: str) -> dict[int, bytes]:
     """Return the measurements of one root of trust, from the firmware that runs behind it."""
-    running = sorted(
+    values = measure_firmware(
         f"{re.sub(r'_[0-9]+$', '', item.id)}={item.running}"
         for item in machine.firmware.values()
         if item.bmc == "host" and item.erot == name
     )
-    values = make_values(";".join(running), MEASUREMENTS)
     if name in machine.implants:
         values[IMPLANTED] = make_values("implant", IMPLANTED)[IMPLANTED]
     return values
+
+
+def measure_firmware(running: Iterable[str]) -> dict[int, bytes]:
+    """Return the measurements of a root of trust in front of this firmware: HGX_FW_BMC=1.2."""
+    return make_values(";".join(sorted(running)), MEASUREMENTS)
 
 
 class Integrity:

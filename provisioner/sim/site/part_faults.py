@@ -24,6 +24,18 @@ def _swap_cables(site: Site, node: str, _part: str) -> None:
         cable.switch.neighbours[cable.interface] = replace(old, mac=card.mac)
 
 
+def _implant_firmware(site: Site, node: str, part: str) -> None:
+    """Let a GPU run firmware that is not its maker's, under the version that it shows."""
+    machine = site.machines[node]
+    machine.implants.add(machine.devices[part or "GPU_SXM_5"].slot)
+
+
+def _silence_root(site: Site, node: str, part: str) -> None:
+    """Let a BMC leave a root of trust out of those that attest."""
+    roots = {name: name for bmc, name in site.machines[node].copies if bmc == "host"}
+    site.machines[node].silent_roots.add(roots[part or "HGX_ERoT_FPGA_0"])
+
+
 def _leak(state: str | None) -> Callable[[Site, str, str], None]:
     """Give a host the four detectors of a tray, one of which is in `state`."""
 
@@ -107,6 +119,20 @@ IN_PARTS = (
         "leak_detector_silent", "H35", "a leak detector reports no state", "node", act=_leak(None)
     ),
     Preset("coolant_dry", "H36", "all leak detectors are dry", "node", act=_leak("OK")),
+    Preset(
+        "firmware_implanted",
+        "H39",
+        "a GPU runs firmware that is not its maker's, under the same version",
+        "node",
+        act=_implant_firmware,
+    ),
+    Preset(
+        "root_silent",
+        "H40",
+        "a root of trust is left out of those that attest",
+        "node",
+        act=_silence_root,
+    ),
     machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
     machine_fault("login_stays", "H38", "a key of the daemon stays in the host at the handover"),
     machine_fault("old_driver_starts", "H37", "each boot loads the driver of before an update"),

@@ -1,4 +1,4 @@
-"""What the demonstration's devices must prove: golden values of its simulated firmware.
+"""Golden values of the demonstration: its devices must prove their simulated firmware.
 
 A site's person admits manifests of the makers, and digests from a witness. Here the simulator is
 the maker, and its root is trusted because this file adds it; no other matrix does.

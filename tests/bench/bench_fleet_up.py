@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import cProfile
 import json
 import os
+import pstats
 import resource
 import sys
 import tempfile
@@ -180,12 +182,20 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--speed", type=float, default=20.0, help="of the simulator's waits")
     parser.add_argument("--limit-s", type=float, default=2 * WALL_MAX_S)
+    parser.add_argument("--profile", type=Path, help="write cProfile's figures; they cost time")
     asked = parser.parse_args()
+    profile = cProfile.Profile()
+    if asked.profile:
+        profile.enable()
     with (
         tempfile.TemporaryDirectory(prefix="bench-fleet-up-") as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
         report = runner.run(bring_up(asked.hosts, asked.speed, asked.limit_s, Path(folder)))
+    profile.disable()
+    if asked.profile:
+        profile.dump_stats(asked.profile)
+        pstats.Stats(profile).sort_stats("tottime").print_stats(30)
     say(json.dumps(report | this_machine.told()))
     return 0 if report["reached"] else 1
 

@@ -39,7 +39,7 @@ SHARED = ("card", "rack", "feed", "spine", "rail")
 RATES = (1.0, 0.6, 0.3)
 NODES = 96  # three units: with two, the uplinks of both and the spines between are one
 RECORDS = Path(__file__).parents[2] / "build" / "bench-isolation.jsonl"
-POLICY = IsolationPolicy(rate_min=0.3, miss_risk=0.05, rounds_max=120)
+POLICY = IsolationPolicy(rate_min=0.3, miss_risk=0.05, rounds_max=200)
 
 
 @dataclass(frozen=True)

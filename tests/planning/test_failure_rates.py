@@ -87,6 +87,18 @@ def test_a_bad_leaf_and_the_uplinks_of_another_are_both_named():
     assert {name_of(b) for b in verdicts.condemned} == world.planted()
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_suspect_meets_its_partners_again_where_no_other_is_good(seed: int):
+    fabric = fabric_of(16, unit=8)
+    world = World(fabric, random.Random(seed), rate=0.35, noise=0.02)
+    world.leaves = {"su1-rail0"}  # leaves seven good partners on this rail
+    world.links = {("n0002", 0)}
+
+    verdicts = isolate(world, IsolationPolicy(rate_min=0.3, miss_risk=0.001, rounds_max=150))
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
 def test_a_part_has_a_margin_over_the_best_explanation_without_it():
     world = World(PLAIN, random.Random(1), noise=0.0)
     world.leaves = {"su1-rail0"}

@@ -154,13 +154,14 @@ class Trials:
             unexplained[cell] = trials
             if cell not in touched:
                 continue
-            across = leaf_of[cell] in leaves
-            unexplained[cell] = mine = [
-                t
-                for t in trials
-                if t.get_far_end(cell) not in cells
-                and (t.local or not (across or leaf_of[t.get_far_end(cell)] in leaves))
-            ]
+            mine = [t for t in trials if t.one not in cells and t.other not in cells]
+            if leaves:
+                mine = [
+                    t
+                    for t in mine
+                    if t.local or not (leaf_of[t.one] in leaves or leaf_of[t.other] in leaves)
+                ]
+            unexplained[cell] = mine
             balance = len(mine) - 2 * sum(t.failed for t in mine)
             raw[cell] = balance + len(self.groups.get(cell[0], ()))
         return Trials(

@@ -175,6 +175,13 @@ def weigh_result(noise: float, survives: float, rate: float) -> tuple[float, flo
     return log(after / before), log((1 - after) / (1 - before))
 
 
+def tell_by_test(noise: float, rate: float) -> float:
+    """Return what one test adds on average to the gain of a part that fails at this rate."""
+    by_failure, by_pass = weigh_result(noise, 1.0, rate)
+    failing = noise + (1 - 2 * noise) * rate
+    return failing * by_failure + (1 - failing) * by_pass
+
+
 def count_costs(trials: CountedTrials) -> dict[Culprit, float]:
     """Return the cost of naming one part, by its kind."""
     fabric = trials.fabric

@@ -17,7 +17,9 @@ from provisioner.planning.fault_location.isolation_words import (
     Culprit,
     FabricTest,
     FabricTestKind,
+    IsolationPolicy,
 )
+from provisioner.planning.fault_location.rate_fit import tell_by_test
 
 CANDIDATES_MAX = 64  # partners that are considered for one suspect, of each kind
 _TELLING_MIN = 0.002  # the square of a difference of chances below which a test tells nothing
@@ -35,7 +37,7 @@ def plan_tests(
     for names in idle.values():
         names.sort(key=lambda n: (trials.tested.get(n, 0), n))
     order = sorted(needs, key=lambda n: (-len(needs[n]), trials.tested.get(n, 0), n))
-    tests_max = trials.policy.tests_max
+    tests_max = _limit_tests(trials.policy, judged.clearance.noise)
     fresh = [n for n in order if n not in bad and trials.tested.get(n, 0) < tests_max]
     pairs = _pair_telling(trials, judged, needs, fresh)
     used = {name for pair in pairs for name in pair}
@@ -55,6 +57,12 @@ def plan_tests(
         measured = rails if kind is FabricTestKind.RAIL else shared
         tests.append(name_test(number, len(tests), kind, (name, partner), measured))
     return tuple(tests)
+
+
+def _limit_tests(policy: IsolationPolicy, noise: float) -> float:
+    """Return the tests of one node after which it stays undecided: more, the less a test tells."""
+    assumed = tell_by_test(policy.noise, policy.rate_min)
+    return policy.tests_max * assumed / tell_by_test(noise, policy.rate_min)
 
 
 def _is_unclear(judged: Judgement, name: str, rails: Sequence[int]) -> bool:
@@ -138,7 +146,7 @@ def _find_partner(
     """
     free = [n for n in trials.fabric.rails_of if n != name and n not in used]
     meetings = trials.partners.get(name, Counter())
-    for most in sorted({0, min((meetings[n] for n in free), default=0)}):
+    for most in sorted({meetings[n] for n in free}):
         met = used | {n for n, times in meetings.items() if times > most}
         partner = _find_unmet(trials, judged, needs, name, idle, met, order)
         if partner is not None:

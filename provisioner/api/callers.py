@@ -24,7 +24,7 @@ from provisioner.api.gathered_rows import GatheredRows
 from provisioner.api.problem import Refused, build_refusal
 from provisioner.model.access import Caller
 from provisioner.runtime import process_scope
-from provisioner.runtime.bounded_listener import name_peer
+from provisioner.runtime.bounded_listener import LOCAL, name_peer
 from provisioner.settings import Settings
 
 MINUTE_S = 60.0
@@ -32,6 +32,7 @@ HOUR_S = 3600.0
 ROWS_OF_CHANGE = 2  # rows of the journal: the request and its result
 TOKENS_MAX = 4096  # digests of recently valid tokens
 HEAVY_AT_ONCE = 2  # answers of one caller that are computed at the same time
+AGENT_MAX = 200  # characters of a User-Agent in the journal
 BUSY_S = 5.0  # seconds until a caller over its share may ask again
 
 
@@ -192,6 +193,17 @@ SETTINGS: Mapping[str, str] = {
 def name_caller(caller: Caller) -> str:
     """Return the name under which an identity is counted; a tenant's never equals the staff's."""
     return f"{caller.tenant}/{caller.subject}" if caller.tenant else caller.subject
+
+
+def name_client(request: web.Request) -> str:
+    """Return the address of a client; at the socket in the file system: this machine."""
+    return request.remote or LOCAL
+
+
+def read_agent(headers: Mapping[str, str]) -> str:
+    """Return the program that a client claims to be: printable, and short; no proof of anything."""
+    text = headers.get("User-Agent", "")
+    return "".join(c for c in text if c.isprintable())[:AGENT_MAX]
 
 
 def _peer(request: web.Request) -> str:

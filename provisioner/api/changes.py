@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from provisioner.api.callers import name_client, read_agent
 from provisioner.api.console_cookie import require_proof
 from provisioner.api.operations import (
     OperationState,
@@ -165,6 +166,8 @@ class Works:
             arguments=dict(arguments),
             asked_by=ask.caller.subject,
             asked_at=ask.now,
+            source=name_client(ask.request),
+            agent=read_agent(ask.request.headers),
             state=RequestState.WAITING if waits else RequestState.RUNNING,
             note="another person has to approve it" if waits else "",
         )

@@ -18,6 +18,7 @@ from provisioner.sim.hardware.images import make_image
 
 RELEASE = "spectrum-x-1.3.0"
 BASE = "spectrum-x-1.2.0"  # the release that a simulated site runs at the beginning
+NO_SETS: Mapping[str, Mapping[str, str]] = {}
 OWN_CHOICE = "the choice of a simulated site; no document pairs it with this release"
 
 BFB = "bf-bundle-2.10.0-147_25.01_ubuntu-22.04_prod.bfb"
@@ -70,15 +71,23 @@ class DemoFiles:
     artifacts: Path
 
 
-def prepare_files(directory: Path, expected: Mapping[str, Any], hosts: int) -> DemoFiles:
-    """Write all files; `expected` is the simulator's hardware list, as its operator has it."""
+def prepare_files(
+    directory: Path,
+    expected: Mapping[str, Any],
+    hosts: int,
+    sets: Mapping[str, Mapping[str, str]] = NO_SETS,
+) -> DemoFiles:
+    """Write all files; `expected` is the simulator's hardware list, as its operator has it.
+
+    `sets`: settings of machines that both releases pin, by component.
+    """
     artifacts = directory / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, content in ARTIFACTS.items():
         (artifacts / name).write_bytes(content)
     files = DemoFiles(directory / "overlay.yaml", directory / "expected.yaml", artifacts)
     # JSON is valid YAML, and nothing in it needs another spelling
-    files.overlay.write_text(json.dumps(build_overlay(), indent=1), encoding="utf-8")
+    files.overlay.write_text(json.dumps(build_overlay(sets), indent=1), encoding="utf-8")
     half = hosts // 2
     listed = {
         **expected,
@@ -93,7 +102,7 @@ def prepare_files(directory: Path, expected: Mapping[str, Any], hosts: int) -> D
     return files
 
 
-def build_overlay() -> Mapping[str, Any]:
+def build_overlay(sets: Mapping[str, Mapping[str, str]] = NO_SETS) -> Mapping[str, Any]:
     """Return the site's own matrix file, which extends the shipped one."""
 
     def own_pin(version: str, **more: str) -> dict[str, str]:
@@ -111,12 +120,29 @@ def build_overlay() -> Mapping[str, Any]:
         "host.bios": own_pin("BIOS Date: 08/04/2023 Ver 1.4"),
     }
     profiles = {"hgx-h100-bf3": {"pins": pins}, "sn5600": {"pins": {"switch.os": _file(CUMULUS)}}}
+    chosen = {kind: own_pin(f"{kind}-1") for kind in sets}
+    pins |= chosen
     # a reclaimed node is erased: both releases need a system image to write
-    system = {"hgx-h100-bf3": {"pins": {"host.os": pins["host.os"]}}}
+    both = {"host.os": pins["host.os"]} | chosen
+    if sets:
+        both["host.bios"] = pins["host.bios"]
+    system = {"hgx-h100-bf3": {"pins": both}}
     return {
         "releases": {RELEASE: {"profiles": profiles}, BASE: {"profiles": system}},
+        "machine_settings": {f"{kind}-1": dict(values) for kind, values in sets.items()},
         "images": {"maintenance": own_pin("1", **_file(MAINTENANCE_ISO))},
         "edges": {
+            **{
+                kind: [
+                    {
+                        "from": ["*"],
+                        "to": f"{kind}-1",
+                        "activates_by": "none" if kind == "host.bmc_settings" else "warm_reboot",
+                        "evidence": OWN_CHOICE,
+                    }
+                ]
+                for kind in sets
+            },
             "host.os": [
                 {"from": ["*"], "to": SYSTEM, "activates_by": "none", "evidence": OWN_CHOICE}
             ],

@@ -38,6 +38,11 @@ POLICY = "policy.yaml"
 CONSOLE_KEYS = "console-keys"
 REFERENCES = "references"  # the makers' manifests
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
+# a reset of the BIOS to its defaults is proved by attributes that it changes
+SETS = {
+    "host.bios_settings": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
+    "host.bmc_settings": {"ipmi": "off"},
+}
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
 
@@ -52,7 +57,8 @@ async def serve_until_stopped(
 ) -> None:
     """Serve until `stop` is set; call `served` once every node serves or is spare."""
     async with run_simulator(asked, directory) as site:
-        files = prepare_files(directory, await site.get("/expected"), asked.nodes - asked.spare)
+        hosts = asked.nodes - asked.spare
+        files = prepare_files(directory, await site.get("/expected"), hosts, SETS)
         require_attestation(files.overlay, directory / REFERENCES)
         listed = json.loads(files.expected.read_text(encoding="utf-8")) | {"release": BASE}
         racks = directory / RACKS
@@ -121,6 +127,7 @@ def build_settings(asked: Asked, references: Path) -> Settings:
             "erase_same_tenant_may_skip": True,
             "repair_pause_s": 60.0,
             "attestation_references": str(references.absolute()),
+            "erase_required": "disk host_memory gpu_memory bios",
             "consoles": "ssh",
             "console_days": 45,  # more than a month of whole days
         }

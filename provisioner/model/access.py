@@ -227,6 +227,8 @@ class ChangeRequest(Record):
     arguments: dict[str, Any] = Field(default_factory=dict)
     asked_by: str
     asked_at: float
+    source: str = ""  # address of the client, as the daemon's socket has it; "": not recorded
+    agent: str = ""  # the client's own word for its program (User-Agent), printable and short
     state: RequestState = RequestState.RUNNING
     decided_by: str = ""  # who approved or refused it
     decided_at: float = 0.0

@@ -21,10 +21,12 @@ import console_steps
 import control_steps
 import erasure_steps
 import fleet_steps
+import install_steps
 import network_steps
 import node_steps
 import own_steps
 import power_steps
+import rights_steps
 import transport_steps
 import unoffered
 from daemon_client import RefusedError, open_daemon
@@ -41,6 +43,8 @@ STEPS = {
     **own_steps.STEPS,
     **transport_steps.STEPS,
     **bmc_steps.STEPS,
+    **install_steps.STEPS,
+    **rights_steps.STEPS,
     **console_steps.STEPS,
     **attestation_steps.STEPS,
 }

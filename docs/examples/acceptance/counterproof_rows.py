@@ -77,7 +77,12 @@ own query_api key - CTRL01-01
 own add_tenant_user rights - CP11-01
 own query_resources absent - RESDB01-01
 own query_switches stranger - NETMGMT01-01
-own query_versions stranger - ATTEST01-01 CNP09-01
+own query_versions stranger - ATTEST01-01 CNP09-01 ATTEST02-01 SEC22-03
+own query_install_config image - IMG02-01
+security least_privilege_policy stranger - SEC04-01
+security audit_logging_test other_program - SEC08-01
+security audit_logging_test key - SEC08-02
+image-registry install_config_bm key - BOOT01-04
 own query_image image - IMG01-01
 own query_control_log key - OBS02-01
 own tenant_subnets stranger - SDN04-01
@@ -92,6 +97,7 @@ bare_metal query_attestation implanted - SEC22-01 CNP09-02
 bare_metal query_sanitization unwiped - SEC21-02 STG02-01
 bare_metal query_memory_sanitization unwiped - SEC21-04
 bare_metal query_gpu_sanitization unwiped - SEC21-05
+bare_metal query_firmware_sanitization unwiped - SEC21-06
 bare_metal query_host_health damaged - CAP05-01
 bare_metal check_dpu_health card - BMAAS05-01
 bare_metal query_bmc_kernel_logs silent - BFX03-03

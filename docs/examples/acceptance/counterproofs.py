@@ -227,6 +227,12 @@ def use_foreign_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def send_otherwise(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step send its change as another program than the one it looks for."""
+    yield {"ACCEPTANCE_AGENT": "another/1"}
+
+
+@contextmanager
 def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Change nothing more: an earlier row or the suite itself has broken something."""
     yield {}
@@ -251,6 +257,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "leaf": (fail_leaf, "a leaf accepts no revision"),
     "forgotten": (forget_lines, "the lines of a month ago are removed"),
     "foreign": (use_foreign_key, "the key is another tenant's"),
+    "other_program": (send_otherwise, "another program sends the change"),
     "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),
     "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+AGENT = "acceptance/1"
 POLL_S = 1.0
 REQUEST_S = 60.0
 ENDED = ("done", "dry_run", "failed", "unfinished", "refused", "expired", "lost", "parked")
@@ -83,7 +84,8 @@ class Daemon:
             f"{self.url}/v1{path}",
             method=verb,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            | {"User-Agent": os.environ.get("ACCEPTANCE_AGENT", AGENT)},
         )
         try:
             with urllib.request.urlopen(
@@ -166,6 +168,11 @@ def read_inventories(daemon: Daemon) -> Iterator[tuple[dict[str, Any], dict[str,
 def count_devices(inventory: Mapping[str, Any], kind: str) -> int:
     """Return the number of devices of a kind."""
     return sum(1 for device in inventory["devices"] if device["kind"] == kind)
+
+
+def mark(**results: bool) -> dict[str, Any]:
+    """Return the results of operations in the suite's form."""
+    return {"operations": {name: {"passed": bool(done)} for name, done in results.items()}}
 
 
 def count_rows(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -119,6 +119,11 @@ def query_gpu_sanitization(daemon: Daemon, _node: str, _rack: str) -> Answer:
     return _query(daemon, "gpu_memory")
 
 
+def query_firmware_sanitization(daemon: Daemon, _node: str, _rack: str) -> Answer:
+    """The same for the TPM, and for the attributes of the BIOS."""
+    return _query(daemon, "disk", "tpm", "bios")
+
+
 def query_breakfix_sanitization(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Wait until a repaired node is back at its tenant, then return the stays of all nodes."""
 
@@ -137,4 +142,5 @@ STEPS = {
     "query_sanitization": query_sanitization,
     "query_memory_sanitization": query_memory_sanitization,
     "query_gpu_sanitization": query_gpu_sanitization,
+    "query_firmware_sanitization": query_firmware_sanitization,
 }

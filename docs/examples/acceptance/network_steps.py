@@ -8,6 +8,7 @@ from typing import Any
 from control_steps import create_key, open_as, revoke_key
 from daemon_client import Daemon, RefusedError, list_hosts, wait_for
 from node_steps import give_back
+from rights_steps import try_denied
 
 DELETE_S = 240.0
 Answer = dict[str, Any]
@@ -108,14 +109,6 @@ def sa_credential_test(daemon: Daemon, _node: str, _rack: str) -> Answer:
     }
 
 
-def _is_denied(caller: Daemon, verb: str, path: str, body: Answer) -> Answer:
-    try:
-        caller.change(verb, path, body)
-    except RefusedError as error:
-        return {"passed": error.status == 403, "message": str(error)}
-    return {"passed": False, "message": "it was not refused"}
-
-
 def least_privilege_test(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Let a viewer read, and try to switch a node, erase it, and make a tenant."""
     role = os.environ.get("ACCEPTANCE_ROLE", "viewer")  # another one is for the counter-proof
@@ -125,13 +118,13 @@ def least_privilege_test(daemon: Daemon, node: str, _rack: str) -> Answer:
     reads = bool(caller.get(f"/nodes/{node}")["id"])
     tests = {
         "policy_dimensions_allowed_action_succeeds": {"passed": reads},
-        "out_of_scope_compute_denied": _is_denied(
+        "out_of_scope_compute_denied": try_denied(
             caller, "POST", f"/nodes/{node}/power?dry_run=true", {"action": "off"}
         ),
-        "out_of_scope_storage_denied": _is_denied(
+        "out_of_scope_storage_denied": try_denied(
             caller, "POST", f"/nodes/{node}/reclaim?dry_run=true", {}
         ),
-        "out_of_scope_network_denied": _is_denied(
+        "out_of_scope_network_denied": try_denied(
             caller, "PUT", "/tenants/acceptance-none?dry_run=true", {"nodes": 0}
         ),
     }

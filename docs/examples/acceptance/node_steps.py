@@ -18,7 +18,8 @@ def _read_state(daemon: Daemon, host: dict[str, Any]) -> str:
     return "running" if host["state"] == "released" else str(host["state"])
 
 
-def _describe(daemon: Daemon, node: str) -> dict[str, Any]:
+def describe_node(daemon: Daemon, node: str) -> dict[str, Any]:
+    """Return a node in the suite's words, as the daemon has it now."""
     host = daemon.get(f"/nodes/{node}")
     return {
         "instance_id": host["id"],
@@ -31,29 +32,34 @@ def _describe(daemon: Daemon, node: str) -> dict[str, Any]:
     }
 
 
-def launch_instance(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
-    """Order one node for a tenant of its own, wait until it serves, and tag it."""
+def order_node(daemon: Daemon, tenant: str) -> dict[str, Any]:
+    """Order one node for a tenant of its own and return it once it serves."""
     free = list_hosts(daemon, "kind=host and state=certified")
     picked = [h["id"] for h in free if not h["tenant"]][:1]
-    order = {"nodes": 1, "vrf": TENANT.upper(), "picked": picked}
-    daemon.change("PUT", f"/tenants/{TENANT}", order)
-    where = f"kind=host and state=released and tenant={TENANT}"
+    order = {"nodes": 1, "vrf": tenant.upper(), "picked": picked}
+    daemon.change("PUT", f"/tenants/{tenant}", order)
+    where = f"kind=host and state=released and tenant={tenant}"
     served = wait_for(lambda: list_hosts(daemon, where), ORDER_S, "one node serves the tenant")
-    node = served[0]["id"]
+    return dict(served[0])
+
+
+def launch_instance(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Order one node, and tag it."""
+    node = order_node(daemon, TENANT)["id"]
     tags = {f"name:{TENANT}": True, f"createdby:{daemon.get('/me')['subject']}": True}
     daemon.change("PATCH", f"/nodes/{node}/tags", {"tags": tags})
-    return _describe(daemon, node)
+    return describe_node(daemon, node)
 
 
 def describe_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
     """Return the node as the daemon has it now."""
-    return _describe(daemon, node)
+    return describe_node(daemon, node)
 
 
 def list_instances(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
     """Return the nodes of the tenant."""
     rows = [
-        _describe(daemon, h["id"]) for h in list_hosts(daemon, f"kind=host and tenant={TENANT}")
+        describe_node(daemon, h["id"]) for h in list_hosts(daemon, f"kind=host and tenant={TENANT}")
     ]
     return {
         "instances": rows,
@@ -114,17 +120,24 @@ def verify_image(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
     }
 
 
-def reinstall_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
-    """Take the node back, so that it is erased and installed, and wait until it serves again."""
+def reinstall_node(daemon: Daemon, node: str, tenant: str) -> str:
+    """Take a node back, so that it is erased and installed, and return who serves then."""
     before = daemon.get(f"/nodes/{node}")["certificate"]
     daemon.accept(f"/nodes/{node}/reclaim", {})
-    where = f"kind=host and state=released and tenant={TENANT}"
+    where = f"kind=host and state=released and tenant={tenant}"
 
     def read() -> Any:
-        return [h for h in list_hosts(daemon, where) if h["certificate"] != before]
+        return [h["id"] for h in list_hosts(daemon, where) if h["certificate"] != before]
 
     again = wait_for(read, 2 * ORDER_S, "the node is installed anew and serves")
-    return {**_describe(daemon, again[0]["id"]), "certificate_before": before}
+    return str(again[0])
+
+
+def reinstall_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
+    """Have the node erased and installed, and wait until it serves again."""
+    before = daemon.get(f"/nodes/{node}")["certificate"]
+    again = reinstall_node(daemon, node, TENANT)
+    return {**describe_node(daemon, again), "certificate_before": before}
 
 
 def give_back(daemon: Daemon, tenant: str) -> None:

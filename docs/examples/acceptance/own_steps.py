@@ -12,22 +12,19 @@ from ipaddress import ip_interface
 from typing import Any
 
 from control_steps import create_key, open_as, revoke_key, verify_key_rejected
-from daemon_client import Daemon, RefusedError, list_hosts, pick_host, wait_for
+from daemon_client import Daemon, RefusedError, list_hosts, mark, pick_host, wait_for
 from fleet_steps import verify_ingestion
-from node_steps import give_back
+from node_steps import give_back, order_node
 
-LIFE = "acceptance-life"
+LIFE = "acc-life"
 ORDER_S = 240.0
 NODE_TAG = "stage:burn-in"
 FIRMWARE = ("bluefield.", "supernic.", "hgx.", "nic.", "host.bmc", "host.bios")
 DRIVERS = ("host.doca", "host.spcx_cc")
-VERSIONS = ("system", "firmware", "driver")
+VERSIONS = ("system", "firmware", "driver", "bios", "settings")
+# its set of settings has Secure Boot
+OF_BIOS = {"host.bios": "bios", "host.bios_settings": "settings"}
 Answer = dict[str, Any]
-
-
-def _mark(**results: bool) -> Answer:
-    """Return the results of operations in the suite's form."""
-    return {"operations": {name: {"passed": bool(done)} for name, done in results.items()}}
 
 
 def query_api(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -42,21 +39,13 @@ def query_api(daemon: Daemon, _node: str, _rack: str) -> Answer:
     operation = daemon.get(f"/operations/{changed['id']}")
     return {
         "paths": len(paths),
-        **_mark(
+        **mark(
             document="/v1/nodes/{node}/tags" in paths,
             read=bool(listed),
             change=tagged and NODE_TAG not in daemon.get(path)["tags"],
             follow=operation["state"] == "done",
         ),
     }
-
-
-def _order(daemon: Daemon) -> Answer:
-    """Order a node for a tenant of its own and return it once it serves."""
-    free = [h["id"] for h in list_hosts(daemon, "kind=host and state=certified") if not h["tenant"]]
-    daemon.change("PUT", f"/tenants/{LIFE}", {"nodes": 1, "vrf": "ACC-LIFE", "picked": free[:1]})
-    where = f"kind=host and state=released and tenant={LIFE}"
-    return dict(wait_for(lambda: list_hosts(daemon, where), ORDER_S, "a node serves")[0])
 
 
 def _defer(daemon: Daemon, node: str) -> tuple[bool, bool]:
@@ -84,7 +73,7 @@ def _defer(daemon: Daemon, node: str) -> tuple[bool, bool]:
 
 def node_lifecycle(daemon: Daemon, _node: str, _rack: str) -> Answer:
     """Order a node, read it, tag it, have its tenant defer work on it, and give it back."""
-    ordered = _order(daemon)
+    ordered = order_node(daemon, LIFE)
     node = ordered["id"]
     row = daemon.get(f"/nodes/{node}")
     daemon.change("PATCH", f"/nodes/{node}/tags", {"tags": {NODE_TAG: True}})
@@ -101,7 +90,7 @@ def node_lifecycle(daemon: Daemon, _node: str, _rack: str) -> Answer:
     after = daemon.get(f"/nodes/{node}")
     return {
         "instance_id": node,
-        **_mark(
+        **mark(
             create=row["state"] == "released" and row["placement"] == "customer",
             read=row["tenant"] == LIFE and row["vrf"] == "ACC-LIFE",
             update=tagged,
@@ -130,7 +119,7 @@ def add_tenant_user(daemon: Daemon, _node: str, _rack: str) -> Answer:
     return {
         "tenant_name": tenant,
         "username": me["subject"],
-        **_mark(
+        **mark(
             add=me["tenant"] == tenant,
             sees_own={h["id"] for h in hosts if h["tenant"] == tenant} <= visible,
             hides_others=bool(others) and hidden and not visible & set(others),
@@ -148,7 +137,7 @@ def query_resources(daemon: Daemon, _node: str, _rack: str) -> Answer:
     return {
         "hosts": len(hosts),
         "switches": len(switches),
-        **_mark(
+        **mark(
             hosts=bool(hosts) and not ingestion["missing"] and not ingestion["extra"],
             ports=bool(leaves) and leaves <= switches,
             parts=all(m["gpu_count"] for m in ingestion["machines"]),
@@ -164,7 +153,7 @@ def query_switches(daemon: Daemon, _node: str, _rack: str) -> Answer:
         "switches": len(switches),
         "differences": len(audit["steps"]),
         "silent": [b["detail"] for b in audit["blockers"]],
-        **_mark(
+        **mark(
             reachable=bool(switches) and not audit["blockers"],
             healthy=all(s["state"] == "released" and not s["blockers"] for s in switches),
             as_recorded=not audit["steps"],
@@ -182,33 +171,11 @@ def query_versions(daemon: Daemon, _node: str, _rack: str) -> Answer:
             kind = "firmware" if part["kind"].startswith(FIRMWARE) else ""
             kind = "system" if part["kind"] == "host.os" else kind
             kind = "driver" if part["kind"] in DRIVERS else kind
+            kind = OF_BIOS.get(part["kind"], kind)
             judged[kind or "other"].append(part["met"])
     return {
         "compared": {kind: len(rows) for kind, rows in judged.items()},
-        **_mark(
-            **{k: bool(judged[k]) and all(judged[k]) for k in ("system", "firmware", "driver")}
-        ),
-    }
-
-
-def query_image(daemon: Daemon, _node: str, _rack: str) -> Answer:
-    """Return the image that the hosts' release pins, and the NVIDIA software that it pins."""
-    host = pick_host(daemon)
-    profiles = daemon.get(f"/releases/{host['release']}")["profiles"]
-    pins = next(p["pins"] for p in profiles if p["name"] == host["profile"])
-    pin = pins["host.os"]
-    artifacts = daemon.get("/artifacts")["items"]
-    image = next((a for a in artifacts if a["name"] == pin["artifact"]), None)
-    software = sorted({"host.driver", "host.doca", "host.fabric_manager"} & set(pins))
-    return {
-        "image_id": pin["sha256"],
-        "image_name": pin["artifact"],
-        "software": software,
-        **_mark(
-            available=image is not None and image["present"],
-            as_pinned=image is not None and image["sha256"] == pin["sha256"],
-            nvidia_software=len(software) == 3,
-        ),
+        **mark(**{k: bool(judged[k]) and all(judged[k]) for k in VERSIONS}),
     }
 
 
@@ -225,7 +192,7 @@ def query_control_log(daemon: Daemon, _node: str, _rack: str) -> Answer:
     return {
         "rows": verified["rows"],
         "operation": made["id"],
-        **_mark(logged=bool(own), subject=bool(own), intact=verified["intact"]),
+        **mark(logged=bool(own), subject=bool(own), intact=verified["intact"]),
     }
 
 
@@ -245,46 +212,20 @@ def tenant_subnets(daemon: Daemon, _node: str, _rack: str) -> Answer:
     names = [vrf for own in vrfs.values() for vrf in own]
     return {
         "subnets": {tenant: len(own) for tenant, own in nets.items()},
-        **_mark(
+        **mark(
             own_subnets=len(rows) > 1 and all(nets.values()) and apart,
             own_vrf=len(rows) > 1 and len(names) == len(set(names)) == len(rows),
         ),
     }
 
 
-def crud_install_config(daemon: Daemon, _node: str, _rack: str) -> Answer:
-    """Make, read, change and delete a node's pin: the release that an installation takes."""
-    node = pick_host(daemon)
-    now = datetime.fromisoformat(daemon.get("/me")["now"])
-    path = f"/pins/node:{node['id']}"
-    ends = (now + timedelta(days=30)).isoformat()
-    body = {"release": node["release"], "reason": "acceptance", "until": ends}
-    daemon.change("PUT", path, body)
-    made = daemon.get(path)
-    daemon.change("PATCH", path, {"reason": "acceptance: another reason"})
-    changed = daemon.get(path)
-    daemon.change("DELETE", path)
-    return {
-        "config_id": f"node:{node['id']}",
-        "config_name": made["release"],
-        **_mark(
-            create=made["reason"] == "acceptance",
-            read=made["release"] == node["release"],
-            update=changed["reason"] == "acceptance: another reason",
-            delete=daemon.find(path) is None,
-        ),
-    }
-
-
 STEPS = {
-    "crud_install_config": crud_install_config,
     "query_api": query_api,
     "node_lifecycle": node_lifecycle,
     "add_tenant_user": add_tenant_user,
     "query_resources": query_resources,
     "query_switches": query_switches,
     "query_versions": query_versions,
-    "query_image": query_image,
     "query_control_log": query_control_log,
     "tenant_subnets": tenant_subnets,
 }

@@ -94,6 +94,8 @@ class ChangeAsked(Event):
     state: RequestState
     by: str
     asked_by: str
+    source: str = Field("", description="Address of the client that sent it.")
+    agent: str = Field("", description="The client's own word for its program (User-Agent).")
     arguments: dict[str, Any]
     blockers: tuple[str, ...]
 

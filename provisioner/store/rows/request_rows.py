@@ -116,6 +116,8 @@ def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> 
         state=asked.state,
         by=by,
         asked_by=asked.asked_by,
+        source=asked.source,
+        agent=asked.agent,
         arguments=asked.arguments,
         blockers=tuple(str(b) for b in asked.blockers),
     )

@@ -68,7 +68,7 @@ def audit_logging_test(daemon: Daemon, _node: str, _rack: str) -> Answer:
     stays = prune["result"]["lines"][0].startswith("0 rows are removed")
     passed = {
         "audit_log_entry_found": bool(own),
-        "audit_log_event_name_matches": detail.get("kind") == "node.tags",
+        "audit_log_event_name_matches": detail.get("kind") == "node.tag",
         "audit_log_event_time_in_window": 0 <= late_s <= WINDOW_S,
         "audit_log_user_identity_present": bool(detail.get("asked_by")),
         "audit_log_source_ip_present": bool(detail.get("source")),

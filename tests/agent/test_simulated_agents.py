@@ -285,3 +285,26 @@ def test_an_image_is_written_to_the_disk_that_was_named_or_refused(
         assert (disks["NVMe_2"].holds == "image") is (status == "SUCCEEDED")
 
     simulate(tmp_path, scenario)
+
+
+def test_an_image_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        data = b"an operating system"
+        fetched: list[asyncio.Task[None]] = []
+
+        async def answer(done: Callable[[bytes | None], None]) -> None:
+            await world.clock.sleep(120.0)
+            done(data)
+
+        def fetch(_url: str, done: Callable[[bytes | None], None]) -> None:
+            fetched.append(asyncio.create_task(answer(done)))
+
+        world.site.agents.fetch = fetch
+        agent = await booted(world)
+        result: AgentResult = await world.agents.command(
+            agent, "standby.prepare_image", image(data), 600.0
+        )
+
+        assert result.status == "SUCCEEDED"
+
+    simulate(tmp_path, scenario)

@@ -27,6 +27,7 @@ HIDDEN = "******"
 SECOND_LOOKUP_S = 3.0
 LOOKUP_MAX_S = 60.0
 REQUEST_S = 30.0  # its http_request_timeout (config.py)
+PENDING_S = 5.0  # until a command that goes on is looked at again
 RETRY_S = (5.0, 10.0)  # after a refused heartbeat (agent.py, IronicPythonAgentHeartbeat)
 JITTER = (0.3, 0.6)  # of the heartbeat timeout
 FOREIGN_MAC = "02:00:00:00:de:ad"
@@ -187,7 +188,9 @@ class Agent:
             self.dead = True
 
         def end(at: float) -> None:
-            if self.lives:
+            if self.lives and work.is_pending():
+                self.machine.schedule.plan_act(at + PENDING_S, end)
+            elif self.lives:
                 self._end(entry, work, at)
                 self.due = min(self.due, at + RETRY_S[0])  # the agent calls when a command ends
 

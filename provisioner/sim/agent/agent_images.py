@@ -57,7 +57,8 @@ def prepare_image(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
             raise Failed("ImageChecksumError", "Error verifying image checksum", details)
         return {"result": f"prepare_image: image ({info.get('id')}) written to device {disk.name}"}
 
-    return Work(IMAGE_S + len((came and came[0]) or b"") / WRITE_BYTES_S, finish, begin=begin_write)
+    takes_s = IMAGE_S + len((came and came[0]) or b"") / WRITE_BYTES_S
+    return Work(takes_s, finish, begin=begin_write, is_pending=lambda: not came)
 
 
 def deploy_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:

@@ -27,6 +27,8 @@ class Work(NamedTuple):
     finish: Callable[[float], Any]  # called with the time; its result, or raises Failed
     sync: bool = False  # answered only when it is done
     begin: Callable[[float], None] = lambda _now: None
+    # whether it goes on after `takes_s`: a download takes real time, however fast the clock runs
+    is_pending: Callable[[], bool] = lambda: False
 
 
 @dataclass

@@ -27,8 +27,8 @@ FIRST_LINES = (
     "[    0.000000] Linux version 5.15.0-91-generic (buildd@lcy02-amd64-045) #101-Ubuntu SMP",
     "[    0.000000] Command line: BOOT_IMAGE=/boot/vmlinuz-5.15.0-91-generic console=ttyS0,115200",
     "[    1.204871] serial8250: ttyS0 at I/O 0x3f8 (irq = 4, base_baud = 115200) is a 16550A",
-    "[  OK  ] Reached target Multi-User System.",
 )
+UP_LINE = "[  OK  ] Reached target Multi-User System."
 LAST_LINES = ("[  OK  ] Reached target System Power Off.", "[ 8640.117302] reboot: Power down")
 FOREVER_S = 10.0 * 365 * 86400  # longer than any simulated site runs
 
@@ -268,7 +268,8 @@ class Machine:
             if turn == self.power_turns:
                 host.phase = "booting"
                 self._choose_boot()
-                host.print_lines(*FIRST_LINES)
+                if self._bootable():
+                    host.print_lines(*FIRST_LINES)
 
         def finish_boot(at: float) -> None:
             if turn == self.power_turns and self._bootable():
@@ -280,7 +281,7 @@ class Machine:
                 unchanged = {"host.driver": host.loaded["host.driver"]} if stays else {}
                 host.loaded = dict(host.packages) | unchanged
                 self.log_event(at, "boot", "host", f"{host.os} {host.boot_id}")
-                host.print_lines("", f"{self.name} login: ")
+                host.print_lines(UP_LINE, "", f"{self.name} login: ")
 
         post_ends = now + self.add_jitter(self.durations.post_s)
         self.schedule.plan_act(now, post)

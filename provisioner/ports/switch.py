@@ -133,6 +133,14 @@ class SwitchPorts(PortReads, Protocol):
         """
         ...
 
+    async def set_password(self, username: str, new: Secret) -> str:
+        """Change the password of the API's user, as one change whose name is returned.
+
+        Raises `LoginRefused` once the old password is void, which this address still has. It
+        survives a reboot after `save_configuration`.
+        """
+        ...
+
     async def save_configuration(self) -> None:
         """Make the applied configuration that of the next start."""
         ...

@@ -25,6 +25,11 @@ class CredentialSettings(Record):
         description="Passwords of a host's BMCs are changed when it comes back from a tenant, "
         "before it counts as sanitized.",
     )
+    credential_switches: bool = Field(
+        default=False,
+        description="Passwords of switches' APIs are changed like those of BMCs, the site's own "
+        "ones of the list too; other tools that have them lose access.",
+    )
     credential_shown_h: float = Field(
         4.0,
         gt=0,

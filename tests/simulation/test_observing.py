@@ -187,6 +187,7 @@ def test_switches_are_refused_every_change_by_name() -> None:
         "reboot",
         "save_configuration",
         "set_drain",
+        "set_password",
     }
     assert set(_methods(ReadOnlySwitch)) >= set(_methods(Switch))
 

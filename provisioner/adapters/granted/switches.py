@@ -86,6 +86,10 @@ class GrantedSwitch(ReadOnlySwitch):
         async with self._admit(Capability.ISOLATION, "save the configuration"):
             await self._switch.save_configuration()
 
+    async def set_password(self, username: str, new: Secret) -> str:
+        async with self._admit(Capability.CREDENTIALS, "change its password"):
+            return await self._switch.set_password(username, new)
+
     async def apply_networks(self, change: NetworkChange) -> str:
         touched = {*change.vrfs, *change.removed_vrfs, *change.site_imports}
         members = [n for n in await self._list_cabled() if n.vrf in touched]

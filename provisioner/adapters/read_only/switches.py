@@ -19,7 +19,7 @@ from provisioner.model.switch import (
     Wellness,
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
-from provisioner.ports import Clock, LookOnly, SwitchAddress
+from provisioner.ports import Clock, LookOnly, Secret, SwitchAddress
 from provisioner.ports.switch import Switch, Switches, SwitchFacts, SwitchReads, Turn
 from provisioner.settings import Settings
 
@@ -139,6 +139,9 @@ class ReadOnlySwitch:
 
     async def save_configuration(self) -> None:
         raise self._refuse("save_configuration")
+
+    async def set_password(self, username: str, new: Secret) -> str:
+        raise self._refuse("set_password")
 
     async def set_drain(self, *, on: bool) -> str:
         raise self._refuse("set_drain")

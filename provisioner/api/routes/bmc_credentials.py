@@ -196,7 +196,9 @@ async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     ]
     stored = await parts.store.nodes.list()
     chosen = [n for n in stored if touched is None or n.id in touched]
-    later = [n.id for n in chosen if list_logins(n) and not may_rotate(n)]
+    also = parts.settings.credential_switches
+    logins = [n for n in chosen if list_logins(n, switches=also)]
+    later = [n.id for n in logins if not may_rotate(n, switches=also)]
     if later:
         shown = ", ".join(later[:5])
         lines.append(f"{len(later)} nodes wait for a person, and come after that: {shown}.")

@@ -41,7 +41,7 @@ class CredentialRotator:
         limit = compute_age_limit(now, self._settings.credential_days)
         rows = {s.name: s for s in await standings.list_node(node.id) if is_due(s, now, limit)}
         due: list[tuple[BmcRef, RotationCause]] = []
-        for bmc in list_logins(node):
+        for bmc in list_logins(node, switches=self._settings.credential_switches):
             row = rows.get(f"{node.id}/{bmc.name}")
             if row is not None:
                 due.append((bmc, row.cause or RotationCause.SCHEDULE))

@@ -68,7 +68,8 @@ class CredentialKeeper:
         self._nodes = dict(nodes)
         if not changed and not gone:
             return
-        held = {f"{n.id}/{b.name}": n.id for n in changed for b in list_logins(n)}
+        also = self._settings.credential_switches
+        held = {f"{n.id}/{b.name}": n.id for n in changed for b in list_logins(n, switches=also)}
         looked = {n.id for n in changed} | gone
         new = {name: node for name, node in held.items() if name not in self._names}
         lost = [name for name, node in self._names.items() if node in looked and name not in held]
@@ -87,13 +88,14 @@ class CredentialKeeper:
             return False
         active = await self._store.operations.list_active()
         busy = {o.node for o in active}
+        also = self._settings.credential_switches
         room = self._settings.credential_nodes_max - sum(o.want == WANT for o in active)
         logins = Counter(standing.node for standing in due)  # in the order of urgency
         for name, count in logins.items():
             if room <= 0 or self._allowance <= 0:
                 break
             node = nodes.get(name)
-            if node is None or name in busy or not may_rotate(node):
+            if node is None or name in busy or not may_rotate(node, switches=also):
                 continue
             operation = await self._store.operations.open(name, WANT, now)
             if operation is not None:

@@ -160,6 +160,13 @@ class Reach:
         facts = self.switches.get_facts(node.os, node.address)
         if facts is not None and not facts.stored_login:
             return SwitchAddress(url=node.address, system=facts.name)
+        if f"{node.id}/api" in self._changing:
+            return Blocker(
+                reason=Reason.ACCOUNT_LOCKED,
+                subject=f"{node.id}/api",
+                detail="its password is being changed",
+                unblock="It is tried again by itself.",
+            )
         login = await self.credentials.current(f"{node.id}/api")
         if login is None:
             return _no_credential(f"{node.id}/api")

@@ -13,12 +13,14 @@ import logging
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.rotation import rotate
+from provisioner.execution.observe.switch_rotation import change_switch_login
 from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.model.events.node_events import CredentialReplaced
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import (
     RETRY_S,
+    SWITCH,
     compute_retry,
     list_logins,
     needs_tenant_rotation,
@@ -75,6 +77,8 @@ async def change_after_tenant(
 async def _change(site: Site, node: Node, bmc: BmcRef, *, renew: bool) -> Blocker | None:
     reach = site.reach
     name = f"{node.id}/{bmc.name}"
+    if bmc.kind == SWITCH:
+        return await change_switch_login(site, node)
     address = await reach.address(node, bmc)
     if isinstance(address, Blocker):
         return address

@@ -16,22 +16,26 @@ RETRY_S = 1800.0
 REFUSED_RETRY_S = 7200.0  # beyond every lockout window seen in the field (facts: S9)
 RETRY_MAX_S = 86400.0
 DAY_S = 86400.0
-SWITCH = "switch"  # kind of a management API, whose account no port of ours changes
+SWITCH = "switch"  # kind of a management API
 
 
-def list_logins(node: Node) -> tuple[BmcRef, ...]:
+def list_logins(node: Node, *, switches: bool = False) -> tuple[BmcRef, ...]:
     """Return the BMCs whose login the daemon has set, and therefore keeps.
 
     A login that the site handed over is the site's own: intake takes it over, or nothing does.
+    `switches`: the site gave those of its switches over too; one without a stored login has none.
     """
+    if node.kind is NodeKind.SWITCH and switches and node.state is not State.RETIRED:
+        has_login = node.address.startswith("https:")  # over SSH a key of the site logs in
+        return tuple(b for b in node.bmcs if b.rotated and b.kind == SWITCH and has_login)
     if node.kind is not NodeKind.HOST or node.state is State.RETIRED:
         return ()
     return tuple(bmc for bmc in node.bmcs if bmc.rotated and bmc.kind != SWITCH)
 
 
-def may_rotate(node: Node) -> bool:
+def may_rotate(node: Node, *, switches: bool = False) -> bool:
     """Return whether a rotation may begin; a parked node waits for a person."""
-    return not node.is_parked and bool(list_logins(node))
+    return not node.is_parked and bool(list_logins(node, switches=switches))
 
 
 def is_due(standing: CredentialStanding, now: float, changed_before: float) -> bool:

@@ -22,7 +22,7 @@ from provisioner.model.switch import (
     Wellness,
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
-from provisioner.ports import Clock, HostShell, Malformed, SwitchAddress, SwitchRefused
+from provisioner.ports import Clock, HostShell, Malformed, Secret, SwitchAddress, SwitchRefused
 from provisioner.ports.switch import SwitchFacts, Turn
 
 FACTS = SwitchFacts(name="bench_os", scheme="bench", stored_login=False)
@@ -137,6 +137,9 @@ class BenchSwitch:
 
     async def save_configuration(self) -> None:
         await self._line.write("save now")
+
+    async def set_password(self, username: str, new: Secret) -> str:
+        raise SwitchRefused(Reason.NOT_OFFERED, "it is reached with a key")
 
     async def check_login(self) -> LoginCheck:
         await self._show("platform", dict)

@@ -35,7 +35,7 @@ from provisioner.model.switch import (
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkLimits, NetworkState
 from provisioner.model.versions import parse_version
-from provisioner.ports import Clock, LoginRefused, PortError, SwitchAddress, SwitchTransport
+from provisioner.ports import Clock, LoginRefused, PortError, Secret, SwitchAddress, SwitchTransport
 from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
 from provisioner.settings import Settings
 
@@ -191,6 +191,13 @@ class CumulusSwitch:
     async def save_configuration(self) -> None:
         """Save the applied configuration."""
         await self._revisions.save()
+
+    async def set_password(self, username: str, new: Secret) -> str:
+        """Apply the password as one revision; `LoginRefused` once the old one is void."""
+        password = new.reveal()
+        return await self._revisions.apply(
+            lambda name: [nvue_calls.set_password(name, username, password)]
+        )
 
     # --- watch and drain
 

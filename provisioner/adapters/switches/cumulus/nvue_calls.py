@@ -130,6 +130,14 @@ def move_ports(revision: str, change: PortChange) -> Ask:
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
 
 
+def set_password(revision: str, username: str, password: str) -> Ask:
+    """A new password of one user. source: NVUE reference, `nv set system aaa user <user>
+    password`; NVUE keeps its hash alone, and shows an asterisk in its place.
+    """
+    body = {"system": {"aaa": {"user": {username: {"password": password}}}}}
+    return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
+
+
 def apply(revision: str) -> Ask:
     """Begin to apply; the questions it would ask a person are answered with yes."""
     body = {"state": "apply", "auto-prompt": {"ays": "ays_yes"}}

@@ -38,7 +38,7 @@ from provisioner.model.tenant_network import (
     NetworkState,
     VrfNetwork,
 )
-from provisioner.ports import Clock, HostShell, Malformed, PortError, SwitchAddress
+from provisioner.ports import Clock, HostShell, Malformed, PortError, Secret, SwitchAddress
 from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
 
 # source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
@@ -221,6 +221,10 @@ class SonicSwitch:
         applied = await sonic_look.read_configuration(self._line)
         startup = await sonic_look.read_configuration(self._line, "startup")
         return not config_db.list_unsaved_ports(applied, startup)
+
+    async def set_password(self, username: str, new: Secret) -> str:
+        """Refuse: the switch is reached with the site's key, and no password is stored."""
+        raise SwitchRefused(Reason.NOT_OFFERED, "it is reached with the site's SSH key")
 
     async def save_configuration(self) -> None:
         """Write CONFIG_DB into the startup file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from provisioner.model.erasure import (
     Disk,
@@ -234,6 +235,22 @@ def test_a_site_may_ask_for_more_than_the_default() -> None:
     settings = Settings(site="s", erase_required="disk tpm bios")
 
     assert policy_of(settings).required == (Holder.DISK, Holder.TPM, Holder.BIOS)
+
+
+def test_a_reset_of_a_bmc_blocks_only_where_it_is_required() -> None:
+    with pytest.raises(ValidationError, match="erase_bmc_defaults is off"):
+        Settings(site="s", erase_required="disk bmc_defaults")
+    settings = Settings(
+        site="s", erase_required="disk bmc_defaults", erase_bmc_defaults="network_kept"
+    )
+    policy = policy_of(settings)
+    assert policy.bmc_defaults == "network_kept"
+    for result in (Result.NOT_DONE, Result.UNSUPPORTED):
+        record = ErasureRecord(holder=Holder.BMC_DEFAULTS, device="host", result=result)
+        report = CLEAN.model_copy(update={"records": (*CLEAN.records, record)})
+        assert list_unsanitized(report, ErasurePolicy(required=(Holder.DISK,))) == ()
+        (blocker,) = list_unsanitized(report, policy)
+        assert blocker.subject.endswith("bmc_defaults/host")
 
 
 def test_places_that_no_method_reaches_are_named_and_block_nothing() -> None:

@@ -163,3 +163,42 @@ def test_a_named_campaign_is_made_once_and_its_name_stands_for_no_other():
         assert numbered["result"]["campaign"] == "c0002"
 
     run(scenario)
+
+
+def test_the_dry_run_of_a_pause_a_resumption_and_an_abort_counts_the_nodes():
+    async def scenario(served: Served) -> None:
+        await drafted(served)
+        book = served.store.campaigns
+
+        async def read(word: str, state: CampaignState) -> dict[str, Any]:
+            campaign = await book.get("c0001")
+            assert campaign is not None
+            moved = campaign.model_copy(update={"state": state})
+            await book.save(moved, describe_change(moved, "test"), NOW)
+            path = f"/campaigns/c0001/{word}?dry_run=true"
+            body = None if word == "resume" else {"reason": "lunch"}
+            status, shown = await served.ask("operator", "POST", path, body)
+            assert status == 200
+            after = await book.get("c0001")
+            assert after is not None
+            assert after.state is state  # nothing was changed
+            return shown
+
+        dry = await read("abort", CampaignState.DRAFT)
+        assert dry["result"]["lines"] == ["It has touched no node. It cannot be started any more."]
+        dry = await read("pause", CampaignState.STARTED)
+        assert dry["result"]["lines"] == [
+            "0 nodes under way: each is finished.",
+            "2 nodes not begun: none begins until it is resumed.",
+        ]
+        dry = await read("abort", CampaignState.STARTED)
+        assert dry["result"]["lines"][1] == "2 nodes not begun: they stay as they are, for good."
+        dry = await read("resume", CampaignState.STOPPED)
+        assert dry["result"]["lines"] == [
+            "2 nodes may begin, within its limits and windows.",
+            "1 node failed so far: no reason to stop it again.",
+        ]
+        refused = await read("pause", CampaignState.STOPPED)
+        assert refused["blockers"][0]["detail"] == "it is stopped: pause is not possible"
+
+    run(scenario)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chromium import Looker
-from console_dialogs import agree, open_entry, open_page
+from console_dialogs import agree, ask_for, open_entry, open_page
 from console_jobs import job
-from console_release import NEWER
+from console_release import EARLIER, NEWER
 from console_site import Site
 from served import RELEASE
 
@@ -15,16 +15,21 @@ from provisioner.model.campaign_row import CampaignRow
 
 AREA = "Campaigns"
 SELECT = "su=2 and kind=host"
+METRIC = "busbw_gb_s"
 
 
 def put_campaign(
-    site: Site, number: int, state: CampaignState, progress: Progress = Progress.PENDING
+    site: Site,
+    number: int,
+    state: CampaignState,
+    progress: Progress = Progress.PENDING,
+    baseline: str = RELEASE,
 ) -> str:
     """Add a campaign with one node; return its id."""
     now = site.now()
     started = 0.0 if state is CampaignState.DRAFT else now - 3600.0
     campaign = Campaign(
-        id=f"c01{number:02d}", release=NEWER, select=SELECT, state=state, baseline=RELEASE,
+        id=f"c01{number:02d}", release=NEWER, select=SELECT, state=state, baseline=baseline,
         created_by="ada", created_at=now - 7200.0, started_at=started,
         policy=Policy(allow_irreversible=True, limits={}),
     )  # fmt: skip
@@ -32,9 +37,23 @@ def put_campaign(
     saved = site.do(book.add(campaign, "ada", now - 7200.0))
     if state is not CampaignState.DRAFT:
         node = NodeProgress(node="su2-n09", wave=0, state=progress)
-        row = CampaignRow(campaign=saved.id, progress=node, facts=CampaignNode(name="su2-n09"))
+        facts = CampaignNode(name="su2-n09")
+        row = CampaignRow(campaign=saved.id, progress=node, facts=facts, release_before=baseline)
         site.do(book.put_rows(saved, [row], now))
     return str(saved.id)
+
+
+def put_slower(site: Site, name: str) -> None:
+    """Give the campaign six nodes that measure less than before."""
+    campaign = site.do(site.store.campaigns.get(name))
+    rows = [
+        CampaignRow(
+            campaign=name, progress=NodeProgress(node=node, state=Progress.DONE),
+            facts=CampaignNode(name=node), before={METRIC: 400.0}, after={METRIC: 300.0 + n},
+        )
+        for n, node in enumerate(f"su2-n{number:02d}" for number in range(16, 22))
+    ]  # fmt: skip
+    site.do(site.store.campaigns.put_rows(campaign, rows, site.now()))
 
 
 def read_state(site: Site, name: str) -> CampaignState:
@@ -49,16 +68,13 @@ def read_progress(site: Site, name: str) -> NodeProgress:
     return row.progress
 
 
-def confirm(looker: Looker, verb: str, why: str = "") -> None:
-    """Press a campaign's button and agree in its dialog, to each one-way step first."""
+def confirm(looker: Looker, verb: str, fields: dict[str, str], shows: str) -> None:
+    """Press a campaign's button and agree to its dry run, to each one-way step first."""
     looker.get("main .title").get_by_role("button", name=verb, exact=True).click()
     dialog = looker.page.get_by_role("dialog")
-    if why:
-        dialog.get_by_label("Why").fill(why)
     for step in dialog.get_by_role("checkbox").all():
         step.check()
-    dialog.locator("button[type=submit]:not([disabled])").click()
-    dialog.wait_for(state="detached")
+    agree(looker, verb, fields, shows)
 
 
 @job(AREA, "See how a release differs from what the chosen nodes run")
@@ -101,7 +117,7 @@ def see_preview(looker: Looker, _site: Site) -> None:
 def start(looker: Looker, site: Site) -> None:
     name = put_campaign(site, 1, CampaignState.DRAFT)
     open_entry(looker, "Campaigns", name)
-    confirm(looker, "Start")
+    confirm(looker, "Start", {}, "13 nodes are upgraded")
     assert read_state(site, name) is CampaignState.STARTED
 
 
@@ -109,7 +125,7 @@ def start(looker: Looker, site: Site) -> None:
 def pause(looker: Looker, site: Site) -> None:
     name = put_campaign(site, 2, CampaignState.STARTED)
     open_entry(looker, "Campaigns", name)
-    confirm(looker, "Pause", "a leaf is replaced")
+    confirm(looker, "Pause", {"Why": "a leaf is replaced"}, "1 node not begun")
     assert read_state(site, name) is CampaignState.PAUSED
 
 
@@ -119,7 +135,7 @@ def resume(looker: Looker, site: Site) -> None:
     looker.to("fleet", "Fleet")
     looker.to("home", "Home")
     looker.get("main").get_by_role("link", name=name, exact=True).click()
-    confirm(looker, "Resume")
+    confirm(looker, "Resume", {}, "1 node failed so far: no reason to stop it again.")
     assert read_state(site, name) is CampaignState.STARTED
 
 
@@ -127,8 +143,39 @@ def resume(looker: Looker, site: Site) -> None:
 def abort(looker: Looker, site: Site) -> None:
     name = put_campaign(site, 4, CampaignState.STARTED)
     open_entry(looker, "Campaigns", name)
-    confirm(looker, "Abort", "the release is withdrawn")
+    confirm(looker, "Abort", {"Why": "it is withdrawn"}, "they stay as they are, for good")
     assert read_state(site, name) is CampaignState.ABORTED
+
+
+@job(AREA, "Bring the nodes of a campaign back to their release")
+def roll_back(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 5, CampaignState.ABORTED, Progress.DONE, baseline=EARLIER)
+    site.hold("host.doca.deb")
+    open_entry(looker, "Campaigns", name)
+    confirm(looker, "Roll back", {}, f"go back to {EARLIER}")
+    assert read_state(site, name) is CampaignState.ROLLING_BACK
+
+
+@job(AREA, "Rehearse a campaign on a twin and see its result")
+def rehearse(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 9, CampaignState.DRAFT)
+    open_entry(looker, "Campaigns", name)
+    ask_for(looker, "Rehearse", {"Hosts of the twin": "2"})
+    result = looker.page.get_by_role("region", name="Rehearsal")
+    result.get_by_text("2 done").wait_for()
+    assert read_state(site, name) is CampaignState.DRAFT
+
+
+@job(AREA, "Accept a measurement that got worse")
+def accept(looker: Looker, site: Site) -> None:
+    name = put_campaign(site, 10, CampaignState.STARTED)
+    put_slower(site, name)
+    open_entry(looker, "Campaigns", name)
+    row = looker.page.get_by_role("row").filter(has_text=METRIC)
+    row.get_by_role("button", name="Accept", exact=True).click()
+    agree(looker, "Accept", {})
+    looker.page.get_by_role("row").filter(has_text="accepted").wait_for()
+    assert site.do(site.store.campaigns.get(name)).accepted == (METRIC,)
 
 
 def ask_of_node(looker: Looker, name: str, verb: str, fields: dict[str, str]) -> None:

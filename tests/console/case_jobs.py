@@ -21,6 +21,12 @@ from provisioner.model.case import (
     Ticket,
 )
 from provisioner.model.node import State
+from provisioner.planning.repair.evidence_bundle import (
+    envelope_of,
+    list_bundle_objections,
+    unpack_bundle,
+)
+from provisioner.ports import Secret
 
 AREA = "Cases"
 HOUR_S = 3600.0
@@ -150,6 +156,26 @@ def close(looker: Looker, site: Site) -> None:
     open_from_home(looker, name)
     ask_for(looker, "Close", {"Why": "nothing was found"})
     assert read_case(site, name).ending is Ending.NO_FAULT
+
+
+@job(AREA, "Save the evidence of a case as one signed file")
+def save_evidence(looker: Looker, site: Site) -> None:
+    name = put_case(site, 80, Stage.HARDWARE)
+    open_from_home(looker, name)
+    with looker.page.expect_download() as saved:
+        looker.page.get_by_role("link", name="Evidence archive").click()
+    members = unpack_bundle(saved.value.path().read_bytes())
+    assert list_bundle_objections(members, envelope_of(members).payload) == ()
+
+
+@job(AREA, "Report another host in the place of a node")
+def replace(looker: Looker, site: Site) -> None:
+    name = put_case(site, 81, Stage.HARDWARE)
+    site.do(site.vault.put("factory/unknown", "admin", Secret("fresh")))
+    open_from_home(looker, name)
+    ask_for(looker, "Replace host", {"Why": "its board was dead"}, "taken in as a stranger")
+    assert read_case(site, name).ending is Ending.REPLACED
+    assert site.do(site.store.nodes.get("case-n81")).state is State.DISCOVERED
 
 
 def open_work(looker: Looker, serial: str) -> None:

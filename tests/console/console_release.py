@@ -17,6 +17,7 @@ from provisioner.model.inventory import (
 )
 from provisioner.model.matrix import Edge, Match, Pin, Profile, Release
 
+EARLIER = "site-2025.4"  # there is a way back to it from the newer
 NEWER, PROFILE = "site-2026.2", "hgx-h100-bf3"
 IMAGED = "site-2026.0"  # pins an operating system: its nodes can serve again once they are erased
 MOVES = {
@@ -42,7 +43,19 @@ def console_matrix():
     }
     image = Pin(version="24.04", artifact="os.img", sha256="0" * 64, evidence="example")
     imaged = Release(profiles={PROFILE: Profile(match=Match(), pins={"host.os": image})})
-    releases = {IMAGED: imaged, **MATRIX.releases, NEWER: release}
+    old, new, by = MOVES["host.doca"]
+    doca = Pin(version=old, artifact="host.doca.deb", sha256="0" * 64, evidence="example")
+    earlier = Release(profiles={PROFILE: Profile(match=Match(), pins={"host.doca": doca})})
+    back = Edge(
+        from_versions=(new,),
+        to=old,
+        activates_by=by,
+        evidence="example",
+        duration_s=900,
+        downgrade=True,
+    )
+    edges["host.doca"] = (*edges["host.doca"], back)
+    releases = {EARLIER: earlier, IMAGED: imaged, **MATRIX.releases, NEWER: release}
     return MATRIX.model_copy(update={"releases": releases, "edges": {**MATRIX.edges, **edges}})
 
 

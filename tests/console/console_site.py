@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,29 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
+from provisioner.model.campaign import Campaign
+from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.times.instant import format_instant
+from provisioner.ports.storage import Store
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import token_rows
 from provisioner.store.sql_store import SqlStore, open_store
+
+
+class PaperTwin:
+    """Implements `ports.rehearsals`: every host of the twin ends well at once."""
+
+    async def rehearse(
+        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+    ) -> Mapping[str, Any]:
+        now = format_instant(WallClock().now())
+        times = {"began_at": now, "ended_at": now, "minutes_median": 42.0}
+        report = {"state": "done", "states": {"done": hosts}, "left": [], **times}
+        return {"report": report, "blockers": [], "violations": []}
 
 
 class Site:
@@ -50,6 +69,7 @@ class Site:
         self._failed: BaseException | None = None
         self.url, self.tokens = "", dict[str, str]()
         self.store: SqlStore
+        self.vault: Vault
 
     def __enter__(self) -> Site:
         self._thread.start()
@@ -78,6 +98,10 @@ class Site:
         """Return the time of the site's clock."""
         return WallClock().now()
 
+    def hold(self, file: str) -> None:
+        """Put a firmware file into the artifact store."""
+        (self._folder / file).touch()
+
     async def _run(self) -> None:
         data, clock = self._folder / "data", WallClock()
         self.store = store = open_store(data / "provisioner.db")
@@ -95,8 +119,17 @@ class Site:
             if self._leaves:
                 keeper = TenantKeeper(store, clock, [PaperLeaves()], paper_plan)
             settings = Settings(**self._chosen)
+            key = MasterKey.generate()
+            self.vault = Vault(store, key)
             parts = api_parts(
-                store, keeper, console_matrix(), self._folder, Context(store, clock, settings)
+                store,
+                keeper,
+                console_matrix(),
+                self._folder,
+                Context(store, clock, settings),
+                vault=self.vault,
+                signer=await open_signer(store, key, clock.now()),
+                rehearsals=PaperTwin(),
             )
             async with serve_api(parts, data) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")

@@ -241,6 +241,7 @@ def test_a_campaign_is_paused_by_keyboard_after_a_question_and_shows_it(look: Lo
 
     look.page.keyboard.press("Enter")
     look.page.get_by_label("Why").fill("a leaf is being replaced")
+    look.page.locator("dialog button[type=submit]:not([disabled])").wait_for()  # the dry run
     look.page.keyboard.press("Enter")
     look.page.get_by_role("button", name="Resume").wait_for()
     look.page.get_by_text("a leaf is being replaced").first.wait_for()
@@ -250,7 +251,7 @@ def test_a_campaign_is_paused_by_keyboard_after_a_question_and_shows_it(look: Lo
     look.page.get_by_role("button", name="Cancel").click()
     look.page.get_by_role("button", name="Roll back").click()
     back = look.page.get_by_role("dialog")
-    cost, no = back.get_by_text("of all nodes together"), back.get_by_text("It cannot begin")
+    cost, no = back.get_by_text("node minutes"), back.get_by_text("It cannot be done now")
     cost.or_(no).first.wait_for()
     back.get_by_role("button", name="Cancel").click()
     look.page.get_by_role("button", name="Resume").click()
@@ -344,8 +345,8 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
         look.page.get_by_text("To be agreed to before it starts").wait_for()
         look.page.get_by_role("button", name="Start").click()
         said = look.page.get_by_role("dialog").text_content() or ""
-        look.page.get_by_role("dialog").get_by_role("button", name="Start").click()
-        look.page.get_by_text("Confirm first").wait_for()
+        look.page.get_by_text("Fill in: Nothing undoes").wait_for()
+        locked = look.page.get_by_role("dialog").get_by_role("button", name="Start").is_disabled()
         boxes = look.page.get_by_role("dialog").get_by_role("checkbox").count()
         state = site.do(book.get("c0009")).state
     finally:
@@ -356,6 +357,7 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
     assert f"{preview['steps']} steps" in said
     assert all(step in said for step in preview["to_confirm"])
     assert boxes == len(preview["to_confirm"])
+    assert locked
     assert state is CampaignState.DRAFT
 
 

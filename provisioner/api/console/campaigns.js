@@ -1,7 +1,7 @@
 // Campaigns: the list, and one of them with its waves, its budget, and how far it is.
 
 import { all, ask, maybe } from "./api.js";
-import { asks, operation_words } from "./dialog.js";
+import { operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
@@ -65,26 +65,18 @@ function verbs(view, me, path, seen, again) {
   const because = (values) => ({ reason: values.reason });
   const one_way = seen?.to_confirm ?? [];
   const made_of = {
-    start: () => asks({
+    start: () => proposes({
       words: "Start", title: `Start ${campaign.id}`, path: `${path}/start`, match, done,
       says: seen ? start_words(seen) : "The preview could not be made. From now on its nodes are upgraded.", danger: one_way.length > 0,
       fields: one_way.map((step, n) => ({ name: `w${n}`, words: `Nothing undoes: ${step}, on ${many(seen.one_way[step].length, "node")}`, kind: "check", required: true })), body: () => ({ confirm: one_way }),
     }),
-    pause: () => asks({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
-    resume: () => asks({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
-    abort: () => asks({ words: "Abort", title: `Abort ${campaign.id}`, says: "It ends for good: nodes that have not begun stay as they are, what is under way ends.", path: `${path}/abort`, fields: reason, body: because, match, danger: true, done }),
-    rollback: () => asks({ words: "Roll back", title: `Roll ${campaign.id} back`, says: `Its nodes are brought back to ${campaign.baseline || "where they were"}, under the same limits.`, path: `${path}/rollback`, match, danger: true, done, figures: async () => rollback_words(await ask(`${path}/rollback`)) }),
+    pause: () => proposes({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
+    resume: () => proposes({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
+    abort: () => proposes({ words: "Abort", title: `Abort ${campaign.id}`, says: "It ends for good: nodes that have not begun stay as they are, what is under way ends.", path: `${path}/abort`, fields: reason, body: because, match, danger: true, done }),
+    rollback: () => proposes({ words: "Roll back", title: `Roll ${campaign.id} back`, says: `Its nodes are brought back to ${campaign.baseline || "where they were"}, under the same limits.`, path: `${path}/rollback`, match, danger: true, done }),
   };
   const may = { draft: ["start", "abort"], started: ["pause", "abort"], paused: ["resume", "rollback", "abort"], stopped: ["resume", "rollback", "abort"], rolling_back: ["pause", "abort"], done: ["rollback"], aborted: ["rollback"] };
   return (may[campaign.state] ?? []).map((word) => made_of[word]());
-}
-
-function rollback_words(seen) {
-  if (seen.refused.length) return ["It cannot begin:", ...seen.refused.map((b) => `${b.subject}: ${b.detail}. ${b.unblock}`)];
-  return [
-    `${many(seen.nodes.length, "node")} go back: ${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, about ${lasts(seen.minutes * 60)} of all nodes together.`,
-    seen.tenants.length ? `Nodes of these tenants are drained again: ${seen.tenants.join(", ")}.` : "No tenant feels it.",
-  ];
 }
 
 function start_words(seen) {

@@ -5,6 +5,7 @@ import { asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { page as list } from "./nodes_list.js";
+import { proposes } from "./proposal.js";
 import { parts as phrases } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
@@ -51,10 +52,10 @@ function verbs(node, me, path, again) {
   const shown = [];
   const match = () => `"g${node.generation}"`;
   if (node.state === "quarantined" && may("operator")) {
-    shown.push(asks({ words: "Try again", title: `Let ${node.id} try again`, says: "It leaves quarantine and goes on with its journey.", path: `${path}/retry`, match, done }));
+    shown.push(proposes({ words: "Try again", title: `Let ${node.id} try again`, says: "It leaves quarantine and goes on with its journey.", path: `${path}/retry`, match, done }));
   }
   if (node.state === "released" && (may("operator") || may("tenant"))) {
-    shown.push(asks({
+    shown.push(proposes({
       words: "Reclaim", title: `Take ${node.id} back`, danger: true, path: `${path}/reclaim`, match, done,
       says: "It is drained, fenced from its tenant and erased: all data on it is lost.",
       fields: [{ name: "repair", words: "For repair: it goes back to the same tenant", kind: "check" },

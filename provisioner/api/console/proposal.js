@@ -61,7 +61,8 @@ export function watch_dry(form, about, inputs, place, ready) {
       const { result, blockers } = await ask_dry(about, read_values(inputs), signal);
       place.replaceChildren();
       if (blockers?.length) append_blockers(place, { title: "It cannot be done now", blockers });
-      place.append(...[(about.show ?? shown_lines)(result)].flat(3).filter(Boolean));
+      const silent = blockers?.length && !about.show && !result?.lines?.length; // nothing is recorded, so nothing is said of it
+      place.append(...[silent ? [] : (about.show ?? shown_lines)(result)].flat(3).filter(Boolean));
       ready(!blockers?.length);
     } catch (problem) {
       if (problem.name === "AbortError") return;

@@ -23,7 +23,9 @@ from provisioner.model.campaign import Campaign, CampaignState, NodeProgress
 from provisioner.model.campaign_policy import Policy
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import Instant, InstantOrNone
+from provisioner.planning.campaigns.campaign_effects import POSSIBLE_IN, describe_effects
 from provisioner.planning.campaigns.campaign_preview import Preview
+from provisioner.planning.campaigns.campaign_refusals import refuse_in_state
 from provisioner.planning.path.rollback import RollbackPreview
 
 TAG = "campaigns"
@@ -202,6 +204,19 @@ async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
         f"{preview_now.resets} resets, {preview_now.minutes} node minutes."
     )
     return Forecast((first, "`provisioner campaign preview` shows waves and refusals."))
+
+
+async def foresee_hold(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a pause, a resumption or an abort on the campaign's nodes."""
+    word = asked.kind.value.rpartition(".")[2]
+    campaign = await parts.store.campaigns.get(asked.subject)
+    if campaign is None:
+        gone = build_objection(asked.subject, "there is no such campaign", "See the list.")
+        return Forecast(blockers=gone.blockers)
+    if campaign.state not in POSSIBLE_IN[word]:
+        return Forecast(blockers=(refuse_in_state(campaign, word),))
+    rows = await parts.store.campaigns.list_rows(campaign.id)
+    return Forecast(describe_effects(word, campaign, rows))
 
 
 async def foresee_draft(parts: ApiParts, asked: ChangeRequest) -> Forecast:

@@ -30,6 +30,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.times.time_zone import DATA_VERSION
 from provisioner.planning.campaigns import waves
+from provisioner.planning.campaigns.campaign_effects import POSSIBLE_IN
 from provisioner.planning.campaigns.campaign_moves import (
     build_rollback_rows,
     defer_node,
@@ -209,7 +210,6 @@ class CampaignRequests:
         return await self._change(
             campaign_id,
             "pause",
-            (S.STARTED, S.ROLLING_BACK),
             by,
             lambda c: c.model_copy(
                 update={"state": S.PAUSED, "reason": reason or f"paused by {by or 'request'}"}
@@ -227,15 +227,13 @@ class CampaignRequests:
                 update={"state": state, "reason": "", "judged_from": judged, "still_since": 0.0}
             )
 
-        return await self._change(campaign_id, "resume", (S.PAUSED, S.STOPPED), by, on)
+        return await self._change(campaign_id, "resume", by, on)
 
     async def abort(self, campaign_id: str, reason: str = "", by: str = "") -> Answer:
         """Abort: let the running nodes finish, and leave all others unchanged."""
-        alive = (S.DRAFT, S.STARTED, S.PAUSED, S.STOPPED, S.ROLLING_BACK)
         return await self._change(
             campaign_id,
             "abort",
-            alive,
             by,
             lambda c: c.model_copy(
                 update={"state": S.ABORTED, "reason": reason or f"aborted by {by or 'request'}"}
@@ -319,11 +317,9 @@ class CampaignRequests:
 
     async def accept(self, campaign_id: str, metric: str, by: str = "") -> Answer:
         """Continue although this metric got worse: a person accepts it."""
-        alive = (S.STARTED, S.PAUSED, S.STOPPED)
         return await self._change(
             campaign_id,
             "accept",
-            alive,
             by,
             lambda c: c.model_copy(update={"accepted": tuple(sorted({*c.accepted, metric}))}),
         )
@@ -358,13 +354,12 @@ class CampaignRequests:
         self,
         campaign_id: str,
         word: str,
-        allowed: Sequence[CampaignState],
         by: str,
         change: Callable[[Campaign], Campaign],
     ) -> Answer:
         for _ in range(TRIES_MAX):
             campaign = await self.find_campaign(campaign_id)
-            if campaign.state not in allowed:
+            if campaign.state not in POSSIBLE_IN[word]:
                 return Answer(campaign, (refuse_in_state(campaign, word),))
             try:
                 changed = change(campaign)

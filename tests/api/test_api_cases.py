@@ -196,3 +196,40 @@ def test_an_archive_is_given_as_the_ticket_has_it_to_the_staff_only():
         assert await answer.read() == b"as sent"
 
     run(scenario)
+
+
+def test_the_dry_run_of_a_request_says_its_effect_or_why_it_is_not_due():
+    async def scenario(served: Served) -> None:
+        case = await waiting(served)
+
+        async def read(verb: str, body: object) -> dict[str, Any]:
+            path = f"/cases/{case.id}/{verb}?dry_run=true"
+            status, shown = await served.ask("operator", "POST", path, body)
+            assert status == 200
+            return shown
+
+        returned = await read("returned", {"work": "GPU 5 replaced", "cards": ["DPU_1"]})
+        assert returned["result"]["lines"] == [
+            (
+                "su0-n05 is taken in as unknown hardware: its parts are compared with those "
+                "before, then it is certified anew."
+            ),
+            "Factory logins are used for: DPU_1.",
+        ]
+        closed = await read("close", {"why": "nothing found"})
+        assert closed["result"]["lines"] == [
+            "The case ends as: no fault. Nothing proves that su0-n05 is well."
+        ]
+        rma = await read("rma", {"number": "R1"})
+        assert rma["result"]["lines"] == [
+            "The number is recorded with the case and its ticket. The node is not touched."
+        ]
+        accepted = await read("accept", None)
+        assert accepted["blockers"][0]["detail"] == "it is in hardware: not due now"
+        deferred = await read("defer", {"until": format_instant(NOW + HOURS_S)})
+        assert deferred["blockers"][0]["detail"] == "it is not waiting to be drained"
+        after = await served.store.cases.get(case.id)
+        assert after is not None
+        assert after.generation == case.generation  # nothing was changed
+
+    run(scenario)

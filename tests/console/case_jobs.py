@@ -79,7 +79,7 @@ def put_planned(site: Site, number: int) -> str:
 def accept(looker: Looker, site: Site) -> None:
     name = put_planned(site, 70)
     open_entry(looker, "Cases", name)
-    ask_for(looker, "Accept", {})
+    ask_for(looker, "Accept", {}, "is drained now")
     assert read_case(site, name).note == "agreed by its tenant"
 
 
@@ -88,7 +88,7 @@ def defer(looker: Looker, site: Site) -> None:
     name = put_planned(site, 71)
     before = read_case(site, name).drain_at
     open_entry(looker, "Cases", name)
-    ask_for(looker, "Defer", {"For how many days": "2"})
+    ask_for(looker, "Defer", {"For how many days": "2"}, "serves on, until")
     assert read_case(site, name).drain_at > before
 
 
@@ -154,7 +154,7 @@ def retire(looker: Looker, site: Site) -> None:
 def close(looker: Looker, site: Site) -> None:
     name = put_case(site, 77, Stage.HARDWARE)
     open_from_home(looker, name)
-    ask_for(looker, "Close", {"Why": "nothing was found"})
+    ask_for(looker, "Close", {"Why": "nothing was found"}, "Nothing proves that")
     assert read_case(site, name).ending is Ending.NO_FAULT
 
 

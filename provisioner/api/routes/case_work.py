@@ -37,6 +37,9 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Spare, TenantNotice
 from provisioner.model.inventory import DeviceKind
+from provisioner.planning.repair.case_effects import describe_request
+from provisioner.planning.repair.case_policy import defer_drain
+from provisioner.planning.repair.case_steps import Verb, list_due_verbs
 from provisioner.planning.repair.repair_report import RepairReport
 
 DAY_S = 86400.0
@@ -200,6 +203,25 @@ async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
             "It can come back only as a new node of the expected-hardware list.",
         )
     )
+
+
+async def foresee_request(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a request on a case, or why the case does not accept it now."""
+    case = await parts.store.cases.get(asked.subject)
+    if case is None or not case.open:
+        closed = build_objection(asked.subject, "it is closed, or there is none", "See the list.")
+        return Forecast(blockers=closed.blockers)
+    verb = Verb(asked.kind.value.rpartition(".")[2])
+    due = list_due_verbs(case, await parts.store.nodes.get(case.node), staff=True)
+    objection = "" if verb in due or verb is Verb.SPARE else f"it is in {case.stage}: not due now"
+    if verb is Verb.DEFER:
+        until = float(asked.arguments["until"])
+        deferred = defer_drain(case, until, open_desk(parts).policy, parts.clock.now())
+        objection = deferred if isinstance(deferred, str) else ""
+    if objection:
+        refused = build_objection(case.id, objection, "Look at the case.")
+        return Forecast(blockers=refused.blockers)
+    return Forecast(describe_request(verb, case, asked.arguments))
 
 
 async def export_bundle(ask: Ask) -> web.Response:

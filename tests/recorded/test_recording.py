@@ -200,9 +200,11 @@ def test_nothing_that_a_bmc_says_breaks_the_replacing(body: dict[str, Any]) -> N
 
 # forms and properties that identify a machine or a site, looked for in the original by themselves
 IDENTITY = re.compile(
-    r'"(?:SerialNumber|ServiceTag|UUID|HostName|FQDN|Address|MACAddress|PermanentMACAddress)"'
+    r'"(?:SerialNumber|ServiceTag|UUID|HostName|FQDN|Address|MACAddress|PermanentMACAddress'
+    r'|EntitlementID|ArchitectureId|SNMP\.1\.EngineID|Thumbprint|SwitchConnectionID)"'
     r':\s*"([^"]{6,})"'
 )
+MAC = "(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}"
 
 
 @pytest.mark.parametrize(
@@ -229,6 +231,11 @@ def test_nothing_that_identifies_a_captured_machine_is_in_its_recording(
     public = re.compile(r"255\.|169\.254\.|127\.|::1$|fe80::$|0x0+$")
     left = sorted(v for v in originals if v.lower() in texts and not public.match(v))
     assert (left, len(originals) > 5) == ([], True)
+    spelled = {value.encode().hex() for value in originals} | {
+        re.sub("[:-]", "", value).lower() for value in originals if re.fullmatch(MAC, value)
+    }
+    assert [value for value in sorted(spelled) if value in texts] == []
+    assert "begin certificate" not in texts
     row = build_row(recording)
     assert row.items > 10
     assert isinstance(row.writes["power"], int)

@@ -31,6 +31,11 @@ _PLACEHOLDER = re.compile(
 )
 
 
+def is_placeholder(value: str) -> bool:
+    """Return whether a text stands for no value."""
+    return _PLACEHOLDER.fullmatch(value) is not None
+
+
 def as_object(value: Any) -> Json:
     """A JSON object, or an empty one."""
     return value if isinstance(value, Mapping) else {}

@@ -9,6 +9,7 @@ the reason. A service that never ends is cut off by the bounds, and the recordin
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -129,6 +130,10 @@ class Recorder:
             return {}, "the answer is not a JSON object"
         if _is_deep(body, DEPTH_MAX):
             return {}, f"nested more than {DEPTH_MAX} levels deep"
+        try:
+            json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return {}, "the answer holds text that is not Unicode"
         return body, ""
 
 

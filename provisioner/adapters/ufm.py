@@ -149,7 +149,10 @@ class UfmIsolation:
         if isinstance(planned, Blocker):
             return FabricDelta(blockers=(planned,))
         name = self._transport.address.url
-        return FabricDelta(tuple(FabricStep(name, (str(act),), act) for act in planned))
+        steps = tuple(FabricStep(name, (str(act),), act) for act in planned)
+        changed = {act.pkey for act in planned}
+        networks = frozenset(t.vrf for t in tenants if t.number is not None and t.pkey in changed)
+        return FabricDelta(steps, networks=networks)
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
         """Make and delete them. A partition that gained a member meanwhile stays."""

@@ -12,9 +12,11 @@ from provisioner.adapters.granted.hosts import (
     GrantedRunner,
     GrantedShell,
 )
+from provisioner.adapters.granted.partitions import GrantedPartitions
 from provisioner.adapters.granted.switches import GrantedSwitches, GrantedSwitchPasswords
 from provisioner.adapters.granted.wires import GrantedBmcs
 from provisioner.control.context import Context
+from provisioner.control.fabric.isolating import Fabrics
 from provisioner.ports import (
     Agents,
     BmcTransport,
@@ -67,6 +69,9 @@ class ActingParts(Protocol):
     def passwords(self) -> SwitchPasswords | None: ...
 
     @property
+    def fabrics(self) -> Fabrics | None: ...
+
+    @property
     def pdus(self) -> Mapping[str, Pdu]: ...
 
 
@@ -85,7 +90,15 @@ def guard_parts(parts: P, gate: CapabilityGate) -> P:
         agents=GrantedAgents(parts.agents, gate),
         passwords=None if passwords is None else GrantedSwitchPasswords(passwords, gate),
         pdus={name: GrantedPdu(name, pdu, gate) for name, pdu in parts.pdus.items()},
+        fabrics=guard_fabrics(parts.fabrics, gate),
     )
+
+
+def guard_fabrics(fabrics: Fabrics | None, gate: CapabilityGate) -> Fabrics | None:
+    """Return fabrics whose partitions are behind the gate; leaves are so by their switches."""
+    if fabrics is None or fabrics.partitions is None:
+        return fabrics
+    return replace(fabrics, partitions=GrantedPartitions(fabrics.partitions, gate))
 
 
 def build_context(parts: ActingParts) -> Context:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu, ReadOnlyShell
+from provisioner.adapters.read_only.partitions import ReadOnlyPartitions
 from provisioner.adapters.read_only.sources import (
     BmcSource,
     HostSource,
@@ -21,6 +22,7 @@ from provisioner.adapters.read_only.sources import (
 from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.control.engine.engine import FirstFailure
+from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.observing import Eyes, SiteObserver
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
@@ -55,6 +57,13 @@ def narrow_shell(shell: HostShell) -> HostShell:
     return ReadOnlyShell(HostSource(shell))
 
 
+def narrow_fabrics(fabrics: Fabrics | None) -> Fabrics | None:
+    """Return fabrics whose partitions are read; leaves are so by their switches."""
+    if fabrics is None or fabrics.partitions is None:
+        return fabrics
+    return replace(fabrics, partitions=ReadOnlyPartitions(fabrics.partitions))
+
+
 def narrow_parts(parts: Parts) -> Parts:
     """Return parts of a daemon that cannot act: what has no reading is left out."""
     return replace(
@@ -72,6 +81,7 @@ def narrow_parts(parts: Parts) -> Parts:
         tickets=None,
         consoles=None,
         pdus={n: ReadOnlyPdu(n, OutletSource(pdu)) for n, pdu in parts.pdus.items()},
+        fabrics=narrow_fabrics(parts.fabrics),
         watch=None if parts.watch is None else replace(parts.watch, listener=""),
     )
 

@@ -7,17 +7,23 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from provisioner.adapters.granted.switches import GrantedSwitches
+from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.daemon.granting import guard_fabrics
+from provisioner.daemon.observing import narrow_fabrics
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.tenancy.tenant_sessions import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation, Store
+from provisioner.runtime import permit
+from provisioner.runtime.capability_gate import CapabilityGate
 from provisioner.settings import Settings
 
 
@@ -48,19 +54,25 @@ async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
 
 @asynccontextmanager
 async def open_keeper(
-    store: Store, credentials: Credentials, clock: Clock, access: FabricAccess
+    store: Store, credentials: Credentials, clock: Clock, access: FabricAccess, gate: CapabilityGate
 ) -> AsyncIterator[TenantKeeper]:
     """Yield a keeper of all tenants beside a daemon, and close its connections at the end.
 
-    Leaves that run SONiC belong to the daemon: it has the key for their login.
+    Leaves that run SONiC belong to the daemon: it has the key for their login. Beside one that
+    observes, the keeper has readings alone.
     """
+    observes = permit.is_observing()
     switches = SwitchHttps(ca_file=access.ca_file)
-    reach = Reach(
-        RedfishTransport(), make_switches(switches), credentials
-    )  # it is asked for switches only
+    made = make_switches(switches)
+    reach = Reach(  # it is asked for switches only
+        RedfishTransport(),
+        ReadOnlySwitches(made) if observes else GrantedSwitches(made, gate),
+        credentials,
+    )
     vrfs = VrfIsolation(store, access.plan, reach, clock, access.settings)
     sessions = TenantSessions(store, reach, clock, access.settings)
-    async with open_fabrics(access) as fabrics:
+    async with open_fabrics(access) as opened:
+        fabrics = narrow_fabrics(opened) if observes else guard_fabrics(opened, gate)
         isolations: list[Isolation] = [vrfs]
         if fabrics.partitions is not None:
             isolations.append(fabrics.partitions)

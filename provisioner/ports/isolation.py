@@ -37,10 +37,11 @@ class FabricDelta:
 
     steps: tuple[FabricStep, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+    networks: frozenset[str] = frozenset()  # names of the networks that a UFM's changes concern
 
 
-class Isolation(Protocol):
-    """Tenants' networks in one fabric.
+class IsolationReads(Protocol):
+    """The readings of tenants' networks in one fabric: no method changes a device.
 
     No method uses stored state: each reads the fabric first, so that calling it again repairs the
     effects of a crash or a lost answer. A device that does not answer results in a blocker, not in
@@ -56,17 +57,25 @@ class Isolation(Protocol):
         """
         ...
 
+    async def where(
+        self, members: Sequence[Member], tenants: Sequence[Tenant]
+    ) -> Mapping[Member, frozenset[str]] | Blocker:
+        """Return the networks that each member is in at present."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections; changes that were sent continue."""
+        ...
+
+
+class Isolation(IsolationReads, Protocol):
+    """Tenants' networks in one fabric, with the methods that change them."""
+
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
         """Make the changes and prove them by reading back; return () if all hold.
 
         Not to be called with a delta that has blockers.
         """
-        ...
-
-    async def where(
-        self, members: Sequence[Member], tenants: Sequence[Tenant]
-    ) -> Mapping[Member, frozenset[str]] | Blocker:
-        """Return the networks that each member is in at present."""
         ...
 
     async def place(
@@ -78,16 +87,16 @@ class Isolation(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Close connections; changes that were sent continue."""
-        ...
 
-
-class Partitions(Isolation, Protocol):
-    """Networks of one InfiniBand fabric, whose manager lists all their members."""
+class PartitionReads(IsolationReads, Protocol):
+    """The readings of one InfiniBand fabric, whose manager lists all members of its networks."""
 
     async def read_members(
         self, tenants: Sequence[Tenant]
     ) -> Mapping[str, frozenset[str]] | Blocker:
         """Return the networks of every member of any, by GUID, without the default partition."""
         ...
+
+
+class Partitions(Isolation, PartitionReads, Protocol):
+    """Networks of one InfiniBand fabric, which can be changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rig import World
 from test_observing import put, record
@@ -11,6 +12,7 @@ from virtual_time import run
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.cli.client.preparing import read_adoption
+from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
@@ -27,9 +29,12 @@ from provisioner.store.repositories.vault import Vault
 NAMES = [f"su0-n{number:02d}" for number in range(6)]
 
 
-async def open_site(tmp_path: Path) -> tuple[World, Expected]:
+async def open_site(
+    tmp_path: Path, fabrics: Fabrics | None = None, **settings: Any
+) -> tuple[World, Expected]:
     """Return a site whose nodes serve, and the list of them; cards are left to their hosts."""
-    world = World(tmp_path, len(NAMES), 3)
+    world = World(tmp_path, len(NAMES), 3, **settings)
+    world.fabrics = fabrics
     world.vault = Vault(world.store, MasterKey.generate())
     await world.build()
     expected = read_expected(world.files.expected)

@@ -36,7 +36,8 @@ async def served_api(
     observer: SiteObserver | None = None,
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
-    async with open_keeper(opened.store, opened.vault, context.clock, access) as keeper:
+    gate = context.get_gate()
+    async with open_keeper(opened.store, opened.vault, context.clock, access, gate) as keeper:
         parts = api_parts(
             opened.store,
             keeper,

@@ -19,7 +19,6 @@ from provisioner.execution.observe.intake import Secrets, select_complete
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.events.node_events import NodeAdopted
 from provisioner.model.expected import Expected
-from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement, Tenant
@@ -33,7 +32,7 @@ from provisioner.planning.release.adoption import (
 from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError, Store
 
 GROUP = 32  # hosts whose ports are read together: a scalable unit's, of eight leaves
-Leaves = Mapping[str, tuple[PortPlacement, ...] | Blocker]  # what was read, by leaf
+Leaves = Mapping[str, tuple[PortPlacement, ...] | Blocker]  # readings by leaf, of UFM with ""
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,11 @@ def _group(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
 
 
 async def _read_leaves(site: AdoptionSite, nodes: Sequence[Node], stored: set[str]) -> Leaves:
-    """Read the ports of these hosts, each leaf once."""
-    ports: dict[str, list[Port]] = {}
-    for node in (n for n in nodes if n.kind is not NodeKind.SWITCH):
-        for port in node.ports:
-            if port.switch in stored:
-                ports.setdefault(port.switch, []).append(port)
-    readings = await asyncio.gather(*(site.tenancy.read(mine) for mine in ports.values()))
+    """Read the ports of these hosts, each leaf and UFM once."""
+    hosts = (n for n in nodes if n.kind is not NodeKind.SWITCH)
+    groups = site.tenancy.group_ports([port for node in hosts for port in node.ports])
+    ports = {device: mine for device, mine in groups.items() if device in {"", *stored}}
+    readings = await asyncio.gather(*(site.tenancy.read_group(mine) for mine in ports.values()))
     return dict(zip(ports, readings, strict=True))
 
 
@@ -162,7 +159,10 @@ async def _judge(
     """Return the row of a node as its ports were read, or why it is refused."""
     if node.kind is NodeKind.SWITCH:
         return await _pin(site.transport, serve_adopted(node, now))
-    if absent := sorted({p.switch for p in node.ports} - set(leaves)):
+    if unjudged := site.tenancy.find_unjudged(node.ports):
+        return unjudged.model_copy(update={"subject": node.id})
+    groups = site.tenancy.group_ports(node.ports)
+    if absent := sorted(set(groups) - set(leaves)):
         pending = absent[0] in readable
         return Blocker(
             reason=Reason.PRECONDITION,
@@ -173,8 +173,8 @@ async def _judge(
         )
     own = {(p.switch, p.interface) for p in node.ports}
     read: list[PortPlacement] = []
-    for switch in dict.fromkeys(p.switch for p in node.ports):
-        reading = leaves[switch]
+    for device in groups:
+        reading = leaves[device]
         if isinstance(reading, Blocker):
             return reading
         read += [p for p in reading if (p.switch, p.interface) in own]

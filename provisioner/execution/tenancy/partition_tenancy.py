@@ -36,15 +36,28 @@ class PartitionTenancy(Tenancy):
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
         """Return the network of every port; one in two is named twice, one in none with ""."""
+        return self.find_unjudged(ports) or await self.read_group(ports)
+
+    def find_unjudged(self, ports: Sequence[Port]) -> Blocker | None:
+        """Return the refusal of a node without a GUID: it has no partition to be judged by."""
+        return None if _parted(ports)[1] else _no_guid()
+
+    def group_ports(self, ports: Sequence[Port]) -> Mapping[str, Sequence[Port]]:
+        """Return ports by the device that lists their networks: their leaf, or UFM with ""."""
         plain, guids = _parted(ports)
-        if not guids:
-            return _no_guid()
+        return {**({"": list(guids)} if guids else {}), **self._leaves_only.group_ports(plain)}
+
+    async def read_group(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """Return the same of ports that are no whole node's: there may be no GUID among them."""
+        plain, guids = _parted(ports)
         placements: tuple[PortPlacement, ...] = ()
         if plain:
             read = await self._leaves_only.read(plain)
             if isinstance(read, Blocker):
                 return read
             placements = read
+        if not guids:
+            return placements
         where = await self._partitions.where(list(guids.values()), await self._rows.tenants.list())
         if isinstance(where, Blocker):
             return where

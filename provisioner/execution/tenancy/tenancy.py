@@ -93,6 +93,18 @@ class Tenancy:
             ]
         return tuple(placements)
 
+    async def read_group(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
+        """Return the VRF of every port of several nodes, as `read` does of one."""
+        return await self.read(ports)
+
+    def find_unjudged(self, ports: Sequence[Port]) -> Blocker | None:
+        """Return why no reading shows the networks of a node with these ports; None if one does."""
+        return None
+
+    def group_ports(self, ports: Sequence[Port]) -> Mapping[str, Sequence[Port]]:
+        """Return ports by the device that lists their networks: their leaf."""
+        return _by_leaf(ports)
+
     async def tenant_ports(
         self, switch: str, site_vrfs: Collection[str]
     ) -> Mapping[str, TenantPort] | Blocker:

@@ -20,6 +20,7 @@ from provisioner.planning.matrix.located_yaml import (
     Path,
     load,
 )
+from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE, PKEYS
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _PCI = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
@@ -102,6 +103,8 @@ def _check_unique(located: Located, expected: Expected) -> None:
     tenants = list(enumerate(expected.tenants))
     _check_values_unique(located, [(("tenants", i, "name"), t.name) for i, t in tenants])
     _check_values_unique(located, [(("tenants", i, "vrf"), t.vrf) for i, t in tenants])
+    keys = [(("tenants", i, "pkey"), f"{t.pkey:#06x}" if t.pkey else "") for i, t in tenants]
+    _check_values_unique(located, keys)
 
 
 def _check_values_unique(located: Located, values: Iterable[tuple[Path, str]]) -> None:
@@ -180,6 +183,10 @@ def _check_tenant(located: Located, path: Path, tenant: Tenant) -> None:
     if not 0 <= tenant.l3vni <= _VNI_MAX:
         problem = f"{tenant.l3vni} is no VNI"
         raise located.build_error((*path, "l3vni"), problem, f"Give 1 to {_VNI_MAX}.")
+    if tenant.pkey and (tenant.pkey not in PKEYS or tenant.pkey == PKEY_MAINTENANCE):
+        problem = f"{tenant.pkey:#x} is no P_Key of a customer"
+        remedy = f"Give 0x1 to 0x7ffe, without the membership bit; not {PKEY_MAINTENANCE:#x}."
+        raise located.build_error((*path, "pkey"), problem, remedy)
     if tenant.nodes_wanted < 0:
         problem = f"{tenant.nodes_wanted} is no number of nodes"
         raise located.build_error((*path, "nodes_wanted"), problem, "Give 0 or more.")

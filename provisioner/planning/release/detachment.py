@@ -72,11 +72,6 @@ def _find_dependents(node: Node, nodes: Sequence[Node]) -> Iterator[Blocker]:
             more = " ..." if len(hosts) > LISTED_MAX else ""
             detail = f"hosts are cabled to it: {', '.join(hosts[:LISTED_MAX])}{more}"
             yield _refuse(node, Reason.PRECONDITION, detail, "Detach or retire them first.")
-    guarded = any(n.origin is not Origin.TAKEN_IN for n in nodes)
-    if not guarded and any(p.guid for n in nodes for p in n.ports):
-        detail = "the partitions of InfiniBand of all hosts would no longer be written"
-        unblock = "They have no gate yet: retire the node by its case instead."
-        yield _refuse(node, Reason.PRECONDITION, detail, unblock)
 
 
 def describe_detachment(node: Node) -> tuple[str, ...]:

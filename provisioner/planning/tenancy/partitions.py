@@ -195,8 +195,9 @@ def is_so(act: Act, seen: Mapping[int, Partition]) -> bool:
 
 
 def _names(tenants: Sequence[Tenant]) -> dict[int, str]:
-    numbered = {t.pkey: t.vrf for t in tenants if t.number is not None and t.pkey in PKEYS}
-    return {**numbered, PKEY_MAINTENANCE: MAINTENANCE_VRF}
+    """Return the networks by P_Key: of tenants that were made here, and of those on the list."""
+    named = {t.pkey: t.vrf for t in tenants if t.pkey in PKEYS}
+    return {**named, PKEY_MAINTENANCE: MAINTENANCE_VRF}
 
 
 def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:

@@ -255,12 +255,11 @@ def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
 
 
 def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
-    """Return the lowest number whose VNI is free, also of tenants on the expected-hardware list."""
+    """Return the lowest number whose VNI and P_Key are free, also of tenants on the list."""
     taken = {t.number for t in tenants}
-    vnis = {t.l3vni for t in tenants}
-    first = fabric.plan.vni_first
-    free = (n for n in range(fabric.plan.tenants) if n not in taken and first + n not in vnis)
-    return next(free, None)
+    taken |= {t.l3vni - fabric.plan.vni_first for t in tenants}
+    taken |= {t.pkey - PKEY_FIRST for t in tenants}
+    return next((n for n in range(fabric.plan.tenants) if n not in taken), None)
 
 
 def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:

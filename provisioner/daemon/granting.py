@@ -90,13 +90,13 @@ def guard_parts(parts: P, gate: CapabilityGate) -> P:
         agents=GrantedAgents(parts.agents, gate),
         passwords=None if passwords is None else GrantedSwitchPasswords(passwords, gate),
         pdus={name: GrantedPdu(name, pdu, gate) for name, pdu in parts.pdus.items()},
-        fabrics=guard_fabrics(parts.fabrics, gate),
+        fabrics=None if parts.fabrics is None else guard_fabrics(parts.fabrics, gate),
     )
 
 
-def guard_fabrics(fabrics: Fabrics | None, gate: CapabilityGate) -> Fabrics | None:
+def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate) -> Fabrics:
     """Return fabrics whose partitions are behind the gate; leaves are so by their switches."""
-    if fabrics is None or fabrics.partitions is None:
+    if fabrics.partitions is None:
         return fabrics
     return replace(fabrics, partitions=GrantedPartitions(fabrics.partitions, gate))
 

@@ -57,9 +57,9 @@ def narrow_shell(shell: HostShell) -> HostShell:
     return ReadOnlyShell(HostSource(shell))
 
 
-def narrow_fabrics(fabrics: Fabrics | None) -> Fabrics | None:
+def narrow_fabrics(fabrics: Fabrics) -> Fabrics:
     """Return fabrics whose partitions are read; leaves are so by their switches."""
-    if fabrics is None or fabrics.partitions is None:
+    if fabrics.partitions is None:
         return fabrics
     return replace(fabrics, partitions=ReadOnlyPartitions(fabrics.partitions))
 
@@ -81,7 +81,7 @@ def narrow_parts(parts: Parts) -> Parts:
         tickets=None,
         consoles=None,
         pdus={n: ReadOnlyPdu(n, OutletSource(pdu)) for n, pdu in parts.pdus.items()},
-        fabrics=narrow_fabrics(parts.fabrics),
+        fabrics=None if parts.fabrics is None else narrow_fabrics(parts.fabrics),
         watch=None if parts.watch is None else replace(parts.watch, listener=""),
     )
 

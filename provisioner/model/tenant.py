@@ -11,6 +11,8 @@ from provisioner.model.release import GateRow, LeafRecord
 from provisioner.model.times.instant import InstantOrNone
 
 MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
+PKEY_MAINTENANCE = 0xFF  # the P_Key of the InfiniBand partition that stands for it
+PKEYS = range(0x1, 0x7FFF)  # UFM: between 0x0 and 0x7fff, both excluded
 
 
 class Phase(StrEnum):

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
+
 import pytest
 from aiohttp import web
 from devices import Bmc, run
 
 from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu, ReadOnlyShell
+from provisioner.adapters.read_only.partitions import ReadOnlyPartitions
 from provisioner.adapters.redfish.session import is_session_call
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.checks import lldp
+from provisioner.control.fabric.isolating import Fabrics
+from provisioner.daemon.daemon import Parts
+from provisioner.daemon.observing import narrow_fabrics, narrow_parts
 from provisioner.execution.observe.inband import BOOT_ID, REBOOT
 from provisioner.model.location import OutletState
 from provisioner.planning.intake import host_look, inband_facts
 from provisioner.planning.intake.reading_commands import is_reading_command
-from provisioner.ports import Call, LookOnly, PlaybookCall, ShellCommand, ShellOutput
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.ports import (
+    Call,
+    FabricDelta,
+    LookOnly,
+    PlaybookCall,
+    ShellCommand,
+    ShellOutput,
+)
 from provisioner.ports.agents import AgentAddress
+from provisioner.ports.isolation import PartitionReads, Partitions
 from provisioner.ports.reading import (
     BmcReads,
     HostReads,
     OutletReads,
+    ReadCall,
     ReadCommand,
     SwitchWireReads,
 )
+from provisioner.ports.switch import SwitchReads
 from provisioner.ports.wire import Secret
 from provisioner.runtime import permit
 
+READ_ONLY = Path(__file__).parents[2] / "provisioner" / "adapters" / "read_only"
 RESET = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
 SYSTEMS = Call("GET", "/redfish/v1/Systems")
 
@@ -90,14 +111,82 @@ def test_only_the_standard_s_collection_of_sessions_is_written_to(
 
 def test_read_only_ports_have_no_method_that_changes_anything() -> None:
     """The type checker refuses any other call on them; here are their names."""
-    named = {
-        name
-        for port in (BmcReads, SwitchWireReads, HostReads, OutletReads)
-        for name in dir(port)
-        if not name.startswith("_")
-    }
+    wires = {name for p in (BmcReads, SwitchWireReads, HostReads, OutletReads) for name in names(p)}
+    assert wires == {"close", "fingerprint", "forget", "password_change", "read", "read_outlet"}
+    assert names(PartitionReads) == {"close", "delta", "read_members", "where"}
+    others = {n for n in names(SwitchReads) if not n.startswith(("read_", "is_"))}
+    assert others == {"facts", "check_login", "find_wrong_firmware"}
+    assert get_args(get_type_hints(ReadCall)["method"]) == ("GET", "HEAD")
+    assert "body" not in {f.name for f in fields(ReadCall)}
 
-    assert named == {"close", "fingerprint", "forget", "password_change", "read", "read_outlet"}
+
+def names(port: type) -> set[str]:
+    return {name for name in dir(port) if not name.startswith("_")}
+
+
+ACTING = {"BmcTransport", "SwitchTransport", "HostShell", "Pdu", "Partitions", "Agents", "Switch"}
+
+
+def test_no_read_only_adapter_but_the_sources_knows_a_port_that_acts() -> None:
+    """What an adapter does not hold, no path through it can call."""
+    for module in sorted(READ_ONLY.glob("*.py")):
+        if module.stem in ("sources", "__init__"):
+            continue
+        held = [
+            ast.unparse(node.annotation)
+            for node in ast.walk(ast.parse(module.read_text()))
+            if isinstance(node, ast.arg) and node.annotation is not None
+        ]
+        assert not ACTING & {name.strip() for text in held for name in text.split("|")}, module
+
+
+# what an observing daemon gets as it is: stores, records, measurements and ways to people
+PASSED_ON = {
+    "artifacts",
+    "clock",
+    "credentials",
+    "exports",
+    "matrix",
+    "recovery",
+    "settings",
+    "shared",
+    "signer",
+    "store",
+    "telemetry",
+    "thresholds",
+    "webhooks",
+}
+
+
+def test_every_part_of_an_observing_daemon_that_acts_is_narrowed_or_left_out() -> None:
+    """A part that is added later fails here, until it is narrowed or said to act on no device."""
+    given: dict[str, Any] = {field.name: Given(field.name) for field in fields(Parts)}
+    given["pdus"] = {}
+    given["watch"] = given["fabrics"] = None
+    narrowed = narrow_parts(Parts(**given))
+
+    same = {name for name, one in given.items() if getattr(narrowed, name) is one}
+    assert same - {"watch", "fabrics"} == PASSED_ON
+    fabrics = narrow_fabrics(Fabrics(AddressPlan(), cast("Partitions", Given("ufm"))))
+    assert isinstance(fabrics.partitions, ReadOnlyPartitions)
+
+
+def test_a_change_of_partitions_has_no_way_out() -> None:
+    async def scenario() -> None:
+        narrowed = ReadOnlyPartitions(cast("PartitionReads", Given("ufm")))
+        with pytest.raises(LookOnly):
+            await narrowed.place([], "RED", [])
+        with pytest.raises(LookOnly):
+            await narrowed.bring(FabricDelta())
+
+    run(scenario())
+
+
+class Given:
+    """A part of a daemon that nothing asks here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 class Host:

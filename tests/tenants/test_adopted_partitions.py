@@ -16,8 +16,8 @@ from provisioner.model.adoption.capability import LADDER, Grant, GrantScope
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind, Placement
 from provisioner.model.outcome import Reason
+from provisioner.model.tenant import PKEY_MAINTENANCE
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE
 from provisioner.ports import Member
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))

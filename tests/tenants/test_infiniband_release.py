@@ -11,9 +11,9 @@ from ufm_thread import Elsewhere, ufm_over_https
 
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.tenant import Tenant
+from provisioner.model.tenant import PKEY_MAINTENANCE, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE, Request
+from provisioner.planning.tenancy.tenants import Request
 
 HOUR_S = 3600.0
 DEFAULT = "0x7fff"

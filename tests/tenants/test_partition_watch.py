@@ -18,7 +18,7 @@ from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
 from provisioner.model.node import Node, Origin, Placement, State
-from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE
+from provisioner.model.tenant import PKEY_MAINTENANCE
 
 A = "su0-n00"
 GUID, FOREIGN = "506b4b0300a1b200", "506b4b0300ffff00"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from provisioner import quirks
 from provisioner.model.expected import OS_SCHEMES, Expected, ExpectedNode
 from provisioner.model.node import NodeKind
-from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
+from provisioner.model.tenant import MAINTENANCE_VRF, PKEY_MAINTENANCE, PKEYS, Tenant
 from provisioner.planning.matrix.located_yaml import (
     LIST_NODES_MAX,
     LIST_SIZE_MAX,
@@ -20,7 +20,6 @@ from provisioner.planning.matrix.located_yaml import (
     Path,
     load,
 )
-from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE, PKEYS
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _PCI = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
-from provisioner.planning.tenancy.tenants import PKEY_MAINTENANCE, PKEYS
+from provisioner.model.tenant import MAINTENANCE_VRF, PKEY_MAINTENANCE, PKEYS, Phase, Tenant
 
 DEFAULT = 0x7FFF
 PARTITIONS_MAX = 0x7FFF

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.model.tenant import PKEYS, Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import VRF_NAME_MAX
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.tenancy.allocation import sort_by_place
@@ -25,8 +25,6 @@ from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, find_nam
 # The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
 # site's own partitions, among them that of the maintenance tenant.
 PKEY_FIRST = 0x100
-PKEY_MAINTENANCE = 0xFF
-PKEYS = range(0x1, 0x7FFF)  # UFM: between 0x0 and 0x7fff, both excluded
 
 PREFIXES_MAX = 256  # of one session and direction: a summary is better than a list
 SESSIONS_MAX = 64

@@ -48,8 +48,9 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
 }
 # Dell's groups of attributes that a site fills in; the kind of a contract is no name
 _SITE_GROUP = re.compile(
-    r"(ADGroup|UserDomain|LDAPRoleGroup|GroupManager|CustomAsset|(Owner|Lease|ServiceContract|Outsource"
-    r"|(Ext)?Warranty|Acquisition|Depreciation)Info)\.[^.]+\.(?!\w*(type|unit|enable|privilege)$)",
+    r"(ADGroup|UserDomain|LDAPRoleGroup|GroupManager|CustomAsset|(Owner|Lease|ServiceContract"
+    r"|Outsource|(Ext)?Warranty|Acquisition|Depreciation)Info)\.[^.]+\."
+    r"(?!\w*(type|unit|enable|privilege)$)",
     re.IGNORECASE,
 )
 # all texts below are names: of places and people, and in the subjects of certificates

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from attested_devices import AUTHORITY
+from attested_devices import AUTHORITY, make_gpu
+from collected_evidence import Answer, enter
 from typer.testing import CliRunner
 
+from provisioner.checks.check import CheckContext
 from provisioner.cli.offline.device_evidence import app
+from provisioner.model.health import Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import AttestationRule
 from provisioner.sim.hardware.device_authority import SimulatedDevice
@@ -120,3 +123,44 @@ def test_a_file_without_evidence_is_refused(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(InputError):
         admit(tmp_path, str(path))
+
+
+def write_reports(folder: Path, turn: int, **changes: Any) -> str:
+    """Write the stored answers of `nvattest`, whose index 60 counts."""
+    nonce = bytes([turn]) * 32
+    values = {**make_values("firmware"), 60: bytes([turn]) * 48}
+    entries = [enter(make_gpu(name, values=values), nonce) for name in ("A1", "A2")]
+    outputs = Answer(entries=entries, nonce=nonce.hex(), **changes).outputs()
+    path = folder / f"reports-{turn}.json"
+    path.write_text(json.dumps({n: e.model_dump(mode="json") for n, e in outputs.items()}))
+    return str(path)
+
+
+def test_reports_of_gpus_give_the_digests_of_their_rule(tmp_path: Path) -> None:
+    code, printed, _ = admit(tmp_path, write_reports(tmp_path, 1), write_reports(tmp_path, 2))
+
+    tree = yaml.safe_load(printed)["attestation"]
+    rule = AttestationRule.model_validate(tree)
+    assert code == 0
+    assert "gpu_reports: 2 roots, 63 indices; left out, since they changed" in printed
+    assert (rule.gpu_reports.policy, rule.gpu_reports.count) == ("record", 2)
+    assert rule.gpu_reports.learned_from == WITNESS
+    assert 60 not in rule.gpu_reports.digests
+
+    required = {**tree, "gpu_reports": {**tree["gpu_reports"], "policy": "require"}}
+    context = CheckContext(attestation=AttestationRule.model_validate(required))
+    assert Answer(context=context, manifests=()).judge().verdict is Verdict.PASS
+
+
+def test_a_report_that_proves_nothing_gives_no_digest(tmp_path: Path) -> None:
+    path = write_reports(tmp_path, 1)
+    stored = json.loads(Path(path).read_text())
+    text = json.loads(stored["gpu_reports"]["text"])
+    stored["gpu_reports"]["text"] = json.dumps({**text, "nonce": "00" * 32})
+    Path(path).write_text(json.dumps(stored))
+
+    code, printed, problems = admit(tmp_path, path)
+
+    assert code == 1
+    assert "digests" not in printed
+    assert "replayed" in problems

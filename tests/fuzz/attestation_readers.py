@@ -85,6 +85,9 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "checks.attestation.boot_databases:digest_entries": (
         "attempted through checks.attestation.boot_databases:read_boot_states"
     ),
+    "planning.certification.witnessed_values:collect_devices": (
+        "it verifies what judges read, which are all attempted"
+    ),
     "planning.certification.witnessed_values:collect_witnessed": (
         "it verifies what judges read, which are all attempted"
     ),

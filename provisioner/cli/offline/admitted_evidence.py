@@ -26,6 +26,7 @@ from provisioner.planning.certification.attested_state import parse_evidence
 from provisioner.planning.certification.witnessed_values import (
     Witnessed,
     WitnessedGroup,
+    collect_devices,
     collect_witnessed,
 )
 
@@ -59,17 +60,25 @@ def admit(
     try:
         asked = [q for q in questions if "measurements" in q]
         witnessed = collect_witnessed(asked, components or (), makers)
+        devices, refused = collect_devices(questions, makers)
+        witnessed = witnessed.model_copy(update={"refusals": (*witnessed.refusals, *refused)})
         states = [s for q in questions for s in _read_states(q)]
     except (Unreadable, Unacceptable) as problem:
         remedy = "Give the evidence as the daemon stored it."
         raise InputError("FILE", ", ".join(map(str, files))[:200], str(problem), remedy) from None
-    if not (witnessed.groups or witnessed.refusals or states):
+    if not (witnessed.groups or devices or witnessed.refusals or states):
         remedy = "Record the attestation of a witness node first (`policy: record`)."
         names = ", ".join(map(str, files))[:200]
-        raise InputError("FILE", names, "no root of trust answers in it", remedy)
+        raise InputError("FILE", names, "no device answers in it", remedy)
     for name, reason in witnessed.refusals:
         typer.echo(f"{name}: {reason}", err=True)
     rule = _write_rule(witnessed, states, makers, witness)
+    if not witnessed.refusals:
+        for name, group in devices.items():
+            rule[name] = {"policy": "record", **_write_group(group, witness)}
+            rule.setdefault("makers", [m.model_dump(mode="json") for m in makers])
+    named = [group.model_copy(update={"pattern": name}) for name, group in devices.items()]
+    witnessed = witnessed.model_copy(update={"groups": (*witnessed.groups, *named)})
     if as_json:
         groups = [group.model_dump(mode="json") for group in witnessed.groups]
         typer.echo(json.dumps({"attestation": rule, "groups": groups}))

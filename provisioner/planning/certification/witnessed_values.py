@@ -13,12 +13,16 @@ from fnmatch import fnmatchcase
 
 from provisioner.checks.attestation.spdm_messages import parse_signed_measurements
 from provisioner.checks.attested_firmware import name_row, read_report, read_rows, verify_row
-from provisioner.checks.check import Unreadable
+from provisioner.checks.check import CheckContext, Unreadable
+from provisioner.checks.collected_reports import KINDS, judge_devices
 from provisioner.model.attestation import Attestation, Effect, FindingName, Unacceptable
 from provisioner.model.base import Record
 from provisioner.model.health import Evidence
-from provisioner.model.matrix import AttestedComponents, TrustedMaker
+from provisioner.model.matrix import AttestationRule, AttestedComponents, TrustedMaker
 
+_WITHOUT_REFERENCE = frozenset(
+    {FindingName.REFERENCE_MISSING, FindingName.RIM_NOT_ADMITTED, FindingName.RIM_OTHER}
+)
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -78,12 +82,39 @@ def collect_witnessed(
     return Witnessed(groups=tuple(g for g in groups if g is not None), refusals=tuple(refusals))
 
 
+def collect_devices(
+    questions: Sequence[Mapping[str, Evidence]], makers: Sequence[TrustedMaker] = ()
+) -> tuple[Mapping[str, WitnessedGroup], tuple[tuple[str, str], ...]]:
+    """Return what reports of GPUs and NVSwitches show, by the name of their rule, and the refusals.
+
+    Raises `Unreadable`.
+    """
+    asked = {"policy": "record"}
+    rule = {"makers": tuple(makers), **{kind.name: asked for kind in KINDS}}
+    context = CheckContext(attestation=AttestationRule.model_validate(rule))
+    groups: dict[str, WitnessedGroup] = {}
+    refusals: list[tuple[str, str]] = []
+    for kind in KINDS:
+        answers: dict[tuple[str, str], list[Mapping[int, str]]] = {}
+        for evidence in (q for q in questions if kind.command.name in q):
+            for device in judge_devices(kind, evidence, context)[0]:
+                if reason := _find_reason(device.attestation):
+                    refusals.append((device.name, reason))
+                    continue
+                key = (device.name, device.attestation.identity)
+                answers.setdefault(key, []).append(_read_values(device.report))
+        group = _group("*", answers)
+        if group is not None:
+            groups[kind.name] = group
+    return groups, tuple(refusals)
+
+
 def _find_reason(result: Attestation) -> str:
     """Return why an answer proves nothing; that no golden values exist yet is no reason."""
     return "; ".join(
         str(f)
         for f in result.findings
-        if f.effect is not Effect.NOTES and f.name is not FindingName.REFERENCE_MISSING
+        if f.effect is not Effect.NOTES and f.name not in _WITHOUT_REFERENCE
     )[:300]
 
 

@@ -75,6 +75,8 @@ class FindingName(StrEnum):
     EK_MISSING = "ek certificate missing"
     EK_UNFIT = "ek certificate unfit"
     EK_MAKER = "ek maker is not pinned"
+    EK_REVOKED = "ek certificate revoked"
+    EK_LIST_ENDED = "ek revocation list ended"
     RESET = "reset we did not make"
     RESET_UNCOUNTED = "resets not counted"
     CONTRADICTION = "contradiction"

@@ -44,7 +44,8 @@ class MaintenanceSettings(Record):
         "",
         max_length=1024,
         description="PEM file of the TPM makers' certificates, roots or intermediates, that vouch "
-        "for this site's boards; a person vouches for any other TPM (`node retry --admit-tpm`).",
+        "for this site's boards, and of their revocation lists (CRL); a person vouches for any "
+        "other TPM (`node retry --admit-tpm`).",
     )
     lookup_isolation: Literal["leaves", "site"] = Field(
         "leaves",

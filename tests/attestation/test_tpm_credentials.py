@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from provisioner.checks.attestation.endorsement_certificates import (
+    Makers,
     parse_makers,
     read_endorsement,
     verify_endorsement,
@@ -20,14 +22,14 @@ from provisioner.checks.attestation.tpm_credentials import make_credential, pars
 from provisioner.model.attestation import Unacceptable
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_identity import challenge_board, judge_opening
-from provisioner.sim.hardware.device_authority import issue
+from provisioner.sim.hardware.device_authority import Holder, issue
 from provisioner.sim.hardware.simulated_endorsement import MAKER, make_authority
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 NOW = 1_800_000_000.0
 SECRET = b"\x5c" * 32
 BOARD, OTHER = SimulatedTpm("board"), SimulatedTpm("other")
-MAKERS = (make_authority(MAKER).root.certificate,)
+MAKERS = Makers((make_authority(MAKER).root.certificate,))
 KEY = parse_attestation_key(BOARD.area).spki_sha256
 ENROLLED = BoardTpm(key_sha256=KEY, enrolled_at=NOW)
 
@@ -78,7 +80,7 @@ def test_the_certificate_of_another_board_does_not_help_a_program_with_a_key() -
 UNRESTRICTED = BOARD.area.replace(bytes.fromhex("00050472"), bytes.fromhex("00040472"))
 LEAF = BOARD.endorsement.list_certificates()["0x1c0000a"]
 FAMILY = make_authority(MAKER).family
-LARGE = issue("large", "x", FAMILY, is_ca=False, key=ec.derive_private_key(5, ec.SECP384R1()))
+LARGE = issue("large", "x", FAMILY, is_ca=False, key=ec.derive_private_key(5, ec.SECP521R1()))
 AUTHORITY = issue("a", "an authority", FAMILY, is_ca=True, key=BOARD.endorsement.key)
 ENDED = (datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC))
 EXPIRED = issue("e", "old", FAMILY, is_ca=False, key=BOARD.endorsement.key, times=ENDED)
@@ -100,7 +102,10 @@ UNPROVED: dict[str, tuple[object, str]] = {
     "no certificate": (answer(certificates={}), "ek certificate missing"),
     "no issuer": (only(LEAF), "ek maker is not pinned: 'CN=Simulated Identity'"),
     "bytes": (only(b"\x30\x82"), "ek certificate unfit"),
-    "a larger curve": (only(der(LARGE.certificate)), "neither RSA of 2048 bits nor P-256"),
+    "a larger curve": (
+        only(der(LARGE.certificate)),
+        "neither RSA of 2048 or 3072 bits nor P-256 or P-384",
+    ),
     "an authority": (only(der(AUTHORITY.certificate)), "it is an authority's"),
     "an old certificate": (only(der(EXPIRED.certificate)), "'old' is valid until 2021-01-01"),
     "a key that signs all": (answer(public=encode(UNRESTRICTED)), "not a restricted key"),
@@ -130,3 +135,59 @@ def test_an_intermediate_in_the_sites_file_is_enough_and_a_padded_certificate_is
 
     assert (endorsement.maker, endorsement.kind) == ("Simulated Identity", "ecc")
     assert make_credential(endorsement.key, b"name", SECRET).startswith(b"\xba\xdc\xc0\xde")
+
+
+ROOT = make_authority(MAKER).root
+LISTED = datetime(2026, 12, 1, tzinfo=UTC)  # before NOW, January 2027
+RENEWED = datetime(2027, 6, 1, tzinfo=UTC)
+
+
+def write_list(
+    issuer: Holder, *serials: int, until: datetime = RENEWED, signer: Holder | None = None
+) -> bytes:
+    """Return an issuer's revocation list (PEM); `signer`: who signs it in its place."""
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.certificate.subject)
+        .last_update(LISTED)
+        .next_update(until)
+    )
+    for serial in serials:
+        revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(LISTED)
+        builder = builder.add_revoked_certificate(revoked.build())
+    return builder.sign((signer or issuer).key, SHA384()).public_bytes(Encoding.PEM)
+
+
+def challenge_with(*lists: bytes) -> None:
+    makers = parse_makers(ROOT.pem.encode() + b"".join(lists))
+    assert len(makers.revocations) == len(lists)
+    challenge_board(answer(), KEY, makers, SECRET, NOW)
+
+
+OWN = read_endorsement(LEAF).serial_number
+
+
+def test_a_revoked_endorsement_key_proves_no_board() -> None:
+    with pytest.raises(Unacceptable, match=r"ek certificate revoked.*list of 2026-12-01"):
+        challenge_with(write_list(FAMILY, OWN))
+    with pytest.raises(Unacceptable, match="ek certificate revoked"):
+        challenge_with(write_list(ROOT, FAMILY.certificate.serial_number))
+    ended = datetime(2026, 12, 2, tzinfo=UTC)
+    with pytest.raises(Unacceptable, match="ek certificate revoked"):
+        challenge_with(write_list(FAMILY, OWN, until=ended))
+
+
+def test_a_list_that_names_others_or_is_not_the_issuers_costs_nothing() -> None:
+    stranger = make_authority("Nobody Known").family
+
+    challenge_with(write_list(FAMILY, OWN + 2), write_list(ROOT))
+    challenge_with(write_list(FAMILY, OWN, signer=stranger))
+    challenge_with(write_list(stranger, OWN))
+
+
+def test_a_list_that_has_ended_proves_no_key_good_until_a_newer_one_is_there() -> None:
+    ended = write_list(FAMILY, until=datetime(2026, 12, 2, tzinfo=UTC))
+
+    with pytest.raises(Unacceptable, match=r"ek revocation list ended.*until 2026-12-02"):
+        challenge_with(ended)
+    challenge_with(ended, write_list(FAMILY))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.checks.attestation.cbor_values import NotCbor
+from provisioner.checks.attestation.endorsement_certificates import Makers
 from provisioner.checks.check import Unreadable
 from provisioner.model.attestation import Unacceptable
 
@@ -48,7 +49,7 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
         "planning.certification.board_identity",
         (Unacceptable,),
         "challenge_board",
-        {"key_sha256": "0" * 64, "makers": (), "secret": b"s" * 32, "at": 1.8e9},
+        {"key_sha256": "0" * 64, "makers": Makers(), "secret": b"s" * 32, "at": 1.8e9},
     ),
     ("checks.attestation.endorsement_certificates", (ValueError,), "parse_makers", {}),
     ("checks.attestation.endorsement_certificates", (Unacceptable,), "read_endorsement", {}),

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from provisioner_hardware_manager import tpm_identity
 from provisioner_hardware_manager.commands import Output
 from software_tpm import NEEDS_SWTPM, Board, manufacture
 
-from provisioner.checks.attestation.endorsement_certificates import parse_makers
-from provisioner.checks.attestation.tpm_credentials import make_credential, parse_attestation_key
+from provisioner.checks.attestation.endorsement_certificates import Makers, parse_makers
+from provisioner.checks.attestation.tpm_credentials import (
+    make_credential,
+    name_template,
+    parse_attestation_key,
+)
 from provisioner.model.attestation import Unacceptable
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_identity import (
@@ -76,24 +80,48 @@ def test_a_genuine_tpm_is_enrolled_by_its_maker_and_no_other_opens_its_credentia
     assert strange["detail"].startswith("tpm2_activatecredential")
     assert bare["certificates"] == {}
     with pytest.raises(Unacceptable, match="ek maker is not pinned: 'CN=swtpm-localca'"):
-        challenge_board(answer, quoted.key_sha256, (), SECRET, NOW)
+        challenge_board(answer, quoted.key_sha256, Makers(), SECRET, NOW)
 
 
 @NEEDS_SWTPM
 @NEEDS_SETUP
-def test_a_genuine_tpm_opens_a_credential_for_its_p_256_key(
-    boards: tuple[Board, Board], tmp_path: Path
+def test_each_key_that_the_maker_certified_opens_the_credential_for_it(
+    boards: tuple[Board, Board], makers_file: Path, tmp_path: Path
+) -> None:
+    board, _ = boards
+    answer = tpm_identity.read(board.run, device=tmp_path)
+    key = parse_attestation_key(base64.b64decode(str(answer["public"]))).spki_sha256
+    makers = parse_makers(makers_file.read_bytes())
+    certificates = answer["certificates"]
+    assert isinstance(certificates, dict)
+    opened = {}
+
+    for index, certificate in certificates.items():
+        alone = {**answer, "certificates": {index: certificate}}
+        challenge = challenge_board(alone, key, makers, SECRET, NOW)
+        secret = open_with(board, challenge, tmp_path).get("secret", "")
+        opened[challenge.endorsement.kind] = base64.b64decode(str(secret))
+
+    assert opened == {"rsa": SECRET, "ecc384": SECRET}
+
+
+@NEEDS_SWTPM
+@NEEDS_SETUP
+@pytest.mark.parametrize("kind", ["ecc", pytest.param("rsa3072", marks=pytest.mark.long)])
+def test_a_genuine_tpm_opens_a_credential_for_its_other_keys(
+    kind: str, boards: tuple[Board, Board], tmp_path: Path
 ) -> None:
     board, _ = boards
     answer = tpm_identity.read(board.run, device=tmp_path)
     name = parse_attestation_key(base64.b64decode(str(answer["public"]))).name
-    line = ("tpm2_createek", "-G", "ecc", "-c", str(tmp_path / "c"), "-f", "pem", "-u")
+    line = ("tpm2_createek", "-G", kind, "-c", str(tmp_path / "c"), "-f", "pem", "-u")
     assert board.run(*line, str(tmp_path / "ek.pem"), timeout_s=60.0).ok
     key = load_pem_public_key((tmp_path / "ek.pem").read_bytes())
-    assert isinstance(key, ec.EllipticCurvePublicKey)
+    assert isinstance(key, (ec.EllipticCurvePublicKey, rsa.RSAPublicKey))
+    assert name_template(key) == kind
 
     credential = base64.b64encode(make_credential(key, name, SECRET)).decode()
-    opened = tpm_identity.activate(credential, "ecc", board.run, device=tmp_path)
+    opened = tpm_identity.activate(credential, kind, board.run, device=tmp_path)
 
     assert base64.b64decode(str(opened["secret"])) == SECRET
 

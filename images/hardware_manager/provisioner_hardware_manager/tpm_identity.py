@@ -16,7 +16,9 @@ from provisioner_hardware_manager.commands import Run, run, shorten
 from provisioner_hardware_manager.tpm import DEVICE
 from provisioner_hardware_manager.tpm_quote import list_key_commands
 
-KINDS = ("rsa", "ecc")
+KINDS = ("rsa", "ecc", "rsa3072", "ecc384")
+# keys of these templates are used with the empty password, those of the others by a policy alone
+HIGH_RANGE = ("rsa3072", "ecc384")
 INDICES_MAX = 24
 CREDENTIAL_MAX = 4096  # one for an RSA key has 344 bytes
 LIMIT_S = 120.0  # a discrete TPM may search a minute for the primes of an RSA key
@@ -80,7 +82,8 @@ def activate(
             if not ran.ok:
                 problem = f"{line[0]}: {ran.error}"
                 break
-        run("tpm2_flushcontext", str(folder / "session"), timeout_s=LIMIT_S)
+        if key not in HIGH_RANGE:
+            run("tpm2_flushcontext", str(folder / "session"), timeout_s=LIMIT_S)
         if problem:
             return {"result": "not_done", "detail": shorten(problem)}
         return {"result": "done", "detail": "", "secret": _encode(folder / "secret")}
@@ -89,15 +92,19 @@ def activate(
 def _list_commands(folder: Path, key: str) -> list[list[str]]:
     make, _ = list_key_commands(folder)
     session = str(folder / "session")
+    create = ["tpm2_createek", "-Q", "-G", key, "-c", str(folder / "ek.ctx")]
+    activate = ["tpm2_activatecredential", "-Q", "-c", str(folder / "key.ctx"),
+                "-C", str(folder / "ek.ctx"), "-i", str(folder / "credential"),
+                "-o", str(folder / "secret")]  # fmt: skip
+    if key in HIGH_RANGE:
+        return [make, create, activate]
     return [
         make,
-        ["tpm2_createek", "-Q", "-G", key, "-c", str(folder / "ek.ctx")],
+        create,
         ["tpm2_startauthsession", "--policy-session", "-S", session],
         ["tpm2_policysecret", "-Q", "-S", session, "-c", "e"],
-        ["tpm2_activatecredential", "-Q", "-c", str(folder / "key.ctx"),
-         "-C", str(folder / "ek.ctx"), "-i", str(folder / "credential"),
-         "-o", str(folder / "secret"), "-P", f"session:{session}"],
-    ]  # fmt: skip
+        [*activate, "-P", f"session:{session}"],
+    ]
 
 
 def _encode(path: Path) -> str:

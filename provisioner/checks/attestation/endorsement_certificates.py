@@ -2,11 +2,13 @@
 
 Source: TCG EK Credential Profile for TPM 2.0. The site pins the makers' certificates, roots or
 intermediates: few TPMs carry the certificates of their issuers, so that those come from the site's
-file too. A certificate of any other maker proves nothing, and says so by name.
+file too. A certificate of any other maker proves nothing, and says so by name. The file may hold
+makers' revocation lists (CRL): those of an issuer on the chain are looked at.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,8 +18,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from provisioner.checks.attestation.certificate_chains import parse_certificate, read_common_name
-from provisioner.checks.attestation.tpm_credentials import EndorsementKey
-from provisioner.model.attestation import FindingName, Unacceptable, unproves
+from provisioner.checks.attestation.tpm_credentials import EndorsementKey, name_template
+from provisioner.model.attestation import FindingName, Unacceptable, contradicts, unproves
 
 MAKERS_BYTES_MAX = 1024 * 1024
 MAKERS_MAX = 512
@@ -25,7 +27,16 @@ CERTIFICATE_BYTES_MAX = 8192
 _HOPS_MAX = 6
 _DIGEST_BYTES = 32  # a signature with SHA-1 is no proof
 _EK_USAGE = "2.23.133.8.1"  # tcg-kp-EKCertificate
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 _FAULTS = (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm)
+
+
+@dataclass(frozen=True)
+class Makers:
+    """The site's file: certificates that it trusts as they are, and revocation lists of issuers."""
+
+    certificates: tuple[x509.Certificate, ...] = ()
+    revocations: tuple[x509.CertificateRevocationList, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,23 +48,27 @@ class Endorsement:
 
     @property
     def kind(self) -> str:
-        """The template that the TPM derives the key by: "rsa" or "ecc"."""
-        return "rsa" if isinstance(self.key, rsa.RSAPublicKey) else "ecc"
+        """The template that the TPM derives the key by: rsa, ecc, rsa3072 or ecc384."""
+        return name_template(self.key)
 
 
-def parse_makers(raw: bytes) -> tuple[x509.Certificate, ...]:
-    """Parse the site's file of makers' certificates (PEM). Raises ValueError."""
+def parse_makers(raw: bytes) -> Makers:
+    """Parse the site's file of makers' certificates and revocation lists (PEM). Raises
+    ValueError.
+    """
     if len(raw) > MAKERS_BYTES_MAX:
         raise ValueError(f"it has more than {MAKERS_BYTES_MAX} bytes")
     try:
-        makers = tuple(x509.load_pem_x509_certificates(raw))
-        for maker in makers:
+        certificates = tuple(x509.load_pem_x509_certificates(raw))
+        for maker in certificates:
             _ = maker.public_key(), maker.extensions, maker.subject
+        blocks = _LIST.findall(raw)[: MAKERS_MAX + 1]
+        revocations = tuple(x509.load_pem_x509_crl(block) for block in blocks)
     except (x509.InvalidVersion, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
         raise ValueError(f"a certificate cannot be read: {str(error)[:80]}") from None
-    if len(makers) > MAKERS_MAX:
-        raise ValueError(f"it has more than {MAKERS_MAX} certificates")
-    return makers
+    if len(certificates) > MAKERS_MAX or len(revocations) > MAKERS_MAX:
+        raise ValueError(f"it has more than {MAKERS_MAX} certificates or lists")
+    return Makers(certificates, revocations)
 
 
 def read_endorsement(raw: bytes) -> x509.Certificate:
@@ -70,7 +85,7 @@ def read_endorsement(raw: bytes) -> x509.Certificate:
 def verify_endorsement(
     leaf: x509.Certificate,
     bag: Sequence[x509.Certificate],
-    makers: Sequence[x509.Certificate],
+    makers: Makers,
     at: float,
 ) -> Endorsement:
     """Return the key that a maker vouches for; `bag`: further certificates, of the TPM itself.
@@ -79,10 +94,8 @@ def verify_endorsement(
     """
     when = datetime.fromtimestamp(at, UTC)
     key = leaf.public_key()
-    rsa_fits = isinstance(key, rsa.RSAPublicKey) and key.key_size == 2048
-    ecc_fits = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
-    if not (rsa_fits or ecc_fits):
-        raise _refuse("its key is neither RSA of 2048 bits nor P-256")
+    if not name_template(key):
+        raise _refuse("its key is neither RSA of 2048 or 3072 bits nor P-256 or P-384")
     assert isinstance(key, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey))
     _check_leaf(leaf)
     certificate = leaf
@@ -90,12 +103,14 @@ def verify_endorsement(
         if not certificate.not_valid_before_utc <= when <= certificate.not_valid_after_utc:
             name = read_common_name(certificate)
             raise _refuse(f"{name!r} is valid until {certificate.not_valid_after_utc:%F}")
-        pinned = _find_issuer(certificate, makers)
+        pinned = _find_issuer(certificate, makers.certificates)
         if pinned is not None:
+            _check_revocation(certificate, pinned, makers.revocations, when)
             return Endorsement(key, read_common_name(pinned))
         issuer = _find_issuer(certificate, bag)
         if issuer is None:
             break
+        _check_revocation(certificate, issuer, makers.revocations, when)
         certificate = issuer
     name = certificate.issuer.rfc4514_string()
     shown = "".join(c for c in name if c.isprintable())[:120]
@@ -118,6 +133,31 @@ def _find_issuer(
             continue
         return candidate
     return None
+
+
+def _check_revocation(
+    certificate: x509.Certificate,
+    issuer: x509.Certificate,
+    lists: Sequence[x509.CertificateRevocationList],
+    when: datetime,
+) -> None:
+    """Refuse a certificate that its issuer revoked, and one whose issuer's list has ended.
+
+    Lists of other issuers, and lists that the issuer did not sign, say nothing.
+    """
+    key = issuer.public_key()
+    if not isinstance(key, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey)):
+        return
+    own = [one for one in lists if one.issuer == issuer.subject and one.is_signature_valid(key)]
+    name = read_common_name(certificate)
+    for one in own:
+        if one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
+            detail = f"{name!r} is on its issuer's list of {one.last_update_utc:%F}"
+            raise Unacceptable(contradicts(FindingName.EK_REVOKED, detail))
+    ends = [one.next_update_utc for one in own if one.next_update_utc is not None]
+    if own and ends and max(ends) < when:
+        detail = f"the list about {name!r} was to be renewed until {max(ends):%F}"
+        raise Unacceptable(unproves(FindingName.EK_LIST_ENDED, detail))
 
 
 def _check_leaf(leaf: x509.Certificate) -> None:

@@ -3,7 +3,8 @@
 Source: TCG TPM 2.0 Library, Part 1, "Credential Protection", and Part 2, TPMT_PUBLIC. No TPM is
 needed here. The credential is encrypted to the endorsement key and to the name of the attestation
 key, so that only a TPM that holds both opens it (TPM2_ActivateCredential). The endorsement key has
-the default template of its kind: SHA-256 and AES-128-CFB.
+the template of its kind in the TCG's EK Credential Profile: SHA-256 and AES-128-CFB, or of the high
+range SHA-384 and AES-256-CFB.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.decrepit.ciphers.modes import CFB
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
 from cryptography.hazmat.primitives.kdf.kbkdf import KBKDFHMAC, CounterLocation, Mode
@@ -37,7 +38,21 @@ _P256 = 0x0003
 _NEEDED = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 16 | 1 << 18
 _DECRYPT = 1 << 17
 
+RSA_HIGH_BITS = 3072
 EndorsementKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+
+@dataclass(frozen=True)
+class _Template:
+    """The algorithms of one kind of endorsement key."""
+
+    digest: HashAlgorithm
+    curve: ec.EllipticCurve
+    cipher_bytes: int
+
+
+_LOW = _Template(SHA256(), ec.SECP256R1(), 16)
+_HIGH = _Template(SHA384(), ec.SECP384R1(), 32)
 
 
 @dataclass(frozen=True)
@@ -84,51 +99,66 @@ def digest_key(key: EndorsementKey) -> str:
     return hashlib.sha256(spki).hexdigest()
 
 
+def name_template(key: object) -> str:
+    """Return the kind of an endorsement key, as `tpm2_createek` calls it; "" for any other."""
+    if isinstance(key, rsa.RSAPublicKey):
+        return {2048: "rsa", RSA_HIGH_BITS: "rsa3072"}.get(key.key_size, "")
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return {"secp256r1": "ecc", "secp384r1": "ecc384"}.get(key.curve.name, "")
+    return ""
+
+
 def make_credential(key: EndorsementKey, name: bytes, secret: bytes) -> bytes:
     """Return a credential as a file of tpm2_makecredential: the secret, for one TPM and one key."""
-    seed, encrypted_seed = _make_seed(key)
-    encrypted = _encrypt_identity(seed, name, struct.pack(">H", len(secret)) + secret)
-    protected = _sized(_digest_identity(seed, name, encrypted)) + encrypted
+    template = _HIGH if name_template(key) in ("rsa3072", "ecc384") else _LOW
+    seed, encrypted_seed = _make_seed(key, template)
+    content = struct.pack(">H", len(secret)) + secret
+    encrypted = _encrypt_identity(template, seed, name, content)
+    protected = _sized(_digest_identity(template, seed, name, encrypted)) + encrypted
     return _FILE_HEAD + _sized(protected) + _sized(encrypted_seed)
 
 
-def _encrypt_identity(seed: bytes, name: bytes, content: bytes) -> bytes:
-    """Encrypt with the key that follows from the seed and from the name (AES-128-CFB)."""
-    cipher = Cipher(algorithms.AES(_derive(seed, b"STORAGE", name, 16)), CFB(bytes(16)))
-    encryptor = cipher.encryptor()
+def _encrypt_identity(template: _Template, seed: bytes, name: bytes, content: bytes) -> bytes:
+    """Encrypt with the key that follows from the seed and from the name (AES-CFB)."""
+    key = _derive(template, seed, b"STORAGE", name, template.cipher_bytes)
+    encryptor = Cipher(algorithms.AES(key), CFB(bytes(16))).encryptor()
     return encryptor.update(content) + encryptor.finalize()
 
 
-def _digest_identity(seed: bytes, name: bytes, encrypted: bytes) -> bytes:
+def _digest_identity(template: _Template, seed: bytes, name: bytes, encrypted: bytes) -> bytes:
     """Return the HMAC over the encrypted secret and the name."""
-    code = HMAC(_derive(seed, b"INTEGRITY", b"", 32), SHA256())
+    key = _derive(template, seed, b"INTEGRITY", b"", template.digest.digest_size)
+    code = HMAC(key, template.digest)
     code.update(encrypted + name)
     return code.finalize()
 
 
-def _agree_on_seed(shared: bytes, ours: int, theirs: int) -> bytes:
+def _agree_on_seed(template: _Template, shared: bytes, ours: int, theirs: int) -> bytes:
     """Return the seed of an ECC endorsement key: KDFe of the shared x and of both keys' x."""
-    parties = b"".join(number.to_bytes(32, "big") for number in (ours, theirs))
-    return ConcatKDFHash(SHA256(), 32, b"IDENTITY\0" + parties).derive(shared)
+    size = template.digest.digest_size
+    parties = b"".join(number.to_bytes(size, "big") for number in (ours, theirs))
+    return ConcatKDFHash(template.digest, size, b"IDENTITY\0" + parties).derive(shared)
 
 
-def _make_seed(key: EndorsementKey) -> tuple[bytes, bytes]:
+def _make_seed(key: EndorsementKey, template: _Template) -> tuple[bytes, bytes]:
     """Return a seed, and the same encrypted so that the endorsement key's TPM alone has it."""
+    size = template.digest.digest_size  # of a coordinate, too
     if isinstance(key, rsa.RSAPublicKey):
-        seed = os.urandom(32)
-        oaep = padding.OAEP(padding.MGF1(SHA256()), SHA256(), b"IDENTITY\0")
+        seed = os.urandom(size)
+        oaep = padding.OAEP(padding.MGF1(template.digest), template.digest, b"IDENTITY\0")
         return seed, key.encrypt(seed, oaep)
-    own = ec.generate_private_key(ec.SECP256R1())
+    own = ec.generate_private_key(template.curve)
     point = own.public_key().public_numbers()
     shared = own.exchange(ec.ECDH(), key)
-    seed = _agree_on_seed(shared, point.x, key.public_numbers().x)
-    return seed, b"".join(_sized(number.to_bytes(32, "big")) for number in (point.x, point.y))
+    seed = _agree_on_seed(template, shared, point.x, key.public_numbers().x)
+    return seed, b"".join(_sized(number.to_bytes(size, "big")) for number in (point.x, point.y))
 
 
-def _derive(seed: bytes, label: bytes, context: bytes, size: int) -> bytes:
+def _derive(template: _Template, seed: bytes, label: bytes, context: bytes, size: int) -> bytes:
     """KDFa of the TPM's specification: SP 800-108 in counter mode."""
+    before = CounterLocation.BeforeFixed
     return KBKDFHMAC(
-        SHA256(), Mode.CounterMode, size, 4, 4, CounterLocation.BeforeFixed, label, context, None
+        template.digest, Mode.CounterMode, size, 4, 4, before, label, context, None
     ).derive(seed)
 
 

@@ -10,9 +10,11 @@ import base64
 import secrets
 from pathlib import Path
 
-from cryptography import x509
-
-from provisioner.checks.attestation.endorsement_certificates import MAKERS_BYTES_MAX, parse_makers
+from provisioner.checks.attestation.endorsement_certificates import (
+    MAKERS_BYTES_MAX,
+    Makers,
+    parse_makers,
+)
 from provisioner.checks.attestation.tpm_credentials import SECRET_BYTES
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
@@ -164,10 +166,10 @@ async def _step(
     return answer
 
 
-def _read_makers(path: str) -> tuple[x509.Certificate, ...]:
+def _read_makers(path: str) -> Makers:
     """Return the pinned makers; none without a file. Raises OSError, ValueError."""
     if not path:
-        return ()
+        return Makers()
     with Path(path).open("rb") as file:
         return parse_makers(file.read(MAKERS_BYTES_MAX + 1))
 

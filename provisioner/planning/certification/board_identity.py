@@ -9,13 +9,14 @@ names the quote's key.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
 
 from provisioner.checks.attestation.endorsement_certificates import (
     Endorsement,
+    Makers,
     read_endorsement,
     verify_endorsement,
 )
@@ -45,7 +46,7 @@ class Challenge:
 def challenge_board(
     answer: object,
     key_sha256: str,
-    makers: Sequence[x509.Certificate],
+    makers: Makers,
     secret: bytes,
     at: float,
 ) -> Challenge:
@@ -104,7 +105,7 @@ def _read_certificates(rows: object) -> list[x509.Certificate]:
 
 
 def _choose_endorsement(
-    certificates: list[x509.Certificate], makers: Sequence[x509.Certificate], at: float
+    certificates: list[x509.Certificate], makers: Makers, at: float
 ) -> Endorsement:
     """Return the first endorsement key that a pinned maker vouches for."""
     problems: list[Finding] = []
@@ -113,8 +114,10 @@ def _choose_endorsement(
             return verify_endorsement(certificate, certificates, makers, at)
         except Unacceptable as refused:
             problems.append(refused.finding)
-    unknown = [p for p in problems if p.name is FindingName.EK_MAKER]
-    raise Unacceptable((unknown or problems)[0])
+    # of several certificates, the finding that a person can act on: a revoked one first
+    telling = (FindingName.EK_REVOKED, FindingName.EK_LIST_ENDED, FindingName.EK_MAKER)
+    ordered = [p for name in telling for p in problems if p.name is name]
+    raise Unacceptable((ordered or problems)[0])
 
 
 def _missing(detail: str) -> Unacceptable:

@@ -60,6 +60,7 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "checks.attestation.device_reports:verify_report": (
         "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
     ),
+    "checks.attestation.tpm_credentials:name_template": "it takes a key that was parsed before",
     "checks.attestation.tpm_credentials:make_credential": "it writes; its key was read before",
     "planning.certification.board_answers:decode_field": "attempted through judge_board",
     "planning.certification.board_answers:read_detail": "attempted through judge_board",

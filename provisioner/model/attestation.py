@@ -77,6 +77,7 @@ class FindingName(StrEnum):
     EK_MAKER = "ek maker is not pinned"
     EK_REVOKED = "ek certificate revoked"
     EK_LIST_ENDED = "ek revocation list ended"
+    EK_LIST_UNFIT = "ek revocation list unfit"
     RESET = "reset we did not make"
     RESET_UNCOUNTED = "resets not counted"
     CONTRADICTION = "contradiction"

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from provisioner.checks.attestation.endorsement_certificates import (
+    MAKERS_BYTES_MAX,
     Makers,
     parse_makers,
     read_endorsement,
@@ -145,7 +146,16 @@ RENEWED = datetime(2027, 6, 1, tzinfo=UTC)
 def write_list(
     issuer: Holder, *serials: int, until: datetime = RENEWED, signer: Holder | None = None
 ) -> bytes:
-    """Return an issuer's revocation list (PEM); `signer`: who signs it in its place."""
+    """Return an issuer's revocation list (PEM); `signer`: the holder that signs it in its place."""
+    return sign_list(issuer, (signer or issuer).key, *serials, until=until)
+
+
+def sign_list(
+    issuer: Holder,
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+    *serials: int,
+    until: datetime = RENEWED,
+) -> bytes:
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(issuer.certificate.subject)
@@ -155,7 +165,7 @@ def write_list(
     for serial in serials:
         revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(LISTED)
         builder = builder.add_revoked_certificate(revoked.build())
-    return builder.sign((signer or issuer).key, SHA384()).public_bytes(Encoding.PEM)
+    return builder.sign(key, SHA384()).public_bytes(Encoding.PEM)
 
 
 def challenge_with(*lists: bytes) -> None:
@@ -177,12 +187,21 @@ def test_a_revoked_endorsement_key_proves_no_board() -> None:
         challenge_with(write_list(FAMILY, OWN, until=ended))
 
 
-def test_a_list_that_names_others_or_is_not_the_issuers_costs_nothing() -> None:
+def test_a_list_that_names_others_or_is_of_another_maker_costs_nothing() -> None:
     stranger = make_authority("Nobody Known").family
 
     challenge_with(write_list(FAMILY, OWN + 2), write_list(ROOT))
-    challenge_with(write_list(FAMILY, OWN, signer=stranger))
-    challenge_with(write_list(stranger, OWN))
+    challenge_with(write_list(make_authority("Nobody Known").root, OWN))
+    challenge_with(write_list(FAMILY, OWN, signer=stranger), write_list(FAMILY))
+
+
+def test_a_list_under_the_issuers_name_that_its_key_did_not_sign_proves_no_key_good() -> None:
+    stranger = make_authority("Nobody Known").family
+    large = rsa.generate_private_key(65537, 2048)
+
+    for signer in (stranger.key, large):
+        with pytest.raises(Unacceptable, match=r"ek revocation list unfit: no list under the name"):
+            challenge_with(sign_list(FAMILY, signer))
 
 
 def test_a_list_that_has_ended_proves_no_key_good_until_a_newer_one_is_there() -> None:
@@ -191,3 +210,19 @@ def test_a_list_that_has_ended_proves_no_key_good_until_a_newer_one_is_there() -
     with pytest.raises(Unacceptable, match=r"ek revocation list ended.*until 2026-12-02"):
         challenge_with(ended)
     challenge_with(ended, write_list(FAMILY))
+
+
+HEAD = b"-----BEGIN X509 CRL-----\n"
+HOSTILE: dict[str, bytes] = {
+    "a list without an end": write_list(FAMILY)[:-20],
+    "begins of many lists": HEAD * (MAKERS_BYTES_MAX // len(HEAD)),
+    "many small lists": write_list(FAMILY) * 513,
+    "no list between the lines": HEAD + b"AAAA\n-----END X509 CRL-----\n",
+    "a file without bounds": b"-" * (MAKERS_BYTES_MAX + 1),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_file_with_a_list_that_cannot_be_read_is_refused_whole(case: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each parser has its own text
+        parse_makers(ROOT.pem.encode() + HOSTILE[case])

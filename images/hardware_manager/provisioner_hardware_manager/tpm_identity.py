@@ -93,17 +93,17 @@ def _list_commands(folder: Path, key: str) -> list[list[str]]:
     make, _ = list_key_commands(folder)
     session = str(folder / "session")
     create = ["tpm2_createek", "-Q", "-G", key, "-c", str(folder / "ek.ctx")]
-    activate = ["tpm2_activatecredential", "-Q", "-c", str(folder / "key.ctx"),
-                "-C", str(folder / "ek.ctx"), "-i", str(folder / "credential"),
-                "-o", str(folder / "secret")]  # fmt: skip
+    open_it = ["tpm2_activatecredential", "-Q", "-c", str(folder / "key.ctx")]
+    open_it += ["-C", str(folder / "ek.ctx"), "-i", str(folder / "credential")]
+    open_it += ["-o", str(folder / "secret")]
     if key in HIGH_RANGE:
-        return [make, create, activate]
+        return [make, create, open_it]
     return [
         make,
         create,
         ["tpm2_startauthsession", "--policy-session", "-S", session],
         ["tpm2_policysecret", "-Q", "-S", session, "-c", "e"],
-        [*activate, "-P", f"session:{session}"],
+        [*open_it, "-P", f"session:{session}"],
     ]
 
 

@@ -8,7 +8,6 @@ makers' revocation lists (CRL): those of an issuer on the chain are looked at.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +26,8 @@ CERTIFICATE_BYTES_MAX = 8192
 _HOPS_MAX = 6
 _DIGEST_BYTES = 32  # a signature with SHA-1 is no proof
 _EK_USAGE = "2.23.133.8.1"  # tcg-kp-EKCertificate
-_LIST = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
+_LIST_BEGINS = b"-----BEGIN X509 CRL-----"
+_LIST_ENDS = b"-----END X509 CRL-----"
 _FAULTS = (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm)
 
 
@@ -62,13 +62,29 @@ def parse_makers(raw: bytes) -> Makers:
         certificates = tuple(x509.load_pem_x509_certificates(raw))
         for maker in certificates:
             _ = maker.public_key(), maker.extensions, maker.subject
-        blocks = _LIST.findall(raw)[: MAKERS_MAX + 1]
-        revocations = tuple(x509.load_pem_x509_crl(block) for block in blocks)
+        revocations = tuple(_parse_list(block) for block in _cut_lists(raw))
     except (x509.InvalidVersion, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
         raise ValueError(f"a certificate cannot be read: {str(error)[:80]}") from None
     if len(certificates) > MAKERS_MAX or len(revocations) > MAKERS_MAX:
         raise ValueError(f"it has more than {MAKERS_MAX} certificates or lists")
     return Makers(certificates, revocations)
+
+
+def _cut_lists(raw: bytes) -> list[bytes]:
+    """Return the PEM blocks of revocation lists. Raises ValueError for one without an end."""
+    blocks = []
+    for part in raw.split(_LIST_BEGINS, MAKERS_MAX + 1)[1:]:
+        body, end, _ = part.partition(_LIST_ENDS)
+        if not end:
+            raise ValueError("a revocation list has no end")
+        blocks.append(_LIST_BEGINS + body + end)
+    return blocks
+
+
+def _parse_list(block: bytes) -> x509.CertificateRevocationList:
+    one = x509.load_pem_x509_crl(block)
+    _ = one.issuer, one.next_update_utc, one.last_update_utc
+    return one
 
 
 def read_endorsement(raw: bytes) -> x509.Certificate:
@@ -141,21 +157,27 @@ def _check_revocation(
     lists: Sequence[x509.CertificateRevocationList],
     when: datetime,
 ) -> None:
-    """Refuse a certificate that its issuer revoked, and one whose issuer's list has ended.
+    """Refuse a certificate that its issuer revoked, and one whose issuer's lists are of no use:
+    they have ended, or bear its name and none is signed by its key.
 
-    Lists of other issuers, and lists that the issuer did not sign, say nothing.
+    Lists of other issuers say nothing.
     """
     key = issuer.public_key()
     if not isinstance(key, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey)):
-        return
-    own = [one for one in lists if one.issuer == issuer.subject and one.is_signature_valid(key)]
+        raise _refuse(f"the key of {read_common_name(issuer)!r} is neither RSA nor of a curve")
+    named = [one for one in lists if one.issuer == issuer.subject]
+    own = [one for one in named if one.is_signature_valid(key)]
     name = read_common_name(certificate)
     for one in own:
         if one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
             detail = f"{name!r} is on its issuer's list of {one.last_update_utc:%F}"
             raise Unacceptable(contradicts(FindingName.EK_REVOKED, detail))
-    ends = [one.next_update_utc for one in own if one.next_update_utc is not None]
-    if own and ends and max(ends) < when:
+    if named and not own:
+        detail = f"no list under the name of {read_common_name(issuer)!r} is signed by its key"
+        raise Unacceptable(unproves(FindingName.EK_LIST_UNFIT, detail))
+    # a list that states no end is as old as its date
+    ends = [one.next_update_utc or one.last_update_utc for one in own]
+    if ends and max(ends) < when:
         detail = f"the list about {name!r} was to be renewed until {max(ends):%F}"
         raise Unacceptable(unproves(FindingName.EK_LIST_ENDED, detail))
 

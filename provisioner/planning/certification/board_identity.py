@@ -115,7 +115,8 @@ def _choose_endorsement(
         except Unacceptable as refused:
             problems.append(refused.finding)
     # of several certificates, the finding that a person can act on: a revoked one first
-    telling = (FindingName.EK_REVOKED, FindingName.EK_LIST_ENDED, FindingName.EK_MAKER)
+    lists = (FindingName.EK_LIST_ENDED, FindingName.EK_LIST_UNFIT)
+    telling = (FindingName.EK_REVOKED, *lists, FindingName.EK_MAKER)
     ordered = [p for name in telling for p in problems if p.name is name]
     raise Unacceptable((ordered or problems)[0])
 

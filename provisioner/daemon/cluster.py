@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -49,16 +49,21 @@ LOST = os.EX_TEMPFAIL
 
 def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> Mapping[str, str]:
     """Return the digests of code, matrix and settings, and of these texts by name."""
-    package = Path(__file__).parent
-    code = hashlib.sha256()
-    for file in sorted(package.rglob("*.py")):
-        code.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
     return {
-        "code": code.hexdigest(),
+        "code": digest_code(),
         "matrix": matrix.digest(),
         "settings": membership.digest_settings(settings),
         **{name: membership.digest_text(text) for name, text in texts.items()},
     }
+
+
+def digest_code() -> str:
+    """Return the digest of this program's code as it is on disk."""
+    package = Path(__file__).parents[1]
+    code = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        code.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
+    return code.hexdigest()
 
 
 def declared_end(text: str) -> float:
@@ -91,11 +96,16 @@ def watched_waits(database: str, settings: Settings) -> AbstractContextManager[o
 
 @asynccontextmanager
 async def open_cluster(
-    database: str, settings: Settings, clock: WallClock, works: WorksBy
+    database: str,
+    settings: Settings,
+    clock: WallClock,
+    works: WorksBy,
+    list_keys: Callable[[], Collection[str]] = tuple,
 ) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
     """Yield our seat and the queue of operations; None with a file.
 
-    `clock` comes from `clock_of` and follows the database's clock from then on.
+    `clock` comes from `clock_of` and follows the database's clock from then on. `list_keys`: ids
+    of the master keys that this daemon has, which its peers and `db reseal` may count.
 
     Raises InputError if the server refuses the connection, or if the extra `postgresql` is not
     installed.
@@ -116,6 +126,7 @@ async def open_cluster(
     assert isinstance(clock, DatabaseClock)
     time = SharedTime(clock, settings.clock_difference_max_s)
     seat = Seat(database, name, _built(), settings.lease_s, works=works)
+    seat.list_keys = list_keys
     cluster = Cluster(seat, end_at_once, time)
     try:
         await cluster.start()

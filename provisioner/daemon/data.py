@@ -26,7 +26,9 @@ from provisioner.settings import Settings
 from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, lock_database
 from provisioner.store.database.postgres import is_postgres, postgres_url
-from provisioner.store.repositories.master_key import ENVIRONMENT, MasterKey, prepare_key
+from provisioner.store.repositories.key_exchange import prepare_keys
+from provisioner.store.repositories.key_ring import KeyRing
+from provisioner.store.repositories.master_key import ENVIRONMENT
 from provisioner.store.repositories.signing_rows import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.repositories.wrapped_key import open_wrapped_key
@@ -41,7 +43,7 @@ DATABASE_VARIABLE = "PROVISIONER_DATABASE"
 class Keys:
     """The master key, and the stores that need it."""
 
-    master: MasterKey
+    master: KeyRing
     vault: Vault
     signer: Signer
 
@@ -66,7 +68,7 @@ class Data:
         return self._opened_keys().signer
 
     @property
-    def master(self) -> MasterKey:
+    def master(self) -> KeyRing:
         return self._opened_keys().master
 
     def _opened_keys(self) -> Keys:
@@ -99,15 +101,17 @@ def has_data(directory: Path) -> bool:
 
 
 @contextmanager
-def held_data(directory: Path, database: str = "") -> Iterator[None]:
+def held_data(directory: Path, database: str = "", program: str = "") -> Iterator[None]:
     """Hold a data directory and its database for this process; the end releases both.
+
+    `program`: digest of the code of a daemon that holds several master keys.
 
     On PostgreSQL each daemon has a seat instead, and the directory alone is held. Raises InputError
     if another process holds one of them.
     """
     named = database or database_of(directory)
     with ExitStack() as held:
-        held.enter_context(lock_data_directory(directory))
+        held.enter_context(lock_data_directory(directory, program))
         if not is_postgres(named):
             held.enter_context(lock_database(Path(named)))
         yield
@@ -150,12 +154,12 @@ async def _open_keys(store: SqlStore, directory: Path, now: float) -> Keys:
     return Keys(master, Vault(store, master), signer)
 
 
-async def open_master_key(store: SqlStore, directory: Path) -> MasterKey:
-    """Return the master key: of the environment, a key service, or the directory."""
+async def open_master_key(store: SqlStore, directory: Path) -> KeyRing:
+    """Return the master keys: of the environment, a key service, or the directory."""
     unwrapped = None
     if ENVIRONMENT not in os.environ:
         unwrapped = await open_wrapped_key(directory, TransitService)
-    return await prepare_key(store, directory, os.environ, unwrapped)
+    return await prepare_keys(store, directory, os.environ, unwrapped)
 
 
 def read_text(path: Path, size_max: int = SIZE_MAX) -> str:

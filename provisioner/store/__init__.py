@@ -5,7 +5,8 @@ connection inside a transaction, and may be run twice; `SqlStore` is the only wa
 """
 
 from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database
-from provisioner.store.repositories.master_key import MasterKey, prepare_key, rekey
+from provisioner.store.repositories.key_exchange import prepare_key, rekey
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_rows import (
     exchange_signing_key,
     open_signer,

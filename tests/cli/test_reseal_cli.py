@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.serve.backup import NEW_KEY, reseal
+from provisioner.cli.serve.resealing import NEW_KEY, reseal
+from provisioner.daemon.cluster import digest_code
 from provisioner.daemon.data import held_data, open_data
 from provisioner.model.input_error import InputError
 from provisioner.ports import Secret
@@ -63,8 +64,28 @@ def test_a_key_of_the_environment_is_replaced_by_one_of_the_environment(
     assert secret_of(tmp_path) == (new.id, "hunter2")
 
 
-def test_it_is_refused_while_a_daemon_has_the_data(tmp_path: Path) -> None:
+def test_it_runs_beside_a_daemon_of_this_version_and_is_refused_beside_any_other(
+    tmp_path: Path,
+) -> None:
     before = secret_of(tmp_path, "hunter2")
-    with held_data(tmp_path), pytest.raises(InputError):
+    for program in ("", "another"):
+        other = pytest.raises(InputError, match="another version")
+        with held_data(tmp_path, program=program), other:
+            reseal(tmp_path)
+        assert secret_of(tmp_path) == before
+    with held_data(tmp_path, program=digest_code()):
+        reseal(tmp_path)
+    after = secret_of(tmp_path)
+    assert after[0] != before[0]
+    assert after[1] == "hunter2"
+
+
+def test_a_key_of_the_environment_is_not_exchanged_beside_a_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, MasterKey.generate().text())
+    monkeypatch.setenv(NEW_KEY, MasterKey.generate().text())
+    before = secret_of(tmp_path, "hunter2")
+    with held_data(tmp_path, program=digest_code()), pytest.raises(InputError):
         reseal(tmp_path)
     assert secret_of(tmp_path) == before

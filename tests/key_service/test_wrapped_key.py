@@ -16,8 +16,8 @@ from bao_server import Bao, find_bao, running_bao
 from pydantic import ValidationError
 
 from provisioner.adapters.key_service import TransitService, read_errors, read_field
-from provisioner.cli.serve.backup import reseal
 from provisioner.cli.serve.key_wrapping import unwrap, wrap
+from provisioner.cli.serve.resealing import reseal
 from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService
@@ -220,7 +220,7 @@ def test_a_start_is_refused_with_the_reason_while_the_service_does_not_open_the_
             data = tmp_path / "data"
             async with open_data(data, 1.0) as opened:
                 await opened.vault.put("n1/host", "root", Secret("hunter2"))
-                key = opened.master
+                key = opened.master.newest()
             from provisioner.store.repositories.wrapped_key import wrap_key
 
             await wrap_key(key, service, data, TransitService)

@@ -255,7 +255,7 @@ async def _read_secrets(data: Path, clock: WallClock, left: Left) -> None:
             for login in (await opened.vault.current(name), await opened.vault.pending(name)):
                 if login is not None:
                     left.secrets[f"credential {name}"] = login[1].reveal().encode()
-        left.secrets["master key"] = opened.master.text().strip().encode()
+        left.secrets["master key"] = opened.master.newest().text().strip().encode()
         private = opened.signer._key.private_bytes(
             serialization.Encoding.Raw,
             serialization.PrivateFormat.Raw,

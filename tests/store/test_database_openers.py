@@ -13,6 +13,7 @@ ALLOWED = {
     "cli/serve/doctor.py": "doctor",
     "cli/serve/key_wrapping.py": "db wrap-key, db unwrap-key",
     "cli/serve/reading.py": "--offline",
+    "cli/serve/resealing.py": "db reseal",
     "cli/serve/serve.py": "serve",
     "daemon/data.py": "the composition root",
     "demo/__init__.py": "demo",

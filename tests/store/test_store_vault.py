@@ -18,8 +18,6 @@ from provisioner.store import (
     open_store,
     open_vault,
     prepare_key,
-    public_keys,
-    rekey,
 )
 from provisioner.store.schema.schema import credentials
 
@@ -209,63 +207,6 @@ def test_without_the_right_key_there_is_one_clear_error_and_no_new_key(tmp_path,
 
     assert sorted(p.name for p in tmp_path.glob("master*")) == before
     assert "hunter2" not in str(raised.value)
-
-
-def rekeyed(directory, *, crash=""):
-    """Exchange the key; `crash` names the step after which the process is gone."""
-
-    class Crash(Exception):
-        pass
-
-    async def scenario():
-        store = open_store(directory / "store.db")
-        old = await prepare_key(store, directory, {})
-        await open_signer(store, old, 1.0)
-        vault = Vault(store, old)
-        await vault.begin("n1/host", "root", NEW)
-        write = store.write
-
-        async def crashing(work):
-            if crash == "key file":
-                raise Crash
-            answer = await write(work)
-            if crash == "database":
-                raise Crash
-            return answer
-
-        store.write = crashing
-        try:
-            return await rekey(store, old, MasterKey.generate(), directory)
-        except Crash:
-            return None
-        finally:
-            await store.close()
-
-    return asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("crash", ["", "key file", "database"])
-def test_after_an_exchange_of_the_key_the_secrets_open_wherever_it_was_cut_off(tmp_path, crash):
-    with_secret(tmp_path, {})
-    old = (tmp_path / "master.key").read_text()
-
-    count = rekeyed(tmp_path, crash=crash)
-
-    assert count == (None if crash else 2)
-    assert with_secret(tmp_path, {}) == ("root", OLD)
-    assert not (tmp_path / "master.key.next").exists()
-    assert ((tmp_path / "master.key").read_text() == old) == (crash == "key file")
-
-    async def scenario():
-        store = open_store(tmp_path / "store.db")
-        key = await prepare_key(store, tmp_path, {})
-        pending = await Vault(store, key).pending("n1/host")
-        signer = await open_signer(store, key, 2.0)
-        keys = await public_keys(store)
-        await store.close()
-        return pending, list(keys) == [signer.key_id]
-
-    assert asyncio.run(scenario()) == (("root", NEW), True)
 
 
 def test_nonces_are_fresh():

@@ -15,7 +15,7 @@ import typer
 from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.serve_options import Database
 from provisioner.cli.options.showing import JsonOption
-from provisioner.cli.serve import key_wrapping
+from provisioner.cli.serve import key_wrapping, resealing
 from provisioner.daemon.data import database_of, held_data
 from provisioner.model.input_error import InputError
 from provisioner.runtime.site_clock import read_clock
@@ -25,20 +25,14 @@ from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
 from provisioner.store.database.migrating import revisions
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.repositories.master_key import (
-    ENVIRONMENT,
-    KEY_FILE,
-    MasterKey,
-    prepare_key,
-    rekey,
-)
-from provisioner.store.repositories.wrapped_key import WRAPPED_FILE, read_wrapped_key
+from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
+from provisioner.store.repositories.wrapped_key import WRAPPED_FILE
 from provisioner.store.sql_store import open_store
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
 db.command("wrap-key")(key_wrapping.wrap)
 db.command("unwrap-key")(key_wrapping.unwrap)
-NEW_KEY = "PROVISIONER_NEW_KEY"
+db.command()(resealing.reseal)
 
 
 @db.callback()
@@ -127,61 +121,6 @@ def upgrade(
         typer.echo(f"schema {before} is now {revisions()[-1]}; as it was: {copy}")
     else:
         typer.echo(f"schema {before} is the newest that this version knows: nothing to do")
-
-
-@db.command()
-def reseal(
-    data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
-) -> None:
-    """Seal all stored secrets with a new master key; every daemon is stopped before.
-
-    The key file is replaced by a new key. Where PROVISIONER_KEY has the key, PROVISIONER_NEW_KEY
-    has the new one. After an interruption at any point one of the two keys opens all secrets.
-
-    Example: provisioner db reseal --data var
-    """
-    where = database_of(data, database)
-    if not is_postgres(where) and not Path(where).is_file():
-        raise InputError(where, "", "there is no database here", "Check --data.")
-    with held_data(data, where):
-        if is_postgres(where):
-            _check_alone(where)
-        old, new, count = asyncio.run(_reseal(where, data))
-    if as_json:
-        typer.echo(json.dumps({"before": old.id, "after": new.id, "secrets": count}))
-        return
-    typer.echo(f"{count} secrets are sealed with key {new.id}; it was {old.id}")
-    typer.echo("Back the new key up. Backups made before open with the old one: keep both apart.")
-
-
-def _check_alone(where: str) -> None:
-    """Raise InputError while daemons use this PostgreSQL database."""
-    from provisioner.store.database.seat import read_members  # needs the extra "postgres"
-
-    if members := read_members(where):
-        problem = f"{len(members)} daemons use this database"
-        raise InputError(where, "", problem, "Stop them first: they have the old key.")
-
-
-async def _reseal(where: str, data: Path) -> tuple[MasterKey, MasterKey, int]:
-    store = open_store(where)
-    try:
-        if (wrapped := read_wrapped_key(data)) is not None and ENVIRONMENT not in os.environ:
-            problem = f"{wrapped.service.address} has sealed the master key"
-            remedy = "Run db unwrap-key, then db reseal, then db wrap-key."
-            raise InputError(str(data), "", problem, remedy)
-        old = await prepare_key(store, data, os.environ)
-        if ENVIRONMENT not in os.environ:
-            new = MasterKey.generate()
-            return old, new, await rekey(store, old, new, data)
-        if NEW_KEY not in os.environ:
-            problem = f"{ENVIRONMENT} has the key, and {NEW_KEY} is not set"
-            remedy = f"Put the new key into {NEW_KEY}: URL-safe base64 of 32 random bytes."
-            raise InputError(NEW_KEY, "", problem, remedy)
-        new = MasterKey.parse(os.environ[NEW_KEY], NEW_KEY)
-        return old, new, await rekey(store, old, new)
-    finally:
-        await store.close()
 
 
 def _show(manifest: Manifest, first: str, *, as_json: bool) -> None:

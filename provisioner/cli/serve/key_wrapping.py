@@ -131,6 +131,10 @@ async def _open_key(data: Path, database: str) -> MasterKey:
         raise InputError(where, "", "there is no database here", "Check --data.")
     store = open_store(where)
     try:
-        return await open_master_key(store, data)
+        ring = await open_master_key(store, data)
+        if len(ring.list_ids()) > 1:
+            problem = "the master key is being exchanged"
+            raise InputError(str(data), "", problem, "Run db reseal to its end first.")
+        return ring.newest()
     finally:
         await store.close()

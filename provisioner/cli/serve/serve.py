@@ -160,7 +160,7 @@ def serve(
             )
             await _until_stopped(parts, data, opened, (access, files), (measured, counted), observe)
 
-    _run_alone(data, database, chosen, run, observe=observe)
+    _run_alone((data, works.digests["code"]), database, chosen, run, observe=observe)
 
 
 async def _open_site(
@@ -181,20 +181,21 @@ def _works_by(
 
 
 def _run_alone(
-    data: Path,
+    place: tuple[Path, str],
     database: str,
     chosen: Settings,
     run: Callable[[], Coroutine[Any, Any, None]],
     *,
     observe: bool,
 ) -> None:
-    """Run in an own event loop, while no other daemon holds the directory or the database."""
+    """Run in an own event loop, alone in `place`: the directory, and the digest of this code."""
+    data, program = place
     if observe:
         check_own_place(database)
     waits = watched_waits(database, chosen)
     gate = permit.observe() if observe else nullcontext()
     runner = asyncio.Runner(loop_factory=new_event_loop)
-    with held_data(data, database), waits, gate, runner as loop:
+    with held_data(data, database, program), waits, gate, runner as loop:
         loop.run(run())
 
 
@@ -225,7 +226,7 @@ async def _seated(
     store = opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
-        open_cluster(database, chosen, clock, works) as shared,
+        open_cluster(database, chosen, clock, works, opened.master.list_ids) as shared,
         scheduled_backups(data, database, chosen, clock),
     ):
         yield counted, shared

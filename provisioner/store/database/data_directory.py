@@ -14,6 +14,7 @@ import stat
 import uuid
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from provisioner.model.input_error import InputError
 
@@ -46,8 +47,8 @@ class DataLock:
         self.release()
 
 
-def lock_data_directory(path: str | Path) -> DataLock:
-    """Make the directory if there is none, and hold it.
+def lock_data_directory(path: str | Path, program: str = "") -> DataLock:
+    """Make the directory if there is none, and hold it; `program` is shown to `read_holder`.
 
     Raises `InputError` if it cannot be made or written, if others may write in it, or if another
     daemon holds it.
@@ -57,7 +58,7 @@ def lock_data_directory(path: str | Path) -> DataLock:
     lock_file = directory / LOCK_FILE
     descriptor = _open_lock(lock_file, os.O_CREAT | os.O_NOFOLLOW)
     if not _take(descriptor):
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        holder = _parse_holder(descriptor).process
         os.close(descriptor)
         raise InputError(
             str(directory),
@@ -66,8 +67,34 @@ def lock_data_directory(path: str | Path) -> DataLock:
             "Stop it first, or give this one a directory of its own.",
         )
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, f"{os.getpid()} {program}".strip().encode() + b"\n", 0)
     return DataLock(directory, descriptor)
+
+
+class Holder(NamedTuple):
+    """The process that holds a directory, and the digest of its code; "" where it shows none."""
+
+    process: str
+    program: str
+
+
+def read_holder(directory: Path) -> Holder | None:
+    """Return who holds the directory now; None: nothing does."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _cannot_open(directory / LOCK_FILE, error) from None
+    try:
+        return None if _take(descriptor) else _parse_holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _parse_holder(descriptor: int) -> Holder:
+    shown = os.pread(descriptor, 128, 0).decode("ascii", "replace").split()
+    return Holder(*[*shown, "", ""][:2]) if shown else Holder("unknown", "")
 
 
 def lock_database(file: Path) -> DataLock:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from zlib import crc32
@@ -36,6 +36,7 @@ from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_ur
 # First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
 SEATS = LOCK_SPACE + 1  # by number of the daemon
 TURNS = LOCK_SPACE + 2  # by CRC of a name: two that share one only wait for each other
+KEYS = LOCK_SPACE + 3  # by CRC of a master key's id: shared by the daemons that have this key
 LEADER = 3
 
 Session = psycopg.Connection[dict[str, object]]
@@ -94,6 +95,8 @@ class Seat:
         self._session: Session | None = None
         self._desk: Session | None = None
         self._turns: set[int] = set()
+        self.list_keys: Callable[[], Collection[str]] = tuple  # ids of the master keys at hand
+        self._keys: set[int] = set()  # those that are shown
 
     def take(self) -> None:
         """Connect and sit down.
@@ -136,6 +139,10 @@ class Seat:
             self.leads = self._lock(LOCK_SPACE, LEADER)
         self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
+        for key in map(_number_key, self.list_keys()):
+            if key not in self._keys:
+                self._ask("SELECT pg_try_advisory_lock_shared(%s, %s) AS taken", (KEYS, key))
+                self._keys.add(key)
 
     def try_turn(self, name: str) -> bool:
         """Take the turn of one name among all daemons, if it is free. Ours never overlap."""
@@ -239,6 +246,25 @@ def read_members(database: str) -> Sequence[Joined]:
     text = url.render_as_string(hide_password=False)
     with psycopg.connect(text, row_factory=dict_row, **CONNECT) as connection:
         return [_joined(row) for row in connection.execute(MEMBERS, (SEATS,)).fetchall()]
+
+
+def count_key_holders(database: str, key_id: str) -> int:
+    """Return how many daemons have this master key at hand. Blocks; raises `psycopg.Error`."""
+    url = make_url(postgres_url(database)).set(drivername="postgresql")
+    text = url.render_as_string(hide_password=False)
+    query = (
+        "SELECT count(DISTINCT pid)::integer AS holders FROM pg_locks "
+        "WHERE locktype = 'advisory' AND granted AND mode = 'ShareLock' "
+        "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+        "AND classid = %s::bigint::oid AND objid = %s::bigint::oid"
+    )
+    with psycopg.connect(text, row_factory=dict_row, **CONNECT) as connection:
+        [row] = connection.execute(query, (KEYS, crc32(key_id.encode()))).fetchall()
+        return cast(int, row["holders"])
+
+
+def _number_key(key_id: str) -> int:
+    return _signed(crc32(key_id.encode()))
 
 
 def _joined(row: Mapping[str, object]) -> Joined:

@@ -12,19 +12,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, insert, select, update
 
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.master_key import Sealing
 from provisioner.store.rows.signing_key_rows import believed
 from provisioner.store.schema.schema import signing_keys
 from provisioner.store.signing import Signer
 
 
-async def open_signer(transactions: Transactions, master: MasterKey, now: float) -> Signer:
+async def open_signer(transactions: Transactions, master: Sealing, now: float) -> Signer:
     """Return the signer with the store's newest key; one is made if there is none."""
     return await transactions.write(lambda c: _newest(c, master) or _make(c, master, now))
 
 
 async def exchange_signing_key(
-    transactions: Transactions, master: MasterKey, now: float, *, compromised: bool = False
+    transactions: Transactions, master: Sealing, now: float, *, compromised: bool = False
 ) -> Signer:
     """Return a signer with a new key. The older ones can only verify from now on.
 
@@ -49,7 +49,7 @@ async def public_keys(transactions: Transactions) -> Mapping[str, bytes]:
     return await transactions.read(believed)
 
 
-def _newest(connection: Connection, master: MasterKey) -> Signer | None:
+def _newest(connection: Connection, master: Sealing) -> Signer | None:
     row = connection.execute(
         select(signing_keys.c.key_id, signing_keys.c.private)
         .where(signing_keys.c.private.is_not(None))
@@ -62,15 +62,16 @@ def _newest(connection: Connection, master: MasterKey) -> Signer | None:
     return Signer(Ed25519PrivateKey.from_private_bytes(raw))
 
 
-def _make(connection: Connection, master: MasterKey, now: float) -> Signer:
+def _make(connection: Connection, master: Sealing, now: float) -> Signer:
     key = Ed25519PrivateKey.generate()
     signer = Signer(key)
+    sealing = master.newest()
     connection.execute(
         insert(signing_keys).values(
             key_id=signer.key_id,
-            master_key_id=master.id,
+            master_key_id=sealing.id,
             public=signer.public_key,
-            private=master.seal(key.private_bytes_raw(), f"signing key {signer.key_id}"),
+            private=sealing.seal(key.private_bytes_raw(), f"signing key {signer.key_id}"),
             created_at=now,
         )
     )

@@ -16,12 +16,18 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from provisioner.ports.errors import StaleWrite
 from provisioner.ports.wire import Secret
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.repositories.master_key import MasterKey, prepare_key
+from provisioner.store.repositories.key_exchange import prepare_keys
+from provisioner.store.repositories.master_key import MasterKey, Sealing
 from provisioner.store.schema.schema import credentials
 
 Login = tuple[str, Secret]
 LIKELY = "likely"  # after the password of a pending credential: it is the one to try first
 # made once: every turn of every operation needs some logins
+_ROW = (
+    select(credentials.c.current, credentials.c.pending)
+    .where(credentials.c.name == bindparam("wanted"))
+    .with_for_update()
+)
 _SEALED = {
     column: select(credentials.c[column]).where(credentials.c.name == bindparam("wanted"))
     for column in ("current", "pending")
@@ -31,14 +37,14 @@ _SEALED = {
 async def open_vault(
     transactions: Transactions, directory: Path, environ: Mapping[str, str]
 ) -> Vault:
-    """Return the store's vault with the key of `prepare_key`, whose `InputError` it raises."""
-    return Vault(transactions, await prepare_key(transactions, directory, environ))
+    """Return the store's vault with the keys of `prepare_keys`, whose `InputError` it raises."""
+    return Vault(transactions, await prepare_keys(transactions, directory, environ))
 
 
 class Vault:
     """See `ports.Credentials`. Every method may raise `StoreFailed`, for a row that was changed."""
 
-    def __init__(self, transactions: Transactions, key: MasterKey) -> None:
+    def __init__(self, transactions: Transactions, key: Sealing) -> None:
         self._transactions = transactions
         self._key = key
 
@@ -72,8 +78,7 @@ class Vault:
 
     async def put(self, name: str, username: str, secret: Secret) -> None:
         """Store a credential that is in force; a pending one is dropped."""
-        sealed = self._seal(name, (username, secret))
-        await self._transactions.write(lambda c: self._write(c, name, current=sealed, pending=None))
+        await self._transactions.write(lambda c: self._put(c, name, (username, secret)))
 
     async def remove(self, name: str) -> None:
         await self._transactions.write(lambda c: _remove(c, name))
@@ -83,25 +88,47 @@ class Vault:
         query = select(credentials.c.name).order_by(credentials.c.name)
         return await self._transactions.read(lambda c: tuple(c.scalars(query)))
 
+    def _put(self, connection: Connection, name: str, login: Login) -> None:
+        key = self._key.newest()
+        sealed = _seal(key, name, login)
+        self._write(connection, name, key, {"current": sealed, "pending": None})
+
     def _begin(self, connection: Connection, name: str, login: Login) -> None:
         pending = self._open(name, _read_sealed(connection, name, "pending"))
         if pending is not None and pending != login:
             raise StaleWrite(f"a change of the credential {name!r} is not finished")
         if pending is None:
-            self._write(connection, name, pending=self._seal(name, login))
+            key = self._key.newest()
+            self._write(connection, name, key, {"pending": _seal(key, name, login)})
 
     def _expect(self, connection: Connection, name: str) -> None:
         pending = self._open(name, _read_sealed(connection, name, "pending"))
         if pending is not None:
-            self._write(connection, name, pending=self._seal(name, pending, LIKELY))
+            key = self._key.newest()
+            self._write(connection, name, key, {"pending": _seal(key, name, pending, LIKELY)})
 
-    def _write(self, connection: Connection, name: str, **columns: bytes | None) -> None:
-        values = {**columns, "key_id": self._key.id}
-        updated = connection.execute(
-            update(credentials).where(credentials.c.name == name).values(**values)
-        )
-        if updated.rowcount == 0:
+    def _write(
+        self, connection: Connection, name: str, key: MasterKey, columns: dict[str, bytes | None]
+    ) -> None:
+        """Write columns that `key` has sealed.
+
+        A row is under one key. While the master key is exchanged, the other column may be under the
+        old one: it is sealed anew with this one.
+        """
+        same = credentials.c.key_id == key.id
+        updating = update(credentials).where(credentials.c.name == name)
+        if connection.execute(updating.where(same).values(**columns)).rowcount:
+            return
+        values = {**columns, "key_id": key.id}
+        row = connection.execute(_ROW, {"wanted": name}).one_or_none()
+        if row is None:
             connection.execute(insert(credentials).values(name=name, **values))
+            return
+        place = f"credential {name}"
+        for column, kept in (("current", row.current), ("pending", row.pending)):
+            if column not in columns and kept is not None:
+                values[column] = key.seal(self._key.open(kept, place), place)
+        connection.execute(updating.values(**values))
 
     def _open(self, name: str, sealed: bytes | None) -> Login | None:
         if sealed is None:
@@ -113,9 +140,13 @@ class Vault:
         fields: list[str] = json.loads(self._key.open(sealed, f"credential {name}"))
         return fields
 
-    def _seal(self, name: str, login: Login, *marks: str) -> bytes:
-        plain = json.dumps([login[0], login[1].reveal(), *marks]).encode()
-        return self._key.seal(plain, f"credential {name}")
+    def _seal(self, name: str, login: Login) -> bytes:
+        return _seal(self._key.newest(), name, login)
+
+
+def _seal(key: MasterKey, name: str, login: Login, *marks: str) -> bytes:
+    plain = json.dumps([login[0], login[1].reveal(), *marks]).encode()
+    return key.seal(plain, f"credential {name}")
 
 
 def _read_sealed(connection: Connection, name: str, column: str) -> bytes | None:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from provisioner.quirks.meaning import Row, enabled, switch
-from provisioner.quirks.quirk import AcCycle, BootAttributes, Licence, Lockdown, Quirk
+from provisioner.quirks.quirk import (
+    AcCycle,
+    BootAttributes,
+    Licence,
+    Lockdown,
+    Quirk,
+    SetupPassword,
+)
 
 # source: openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting issues 90 and 324 and its
 # SetNextOneTimeBootVirtualMediaDeviceOemREDFISH: "Cd" of the standard override is a physical drive
@@ -107,6 +114,15 @@ QUIRK = Quirk(
     # source: libredfish dell.rs; terraform-provider-redfish 231: without it nothing is ever applied
     settings_apply_time="OnReset",
     bmc_attributes=("Links", "Oem", "Dell", "DellAttributes"),
+    # source: dell/iDRAC-Redfish-Scripting, BiosChangePasswordREDFISH (name, job, boot); registry
+    # and Links.Oem.Dell.Jobs of the R750; iDRAC9 User's Guide, "Generating hash password": SHA-256
+    # of password and salt, the salt as hex
+    setup_password=SetupPassword(
+        name="SetupPassword",
+        sha256="SHA256SetupPassword",
+        salt="SHA256SetupPasswordSalt",
+        jobs=("Links", "Oem", "Dell", "Jobs"),
+    ),
     bmc_first="Dell's documents: the iDRAC is updated first",
     force="none",
     ac_cycle=AcCycle(  # a "virtual AC cycle": CPLD and FPGA run their new versions after it

@@ -69,6 +69,19 @@ class Lockdown(Record):
     title: str
 
 
+class SetupPassword(Record):
+    """How the set-up password of a host is changed, and the attributes that prove the one in force.
+
+    Only a vendor that shows such a proof has this: where nothing shows it, a change that a BIOS
+    dropped could not be distinguished from one that it made, and the password would be lost.
+    """
+
+    name: str  # PasswordName of Bios.ChangePassword
+    sha256: str  # attribute: digest, hex, of the password with the salt appended
+    salt: str  # attribute: the salt, hex
+    jobs: tuple[str, ...]  # keys below the manager that lead to its jobs: one carries it out
+
+
 class Quirk(Record):
     """One vendor. Times are in seconds. The defaults are the behaviour that DSP0266 requires."""
 
@@ -121,6 +134,7 @@ class Quirk(Record):
     # @Redfish.SettingsApplyTime to send where the service lists none; "": leave it out
     settings_apply_time: str = ""
     settings_if_match: str = ""  # for the object of pending settings; "": as `if_match`
+    setup_password: SetupPassword | None = None  # None: no source says how one is proved
     meanings: tuple[Row, ...] = ()  # attributes of the settings that profiles pin
 
     # resetting

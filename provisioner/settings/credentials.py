@@ -30,6 +30,17 @@ class CredentialSettings(Record):
         description="Passwords of switches' APIs are changed like those of BMCs, the site's own "
         "ones of the list too; other tools that have them lose access.",
     )
+    credential_setup_password: bool = Field(
+        default=False,
+        description="The UEFI set-up password of a host is set and changed when it comes back from "
+        "a tenant, where its BMC proves the one in force; one boot more.",
+    )
+    credential_setup_password_file: str = Field(
+        "",
+        max_length=1024,
+        description="File with the set-up password that the site's hosts have today; empty: they "
+        "have none, or the daemon's.",
+    )
     credential_shown_h: float = Field(
         4.0,
         gt=0,

@@ -24,7 +24,7 @@ from provisioner.model.base import Record
 from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.model.events.request_events import CredentialShown, RequestCarriedOut
 from provisioner.model.times.instant import Instant
-from provisioner.planning.lifecycle.credential_rotation import list_logins, may_rotate
+from provisioner.planning.lifecycle.credential_rotation import SETUP, list_logins, may_rotate
 from provisioner.ports import Credentials
 from provisioner.runtime import permit
 
@@ -110,8 +110,8 @@ async def ask_rotation(ask: Ask) -> Reply:
     arguments = body.model_dump(mode="json")
     if missing := await _find_missing(ask.parts, arguments):
         raise build_refusal(404, "missing", f"There is no {missing}", "Look at the list of them.")
-    words = ["all"] if body.all else [body.person, *body.nodes, *body.racks, *body.logins]
-    subject = next(word for word in words if word)
+    named_first = [body.person, *body.nodes, *body.racks, *body.logins]
+    subject = "all" if body.all else next(word for word in named_first if word)
     kind = ChangeKind.CREDENTIAL_ROTATE
     return await ask.parts.works.submit_change(ask, kind, subject, "", arguments)
 
@@ -171,8 +171,7 @@ async def _demand(parts: ApiParts, arguments: Mapping[str, Any], now: float) -> 
 
 async def _select(parts: ApiParts, arguments: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     """Return the nodes of a selection, and the logins of other nodes; no row is read for it."""
-    racks = set(arguments["racks"])
-    nodes = set(arguments["nodes"])
+    racks, nodes = (set(arguments[key]) for key in ("racks", "nodes"))
     if racks:
         stored = await parts.store.nodes.list()
         nodes |= {n.id for n in stored if n.location is not None and n.location.rack in racks}
@@ -194,11 +193,13 @@ async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
         f"Passwords of {number} BMCs are changed, which takes {least_min:.0f} minutes or more.",
         "Every session at these BMCs ends, and other tools that have these passwords lose access.",
     ]
+    if parts.settings.credential_setup_password:
+        lines.append("Set-up passwords are changed when their hosts come back from their tenants.")
     stored = await parts.store.nodes.list()
     chosen = [n for n in stored if touched is None or n.id in touched]
     also = parts.settings.credential_switches
-    logins = [n for n in chosen if list_logins(n, switches=also)]
-    later = [n.id for n in logins if not may_rotate(n, switches=also)]
+    kept = [n for n in chosen if list_logins(n, switches=also)]
+    later = [n.id for n in kept if not may_rotate(n, switches=also)]
     if later:
         shown = ", ".join(later[:5])
         lines.append(f"{len(later)} nodes wait for a person, and come after that: {shown}.")
@@ -231,9 +232,10 @@ async def ask_showing(ask: Ask) -> Reply:
     node = await ask.read_node()
     bmc = ask.read_word("bmc")
     _vault(ask.parts)
-    if not any(b.name == bmc for b in node.bmcs):
+    kept = {b.name for b in list_logins(node, setup=ask.parts.settings.credential_setup_password)}
+    if bmc not in kept | {b.name for b in node.bmcs}:
         raise refuse_missing("BMC of this node")
-    if not any(b.name == bmc for b in list_logins(node)):
+    if bmc not in kept:
         unblock = "Ask whoever gave it to the daemon: it was not set here, nor could it be changed."
         raise build_refusal(409, "login", "The site keeps this password itself", unblock)
     arguments = {"bmc": bmc, **ask.body.model_dump(mode="json")}
@@ -254,12 +256,11 @@ async def _allow_showing(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 async def foresee_showing(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     """Return what happens to a password that is shown."""
-    login = f"{asked.subject}/{asked.arguments['bmc']}"
-    hours = parts.settings.credential_shown_h
-    lines = (
-        f"{asked.asked_by} is shown the password of {login}, once another person has approved it.",
-        f"It is changed {hours:g} hours after the approval.",
-    )
+    bmc = asked.arguments["bmc"]
+    shown = f"{asked.asked_by} is shown the password of {asked.subject}/{bmc}"
+    when = f"{parts.settings.credential_shown_h:g} hours after the approval"
+    when = "when its host comes back from its tenant" if bmc == SETUP else when
+    lines = f"{shown}, once another person has approved it.", f"It is changed {when}."
     return Forecast(lines)
 
 

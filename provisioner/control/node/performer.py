@@ -118,6 +118,7 @@ class Performer:
                     hold,
                     node,
                     changes_logins=self._settings.credential_after_tenant,
+                    changes_setup=self._settings.credential_setup_password,
                 )
             case Mend():
                 assert self._mender is not None

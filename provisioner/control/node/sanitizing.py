@@ -9,6 +9,8 @@ from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.observe.login_change import change_after_tenant
 from provisioner.execution.steps.erasure import Eraser
+from provisioner.execution.steps.maintenance_boot import Stay
+from provisioner.execution.steps.setup_passwords import change_setup_password
 from provisioner.model.events.node_events import NodeNotSanitized, NodeSanitized
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -26,9 +28,11 @@ async def sanitize(
     node: Node,
     *,
     changes_logins: bool = False,
+    changes_setup: bool = False,
 ) -> Sequence[Blocker]:
     """Erase the node; return the blockers of its cleanness, () if it is clean. The report is always
-    stored. `changes_logins`: the passwords of its BMCs are changed first.
+    stored. `changes_logins`: the passwords of its BMCs are changed first. `changes_setup`: its
+    set-up password is changed at the end; what prevents that is in its row, and blocks nothing.
     """
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
@@ -46,6 +50,12 @@ async def sanitize(
     if isinstance(erased, Blocker):
         return (erased,)
     node, report = erased
+    if changes_setup:
+        stay = Stay(eraser.site, hold, node, inventory)
+        unready = await change_setup_password(stay, store.credential_standings)
+        if unready is not None:
+            return (unready,)
+        node = stay.node
     problems = list_unsanitized(report, eraser.policy)
     digest = await store.evidence.put_output(report.model_dump_json())
     changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}

@@ -68,8 +68,11 @@ class CredentialKeeper:
         self._nodes = dict(nodes)
         if not changed and not gone:
             return
-        also = self._settings.credential_switches
-        held = {f"{n.id}/{b.name}": n.id for n in changed for b in list_logins(n, switches=also)}
+        more = {
+            "switches": self._settings.credential_switches,
+            "setup": self._settings.credential_setup_password,
+        }
+        held = {f"{n.id}/{b.name}": n.id for n in changed for b in list_logins(n, **more)}
         looked = {n.id for n in changed} | gone
         new = {name: node for name, node in held.items() if name not in self._names}
         lost = [name for name, node in self._names.items() if node in looked and name not in held]

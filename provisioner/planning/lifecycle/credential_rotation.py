@@ -17,20 +17,26 @@ REFUSED_RETRY_S = 7200.0  # beyond every lockout window seen in the field (facts
 RETRY_MAX_S = 86400.0
 DAY_S = 86400.0
 SWITCH = "switch"  # kind of a management API
+SETUP = "setup"  # name and kind of the login to a host's UEFI set-up, which is no BMC's
 
 
-def list_logins(node: Node, *, switches: bool = False) -> tuple[BmcRef, ...]:
+def list_logins(node: Node, *, switches: bool = False, setup: bool = False) -> tuple[BmcRef, ...]:
     """Return the BMCs whose login the daemon has set, and therefore keeps.
 
     A login that the site handed over is the site's own: intake takes it over, or nothing does.
     `switches`: the site gave those of its switches over too; one without a stored login has none.
+    `setup`: the passwords of UEFI set-ups too, which no rotation changes: a boot has to.
     """
     if node.kind is NodeKind.SWITCH and switches and node.state is not State.RETIRED:
         has_login = node.address.startswith("https:")  # over SSH a key of the site logs in
         return tuple(b for b in node.bmcs if b.rotated and b.kind == SWITCH and has_login)
     if node.kind is not NodeKind.HOST or node.state is State.RETIRED:
         return ()
-    return tuple(bmc for bmc in node.bmcs if bmc.rotated and bmc.kind != SWITCH)
+    kept = tuple(bmc for bmc in node.bmcs if bmc.rotated and bmc.kind != SWITCH)
+    own = next((bmc for bmc in kept if bmc.name == "host"), None)
+    if not setup or own is None:
+        return kept
+    return (*kept, BmcRef(name=SETUP, kind=SETUP, url=own.url, rotated=True))
 
 
 def may_rotate(node: Node, *, switches: bool = False) -> bool:

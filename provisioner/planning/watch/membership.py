@@ -34,6 +34,7 @@ OF_ONE_MACHINE = frozenset(
         "audit_syslog_identity_file",
         "metrics_connections_max",
         "backup_directory",
+        "credential_setup_password_file",
         "backup_every_h",
         "backup_keep",
         "log_format",

@@ -7,6 +7,7 @@ from provisioner.sim.redfish.bios_tables import TABLES, Attribute, BiosTable
 from provisioner.sim.redfish.boot_databases import mount_boot_databases
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_tree import ROOT, Change, Request, Tree, make_patch_check
+from provisioner.sim.redfish.setup_passwords import mount_setup_password
 from provisioner.sim.redfish.shapes import Shape
 
 _SHOWN: Json = {"@odata.type": "#Bios.v1_2_0.Bios", "Id": "BIOS", "Name": "BIOS Configuration"}
@@ -33,6 +34,8 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
     info = f"{path}/ResetBiosActionInfo"
     # source: captured tree of a DGX H100: its action has a required parameter
     typed = shape.name == "ami_dgx"
+    # the password of the set-up is that of a PowerEdge: no source says more of others than a name
+    change_password = mount_setup_password(tree, system, bios) if table.makes_jobs else {}
 
     def reset(request: Request) -> Answer:
         kind = (request.json or {}).get("ResetType")
@@ -51,12 +54,15 @@ def mount_bios(tree: Tree, system: str, shape: Shape, bios: Bios) -> None:
         lambda: {
             **_SHOWN,
             **registry,
-            "Attributes": dict(bios.running) | (bios.pending if bios.shows_waiting else {}),
+            "Attributes": dict(bios.running)
+            | (bios.setup.show() if change_password else {})
+            | (bios.pending if bios.shows_waiting else {}),
             "Actions": {
+                **change_password,
                 "#Bios.ResetBios": {
                     "target": f"{path}/Actions/Bios.ResetBios",
                     **({"@Redfish.ActionInfo": info} if typed else {}),
-                }
+                },
             },
             "@Redfish.Settings": {
                 "@odata.type": "#Settings.v1_3_0.Settings",

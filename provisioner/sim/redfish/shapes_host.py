@@ -21,6 +21,7 @@ from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_settings import mount_system_settings
 from provisioner.sim.redfish.redfish_tree import ROOT
+from provisioner.sim.redfish.setup_passwords import mount_jobs
 from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
 from provisioner.sim.redfish.tasks import format_time
 
@@ -245,6 +246,8 @@ class HostTree:
             target = f"{path}/Actions/Oem/{shape.media_enable}"
             actions["Oem"] = {f"#{shape.media_enable}": {"target": target}}
         links = mount_first_boot(self.tree, self.machine, path) if shape.first_boot else {}
+        if links:
+            links["Oem"]["Dell"] |= self._mount_jobs(path)
         logs = redfish_logs.mount_logs(self.service, path)
         self.tree.add_live(
             path,
@@ -276,6 +279,12 @@ class HostTree:
         )
         mount_network(self.service, path)
         mount_media(self.tree, self.machine, shape, bmc.name, path)
+
+    def _mount_jobs(self, path: str) -> Json:
+        now = self.service.clock.now
+        settings = f"{self.system}/Bios/Settings"
+        bios = self.machine.host.bios
+        return mount_jobs(self.tree, path, settings, bios, self.service.tasks, now)
 
     def _chassis(self) -> None:
         shape = self.shape

@@ -100,6 +100,13 @@ RULES = (
         f"openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting 90; {_R750} (DellAttributes)",
     ),
     SourcedRule(
+        "`Bios.ChangePassword` with `SetupPassword` waits for a BIOS configuration job and the "
+        "boot; `SHA256SetupPassword` is the digest of the password and the salt behind it",
+        "dell",
+        f"dell/iDRAC-Redfish-Scripting BiosChangePasswordREDFISH; {_R750}, Bios/BiosRegistry",
+    ),
+    SourcedRule("the BIOS compares the old set-up password at the boot", "dell", ASSUMED),
+    SourcedRule(
         "a task has a job of the same id, which stays after a restart of the iDRAC",
         "dell",
         f"dell/iDRAC-Redfish-Scripting DeviceFirmwareMultipartUploadREDFISH; {_R750}, "

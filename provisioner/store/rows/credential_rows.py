@@ -18,6 +18,7 @@ from provisioner.model.credential import (
 )
 from provisioner.store.schema.credential_schema import credential_standings as rows
 
+SETUP = "setup"  # behind the node's name: the login to its UEFI set-up
 IN_MAX = 500  # names in one statement
 _CAUSES = {place: cause for cause, place in URGENCY.items()}
 _FRESH = {
@@ -82,8 +83,13 @@ def read_page(
 def read_due(
     connection: Connection, now: float, changed_before: float, limit: int
 ) -> Sequence[CredentialStanding]:
-    """Return rows to change now: demanded ones by urgency, then those of age."""
-    may = or_(rows.c.retry_at <= now, rows.c.failures == 0)
+    """Return rows to change now: demanded ones by urgency, then those of age.
+
+    Set-up passwords are left out: they change with a boot of their host, between two tenants.
+    """
+    may = and_(
+        or_(rows.c.retry_at <= now, rows.c.failures == 0), rows.c.name.not_like(f"%/{SETUP}")
+    )
     demanded = select(rows).where(rows.c.urgency > 0, rows.c.due_at <= now, may)
     order = (rows.c.urgency, rows.c.due_at, rows.c.name)
     due = [_standing(r) for r in connection.execute(demanded.order_by(*order).limit(limit))]

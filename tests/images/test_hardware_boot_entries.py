@@ -66,20 +66,20 @@ def _x86(monkeypatch):
     monkeypatch.setattr(boot_entries.platform, "machine", lambda: "x86_64")
 
 
-def test_entries_of_disks_are_removed_and_those_of_the_firmware_stay():
+def test_entries_of_disks_are_removed_and_those_of_the_firmware_stay(tmp_path):
     firmware = Firmware()
 
-    answer = boot_entries.clear(firmware.run)
+    answer = boot_entries.clear(firmware.run, tmp_path)
 
     assert answer == {"result": "done", "detail": "1 boot entries of disks were removed"}
     assert list(firmware.entries) == ["0000", "0001"]
 
 
-def test_an_entry_that_cannot_be_removed_is_not_done():
+def test_an_entry_that_cannot_be_removed_is_not_done(tmp_path):
     firmware = Firmware()
     firmware.failing.add("--delete-bootnum")
 
-    assert boot_entries.clear(firmware.run)["result"] == "not_done"
+    assert boot_entries.clear(firmware.run, tmp_path)["result"] == "not_done"
 
 
 @pytest.mark.parametrize("parttype", ["gpt", "0xef"])

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import platform
 import re
+from pathlib import Path
 from typing import Any
 
-from provisioner_hardware_manager import disks
+from provisioner_hardware_manager import disks, uefi_variables
 from provisioner_hardware_manager.commands import Run, run, shorten
 from provisioner_hardware_manager.results import DONE, NOT_DONE, UNSUPPORTED
 
@@ -30,8 +31,10 @@ _PARTITION = re.compile(r"HD\((\d+),(GPT|MBR),([0-9A-Za-z-]+)")
 Answer = dict[str, str]
 
 
-def clear(run: Run = run) -> Answer:
-    """Remove the entries of systems on disks; `result` is "done" when none is listed any more."""
+def clear(run: Run = run, variables: Path = uefi_variables.ROOT) -> Answer:
+    """Remove the entries of systems on disks, and other variables of operating systems; `result` is
+    "done" when none is listed any more.
+    """
     listed = _list_entries(run)
     if listed is None:
         return _answer(UNSUPPORTED, "this system was not booted with UEFI variables")
@@ -40,7 +43,12 @@ def clear(run: Run = run) -> Answer:
     left = [e for e in _list_entries(run) or listed if e["partition"]]
     if left:
         return _answer(NOT_DONE, f"{len(left)} boot entries of disks cannot be removed")
-    return _answer(DONE, f"{removed} boot entries of disks were removed")
+    gone, kept = uefi_variables.remove_of_systems(variables)
+    if kept:
+        detail = f"{len(kept)} variables of operating systems cannot be removed: {kept[0]}"
+        return _answer(NOT_DONE, detail)
+    others = f", and {len(gone)} variables: {', '.join(gone[:8])}" if gone else ""
+    return _answer(DONE, f"{removed} boot entries of disks were removed{others}")
 
 
 def choose_disk(serial: str, run: Run = run) -> Answer:

@@ -51,7 +51,7 @@ NOT_OFFERED: Mapping[Holder, str] = {
 
 # Places that no method reaches: they are in the report with the reason, and block nothing.
 BMC_SETTINGS = "those that no set pins are not reset: `erase_bmc_defaults` is off"
-OWNER_KEYS = "machine owner keys (MokList) and other UEFI variables are not read by the image"
+OWNER_KEYS = "machine owner keys (MokList) are boot services variables: no image can read them"
 
 
 def policy_of(settings: Settings) -> ErasurePolicy:

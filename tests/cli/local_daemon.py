@@ -38,13 +38,15 @@ async def served(
         access = FabricAccess(plan, settings)
         transport = RedfishTransport()
         try:
-            async with open_keeper(opened.store, opened.vault, now, access) as keeper:
+            context = Context(opened.store, now, settings)
+            gate = context.get_gate()
+            async with open_keeper(opened.store, opened.vault, now, access, gate) as keeper:
                 parts = api_parts(
                     opened.store,
                     keeper,
                     matrix,
                     directory,
-                    Context(opened.store, now, settings),
+                    context,
                     vault=opened.vault,
                     signer=opened.signer,
                     rehearsals=RehearsalProcess(matrix, settings),

@@ -162,6 +162,7 @@ def _verdicts(
     """Return the verdicts; open cells are undecided, and so is blame that is held back."""
     tests = {o.test.name: o for o in seen}
     opened = sum(len(rails) for rails in needs.values())
+    cleared = len(fabric.leaf_of) - len(judged.explained) - opened
     untested = tuple(sorted(n for n in needs if not _ran(n, tests.values())))
     suspects = tuple(
         _suspect(judged.remaining, (name, rail))
@@ -173,8 +174,8 @@ def _verdicts(
         condemned=() if judged.held else judged.blames,
         undecided=(*(judged.blames if judged.held else ()), *judged.doubtful, *suspects),
         held=judged.held,
-        cleared=len(fabric.leaf_of) - len(judged.explained) - opened,
-        rate_missed=0.0 if opened else policy.rate_min,
+        cleared=cleared,
+        rate_missed=policy.rate_min if cleared else 0.0,
         untested=untested,
         rounds=len({o.round_number for o in seen}),
         node_minutes=sum(

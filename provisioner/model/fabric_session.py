@@ -26,6 +26,8 @@ class FabricMember(Record):
     bound: str  # the report's inventory digest, or the lent certificate's id
     entered_at: float  # when it entered its state
     ports: tuple[Port, ...]
+    rack: str = ""
+    pdus: tuple[str, ...] = ()  # that its outlets are of
 
 
 class RailRun(Record):

@@ -201,6 +201,13 @@ class Settings(
     fabric_wait_s: float = Field(
         21600.0, gt=0, description="A node waits this long for partners, then an alert is raised."
     )
+    fabric_rate_min: float = Field(
+        1.0,
+        ge=0.2,
+        le=1.0,
+        description="Gate C looks for parts that fail at least this share of their tests; below 1 "
+        "takes more rounds (0.3: nine instead of two), and a longer `fabric_session_limit_s`.",
+    )
     fabric_session_limit_s: float = Field(
         7200.0, gt=0, description="Tests among nodes end within this; unfinished ones remain open."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.control.fabric.fabric import policy_of
 from provisioner.model.fabric_session import (
     FabricMember,
     FabricOutcome,
@@ -17,8 +18,13 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds as tests_of
 from provisioner.planning.fault_location import fabric_session as rules
-from provisioner.planning.fault_location.fabric_verdicts import find_blockers, list_partners
+from provisioner.planning.fault_location.fabric_verdicts import (
+    find_blockers,
+    list_partners,
+    summarize_verdicts,
+)
 from provisioner.planning.fault_location.isolation_words import FabricTest, Round, Verdicts
+from provisioner.settings import Settings
 
 POLICY = rules.SessionPolicy(gather_s=600.0)
 RAILS = 4
@@ -281,6 +287,51 @@ def test_a_member_that_is_not_what_it_was_has_left() -> None:
         other = {**nodes, name: nodes[name].model_copy(update=change)}
         assert rules.find_departed(begun, other, reports) == (name,)
     assert rules.find_departed(begun, nodes, {**reports, "n02": report("n02")}) == ("n02",)
+
+
+def test_racks_and_feeds_of_some_members_are_parts_that_may_be_at_fault() -> None:
+    places = [("r0", "a"), ("r0", "a"), ("r1", "b"), ("r1", "a"), ("r2", "b")]
+    begun = session(5)
+    members = tuple(
+        m.model_copy(update={"rack": rack, "pdus": (pdu, f"{rack}-pdu", "hall")})
+        for m, (rack, pdu) in zip(begun.members, places, strict=True)
+    )
+
+    parts = tests_of.list_shared_parts(members)
+
+    nodes = {p.name: sorted({node for node, _ in p.cells}) for p in parts}
+    # r2 has one node, and the hall's PDU feeds all of them
+    assert nodes == {
+        "rack r0": ["n00", "n01"],
+        "rack r1": ["n02", "n03"],
+        "power feed a": ["n00", "n01", "n03"],
+        "power feed b": ["n02", "n04"],
+    }
+
+
+def test_a_bad_power_feed_is_named_to_the_members_that_depend_on_it() -> None:
+    begun = session(16)
+    members = tuple(
+        m.model_copy(update={"pdus": (f"pdu-{n % 4}", f"pdu-{4 + n // 4}")})
+        for n, m in enumerate(begun.members)
+    )
+    fed = {m.node for m in members if "pdu-3" in m.pdus}
+
+    ended, verdicts = lived(begun.model_copy(update={"members": members}), {(n, -1) for n in fed})
+
+    found = {n: b[0].subject for n, b in find_blockers(ended, verdicts).items() if b}
+    assert found == dict.fromkeys(fed, "power feed pdu-3")
+
+
+def test_a_session_looks_for_the_rate_of_the_settings_and_its_note_repeats_it() -> None:
+    _, verdicts = lived(session(8), set())
+
+    assert policy_of(Settings(fabric_rate_min=0.3)).isolation.screening_rounds == 9
+    assert policy_of(Settings()).isolation == POLICY.isolation
+    assert summarize_verdicts(verdicts) == (
+        f"{verdicts.rounds} rounds, {verdicts.node_minutes:.0f} node-minutes; 32 links cleared; "
+        "one that fails less than 100% of its tests may be among them"
+    )
 
 
 def test_who_could_not_be_tested_at_all_is_said_so() -> None:

@@ -36,6 +36,16 @@ def test_a_node_that_fails_a_third_of_its_tests_is_found():
     assert {name_of(b) for b in verdicts.condemned} == world.planted()
 
 
+@pytest.mark.parametrize("kind", ["nodes", "leaves"])
+def test_a_part_that_fails_three_of_ten_tests_is_found(kind: str):
+    world = plant(World(PLAIN, random.Random(f"{kind} 3"), rate=0.3), **{kind: 1})
+    policy = IsolationPolicy(rate_min=0.3, miss_risk=0.05, rounds_max=200)
+
+    verdicts = isolate(world, policy)
+
+    assert {name_of(b) for b in verdicts.condemned} == world.planted()
+
+
 @pytest.mark.parametrize("kind", [Culprit.CARD, Culprit.RACK, Culprit.FEED, Culprit.RAIL])
 def test_a_shared_cause_is_named_instead_of_the_parts_that_depend_on_it(kind: Culprit):
     world = World(SHARED, random.Random(str(kind)), rate=0.7)

@@ -266,8 +266,7 @@ class FabricSessions:
                     partners=fabric_verdicts.list_partners(session, name),
                 )
             )
-        note = f"{verdicts.rounds} rounds, {verdicts.node_minutes:.0f} node-minutes"
-        await self._end(session, outcomes, f"{note}; {verdicts.held}".rstrip("; "))
+        await self._end(session, outcomes, fabric_verdicts.summarize_verdicts(verdicts))
 
     async def _end(
         self, session: FabricSession, outcomes: Sequence[FabricOutcome], note: str
@@ -339,4 +338,5 @@ def policy_of(settings: Settings) -> rules.SessionPolicy:
         gather_s=settings.fabric_gather_s,
         wait_s=settings.fabric_wait_s,
         collectives=settings.fabric_collectives,
+        isolation=rules.look_for_rate(settings.fabric_rate_min),
     )

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from provisioner.model.fabric_session import CableEnds, DamageCount, FabricRun, FabricSession
+from provisioner.model.fabric_session import (
+    CableEnds,
+    DamageCount,
+    FabricMember,
+    FabricRun,
+    FabricSession,
+)
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import collectives, fabric_verdicts
 from provisioner.planning.fault_location.fabric_session import SessionPolicy
@@ -18,6 +24,7 @@ from provisioner.planning.fault_location.isolation import plan_next_round
 from provisioner.planning.fault_location.isolation_ends import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation_words import (
     Cell,
+    Culprit,
     Fabric,
     FabricLink,
     FabricNode,
@@ -27,6 +34,7 @@ from provisioner.planning.fault_location.isolation_words import (
     RailOutcome,
     RailResult,
     Round,
+    SharedPart,
     Verdicts,
 )
 
@@ -34,8 +42,9 @@ _PROVED = frozenset({Reason.CHECK_FAILED})
 
 
 def fabric_of(session: FabricSession) -> Fabric:
-    """Return the present members, with their cables from the site's plan."""
+    """Return the present members, with their cables, racks and PDUs from the site's plan."""
     return Fabric(
+        shared=list_shared_parts(session.present),
         nodes=tuple(
             FabricNode(
                 name=m.node,
@@ -44,8 +53,40 @@ def fabric_of(session: FabricSession) -> Fabric:
                 ),
             )
             for m in session.present
-        )
+        ),
     )
+
+
+def list_shared_parts(members: Sequence[FabricMember]) -> tuple[SharedPart, ...]:
+    """Return the racks and power feeds on which some of the members depend, but not all.
+
+    What one node has alone is the node. Racks and feeds of the same members are one part, because
+    no test distinguishes them: it is named after the rack, or after all these PDUs.
+    """
+    nodes: dict[tuple[Culprit, str], set[str]] = {}
+    for member in members:
+        if member.rack:
+            nodes.setdefault((Culprit.RACK, member.rack), set()).add(member.node)
+        for pdu in member.pdus:
+            nodes.setdefault((Culprit.FEED, pdu), set()).add(member.node)
+    alike: dict[frozenset[str], list[tuple[Culprit, str]]] = {}
+    for part in sorted(nodes, key=lambda part: (part[0] is not Culprit.RACK, part[1])):
+        if 1 < len(nodes[part]) < len(members):
+            alike.setdefault(frozenset(nodes[part]), []).append(part)
+    return tuple(
+        SharedPart(
+            kind=parts[0][0],
+            name=_name_shared(parts),
+            cells=tuple((m.node, p.rail) for m in members if m.node in names for p in m.ports),
+        )
+        for names, parts in alike.items()
+    )
+
+
+def _name_shared(parts: Sequence[tuple[Culprit, str]]) -> str:
+    kind = parts[0][0]
+    names = [name for _, name in parts if kind is Culprit.FEED] or [parts[0][1]]
+    return f"{'power feed' if kind is Culprit.FEED else 'rack'} {' and '.join(names)}"
 
 
 def list_observations(session: FabricSession) -> tuple[Observation, ...]:

@@ -32,6 +32,16 @@ class SessionPolicy(Record):
     isolation: IsolationPolicy = IsolationPolicy()
 
 
+def look_for_rate(rate_min: float) -> IsolationPolicy:
+    """Return the policy that looks for parts which fail at least this share of their tests.
+
+    Rates below 1 take more rounds; `make bench-isolation` measures this policy at 0.3.
+    """
+    if rate_min >= 1.0:
+        return IsolationPolicy()
+    return IsolationPolicy(rate_min=rate_min, miss_risk=0.05, rounds_max=200)
+
+
 def needs_session(node: Node, report: HealthReport | None, outcome: FabricOutcome | None) -> bool:
     """Return whether this node needs a session now: it passed everything before gate C in this
     stay.
@@ -160,7 +170,13 @@ def _comes(node: Node, first: Node) -> bool:
 def _member(node: Node, bound: str, *, seeks: bool) -> FabricMember:
     ports = tuple(p for p in node.ports if p.rail >= 0)
     return FabricMember(
-        node=node.id, seeks=seeks, bound=bound, entered_at=node.entered_at, ports=ports
+        node=node.id,
+        seeks=seeks,
+        bound=bound,
+        entered_at=node.entered_at,
+        ports=ports,
+        rack=node.location.rack,
+        pdus=tuple(sorted({outlet.pdu for outlet in node.outlets})),
     )
 
 

@@ -102,10 +102,15 @@ def _leaf(blame: Blame) -> Blocker:
 
 
 def _list_dependents(session: FabricSession, blame: Blame) -> set[str]:
-    """Return the members that depend on a shared part: those with a port on its rail, or all."""
-    rail = blame.group.removeprefix("rail ")
-    if blame.culprit in (Culprit.RAIL, Culprit.SPINE) and rail.isdigit():
-        return {m.node for m in session.present if int(rail) in {p.rail for p in m.ports}}
+    """Return the members that depend on a shared part: those of its rail, rack or PDUs."""
+    kind, _, name = blame.group.partition(" ")
+    if blame.culprit is Culprit.RACK:
+        return {m.node for m in session.present if m.rack == name}
+    if blame.culprit is Culprit.FEED:
+        pdus = set(name.removeprefix("feed ").split(" and "))
+        return {m.node for m in session.present if pdus & set(m.pdus)}
+    if kind == "rail" and name.isdigit():
+        return {m.node for m in session.present if int(name) in {p.rail for p in m.ports}}
     return {m.node for m in session.present}
 
 
@@ -136,6 +141,19 @@ def _untested(name: str) -> Blocker:
         detail="no test with it could be run",
         unblock="It is tried again automatically; check that its system answers and has perftest.",
     )
+
+
+def summarize_verdicts(verdicts: Verdicts) -> str:
+    """Return the note of a session's end: its cost, and the faults that it may have missed."""
+    notes = [f"{verdicts.rounds} rounds, {verdicts.node_minutes:.0f} node-minutes"]
+    if verdicts.cleared:
+        notes.append(
+            f"{verdicts.cleared} links cleared; one that fails less than "
+            f"{verdicts.rate_missed:.0%} of its tests may be among them"
+        )
+    if verdicts.held:
+        notes.append(verdicts.held)
+    return "; ".join(notes)
 
 
 def list_partners(session: FabricSession, name: str) -> tuple[str, ...]:

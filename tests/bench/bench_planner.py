@@ -188,43 +188,44 @@ def measure_fleet(count: int, distinct: int) -> tuple[float, int]:
     return took, cache.searches
 
 
+def build_parts(size: int, levels: Sequence[str] = LEVELS) -> tuple[PlanCache, PlanningNode]:
+    """Return a node of independent components at the first level, which are pinned to the last."""
+    kinds = {
+        f"part.n{n}": ComponentKind(
+            name=f"part.n{n}",
+            title="a part",
+            grammar="dotted",
+            method="playbook_host_software",
+            disruption=Disruption.NONE,
+            duration_s=60,
+        )
+        for n in range(size)
+    }
+    ways = (Activation.COLD_BOOT, Activation.WARM_REBOOT, Activation.BMC_RESET)
+    pins = {kind: Pin(version=levels[-1]) for kind in kinds}
+    matrix = Matrix(
+        releases={"r": Release(profiles={"p": Profile(match=Match(), pins=pins)})},
+        edges={
+            kind: tuple(
+                Edge(from_versions=(start,), to=to, activates_by=ways[n % 3], evidence="bench")
+                for start, to in pairwise(levels)
+            )
+            for n, kind in enumerate(kinds)
+        },
+    )
+    node = PlanningNode(_build_inventory("n", [(k, "0", levels[0]) for k in kinds]), "r", "p")
+    return PlanCache(matrix, kinds, production=True), node
+
+
 def measure_growth(sizes: Sequence[int], repeats: int = 5) -> dict[int, float]:
     """Return for each number of independent components the CPU milliseconds of one plan."""
     out = {}
     for size in sizes:
-        kinds = {
-            f"part.n{n}": ComponentKind(
-                name=f"part.n{n}",
-                title="a part",
-                grammar="dotted",
-                method="playbook_host_software",
-                disruption=Disruption.NONE,
-                duration_s=60,
-            )
-            for n in range(size)
-        }
-        ways = (Activation.COLD_BOOT, Activation.WARM_REBOOT, Activation.BMC_RESET)
-        matrix = Matrix(
-            releases={
-                "r": Release(
-                    profiles={
-                        "p": Profile(match=Match(), pins={k: Pin(version="1.3") for k in kinds})
-                    }
-                )
-            },
-            edges={
-                kind: tuple(
-                    Edge(from_versions=(start,), to=to, activates_by=ways[n % 3], evidence="bench")
-                    for start, to in pairwise(LEVELS)
-                )
-                for n, kind in enumerate(kinds)
-            },
-        )
-        node = PlanningNode(_build_inventory("n", [(k, "0", "1.0") for k in kinds]), "r", "p")
         times = []
         for _ in range(repeats):
+            cache, node = build_parts(size)
             begun = time.process_time()
-            plan = PlanCache(matrix, kinds, production=True).plan(node)
+            plan = cache.plan(node)
             times.append((time.process_time() - begun) * 1000)
             assert len(plan.steps) >= 3 * size
         out[size] = min(times)

@@ -14,7 +14,8 @@ from provisioner.components import ComponentKind
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
 from provisioner.model.plan import Disruption, Plan, StepKind
-from provisioner.planning.path import partition
+from provisioner.planning.path import partition, solving
+from provisioner.planning.path.clusters import Effort
 from provisioner.planning.path.planner import plan
 
 KINDS = ("a.x", "b.x", "c.x")
@@ -277,6 +278,20 @@ def test_a_part_that_is_taken_apart_has_the_same_cheapest_plan(case: Case) -> No
     assert (cheapest is None) == bool(found.blockers)
     if cheapest is not None:
         assert (found.outages, found.resets, found.duration_s) == cheapest
+        replay(case, found)
+
+
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(cases().filter(simple))
+def test_a_search_that_ends_early_has_the_best_legal_plan_so_far(case: Case) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solving, "Effort", lambda _: Effort(3))
+        found = planned(case)
+
+    cheapest = exhaustive.cheapest(case)
+    assert (cheapest is None) == bool(found.blockers)
+    if cheapest is not None:
+        assert (found.outages, found.resets, found.duration_s) >= cheapest
         replay(case, found)
 
 

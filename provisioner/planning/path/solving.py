@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -281,7 +282,8 @@ def _find_hindrances(
             for group, cause in zip(groups, causes, strict=True)
         ]
         part = Part(clusters[0], tuple(clusters[1:]))
-        Joining([part], Effort(STATES_MAX), covering=True).find_resets()
+        with suppress(OutOfEffortError):  # what was met so far is named all the same
+            Joining([part], Effort(STATES_MAX), covering=True).find_resets()
         for group, cluster, cause in zip(groups, clusters, causes, strict=True):
             out.rules |= {group.rules[n] for n in cause.rules}
             out.conditions |= {

@@ -126,7 +126,9 @@ def test_the_reference_names_every_command_route_and_reason():
     assert "`check_failed`" in made["reasons.md"]
 
 
-@pytest.mark.parametrize(("page", "rows"), [("sanitizing", 30), ("settings-of-machines", 20)])
+@pytest.mark.parametrize(
+    ("page", "rows"), [("sanitizing", 30), ("settings-of-machines", 20), ("planning", 45)]
+)
 def test_every_test_that_a_table_of_a_page_names_is_there(page: str, rows: int):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text)

@@ -138,6 +138,9 @@ async def _campaign(store: SqlStore) -> None:
     ]
     started = campaign.model_copy(update={"state": CampaignState.STOPPED})
     await book.save(started, describe_change(started, ""), NOW, rows)
+    other = await book.add(made.model_copy(update={"id": "c0002"}), "a person", NOW)
+    still = other.model_copy(update={"state": CampaignState.STARTED, "still_since": NOW - HOUR_S})
+    await book.save(still, describe_change(still, ""), NOW)
 
 
 def step(component: str = "host.bmc") -> Step:

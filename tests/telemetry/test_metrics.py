@@ -108,6 +108,8 @@ def test_a_campaign_is_told_with_its_failures_and_its_budget(text: str):
     assert of(told, "provisioner_campaign_failures", campaign="c0001") == 1
     assert of(told, "provisioner_campaign_failure_budget", campaign="c0001") >= 0
     assert of(told, "provisioner_campaign_stopped", campaign="c0001") == 1
+    assert of(told, "provisioner_campaign_standing_still", campaign="c0001") == 0
+    assert of(told, "provisioner_campaign_standing_still", campaign="c0002") == 1
 
 
 def test_redfish_is_told_by_vendor_and_by_how_it_ended(text: str):

@@ -196,7 +196,7 @@ export function forecast(seen) {
   const refused = Object.values(seen.refused);
   return made("div", { class: "stack" }, section("Preview",
     facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Bounded by", seen.bound_by], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
-      ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
+      ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ...(seen.crossing ? [["Limits that cross", `${seen.crossing.domains.join(" and ").replaceAll("_", " ")}: ${many(seen.crossing.taken, "host")} fit at once, no choice has more than ${number(seen.crossing.at_most)}`]] : []), ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
     seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
       made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)))] : null,
     seen.waves.length ? table("Waves", [["Wave"], ["Nodes", "num"], ["GPUs", "num"], ["Resets", "num"], ["Begins", "num"], ["Ends", "num"]],

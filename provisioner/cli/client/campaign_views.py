@@ -13,6 +13,7 @@ from provisioner.cli.options.showing import open_console
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.planning.campaigns.campaign_preview import Blast, Preview
 from provisioner.planning.campaigns.campaign_report import Report
+from provisioner.planning.campaigns.crossing_domains import Crossing
 from provisioner.planning.campaigns.waves import wave_name
 
 Document = Mapping[str, Any]
@@ -102,6 +103,8 @@ def show_preview(document: Document, _given: Document) -> None:
     )
     out.print(Text(f"blast radius: {_blast(preview.blast)}"))
     out.print(Text(f"at most at once: {_blast(preview.at_once)}"))
+    if preview.crossing is not None:
+        out.print(Text(describe_crossing(preview.crossing)))
     table = Table("wave", "nodes", "blast radius", "steps", "resets", "min", "from h", "to h")
     for w in preview.waves:
         times = (_hours(w.begins_s, "never"), _hours(w.ends_s, "–"))
@@ -122,6 +125,15 @@ def show_preview(document: Document, _given: Document) -> None:
         for name, blocker in sorted(preview.refused.items()):
             refused.add_row(Text(name), Text(str(blocker)), Text(blocker.unblock))
         out.print(refused)
+
+
+def describe_crossing(crossing: Crossing) -> str:
+    """Return both figures of domains that cross, in one sentence."""
+    names = " and ".join(name.replace("_", " ") for name in crossing.domains)
+    return (
+        f"limits that cross ({names}): {crossing.taken} hosts fit at once, "
+        f"and no choice has more than {crossing.at_most}"
+    )
 
 
 def _blast(b: Blast) -> str:

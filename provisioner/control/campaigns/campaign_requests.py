@@ -170,7 +170,8 @@ class CampaignRequests:
 
     async def _preview(self, campaign: Campaign) -> Preview:
         surveyed = await self.survey(campaign)
-        preview = preview_campaign(campaign, surveyed.facts, self._clock.now())
+        now = self._clock.now()
+        preview = await asyncio.to_thread(preview_campaign, campaign, surveyed.facts, now)
         unchanged = tuple(sorted({*preview.unchanged, *surveyed.already}))
         return preview.model_copy(update={"unchanged": unchanged})
 

@@ -12,6 +12,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns.campaign_moves import IN_SERVICE
 from provisioner.planning.campaigns.select_expression import select
+from provisioner.planning.campaigns.ungranted_nodes import refuse_ungranted
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Store
 from provisioner.ports.campaigns import CampaignRepository
@@ -78,7 +79,10 @@ class FleetSurvey:
             )
             for name, facts in mine.items()
         )
-        facts = read_fleet(nodes, campaign, rows, await self._book.list_pins(), now, self._plan)
+        standing = read_fleet(nodes, campaign, rows, await self._book.list_pins(), now, self._plan)
+        facts = refuse_ungranted(
+            standing, {n.id: n for n in nodes}, await self._store.grants.list()
+        )
         return Surveyed(facts, rows, tuple(sorted(already)))
 
     async def _measured(self, profiles: set[str]) -> dict[str, dict[str, float]]:

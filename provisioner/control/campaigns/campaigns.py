@@ -36,6 +36,7 @@ from provisioner.planning.campaigns.campaign_progress import (
     summarize_left,
 )
 from provisioner.planning.campaigns.rollout import decide
+from provisioner.planning.campaigns.ungranted_nodes import refuse_ungranted
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, StoreFailed
@@ -136,7 +137,8 @@ class Campaigns:
         if campaign.state not in _DECIDES:
             return None
         pins = await self._book.list_pins()
-        facts = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
+        standing = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
+        facts = refuse_ungranted(standing, nodes, await self._store.grants.list())
         progress = {name: row.progress for name, row in rows.items()}
         decision = decide(
             campaign, facts, progress, judge_campaign(campaign, rows, _REGRESSION), now

@@ -10,6 +10,7 @@ from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
 from provisioner.planning.campaigns.campaign_progress import build_initial_rows
+from provisioner.planning.campaigns.crossing_domains import Crossing, measure_crossing
 from provisioner.planning.campaigns.rollout_room import (
     find_displaced,
     find_missing_room,
@@ -68,6 +69,7 @@ class Preview(Record):
     to_confirm: tuple[str, ...] = ()  # steps of `one_way` that are not confirmed yet
     bound_by: str = ""  # why it does not end earlier: the course of the node that is back last
     stopped: tuple[Blocker, ...] = ()  # causes that would stop it without any failure
+    crossing: Crossing | None = None  # where limits' domains cross: what it takes, what could be
 
 
 def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: float) -> Preview:
@@ -118,6 +120,7 @@ def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: flo
         to_confirm=to_confirm,
         bound_by=_describe_bound(course, by_name),
         stopped=course.stopped,
+        crossing=measure_crossing(campaign, going, now),
     )
 
 

@@ -155,6 +155,11 @@ def host_groups(hosts: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, 
     return _host_groups(tuple(map(_FIELDS, hosts)), policy.model_dump_json())
 
 
+def list_spots(nodes: Iterable[CampaignNode]) -> tuple[Spot, ...]:
+    """Return what decides the groups of each node."""
+    return tuple(map(Spot._make, map(_FIELDS, nodes)))
+
+
 def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
     """Return the switches' groups by location and by rail, cached too."""
     return _switch_groups(tuple(map(_FIELDS, switches)), policy.model_dump_json())

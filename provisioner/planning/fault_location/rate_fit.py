@@ -27,8 +27,8 @@ from provisioner.planning.fault_location.isolation_words import (
 RATES = tuple(n / 20 for n in range(2, 21))  # the rates that are tried: 0.1 to 1
 NOISE_MAX = 0.15  # more wrong results than this are no noise
 FAILURES_MIN = 2  # a part with fewer is not examined
-# one more part at fault is so many times less likely: the spines of three leaves that reach no other
-# are not in doubt because the uplinks of two of them could all have failed instead
+# one more part at fault is so many times less likely: the spines of three leaves that reach no
+# other are not in doubt because the uplinks of two of them could have failed instead
 _FAULTS_RARE = 10
 _RESULTS_MIN = 32  # of a leaf, to show the share of wrong results
 _LEAVES_MIN = 4

@@ -75,6 +75,7 @@ class FindingName(StrEnum):
     EK_MISSING = "ek certificate missing"
     EK_UNFIT = "ek certificate unfit"
     EK_MAKER = "ek maker is not pinned"
+    EK_BOARD = "ek is not this board's"
     EK_REVOKED = "ek certificate revoked"
     EK_LIST_ENDED = "ek revocation list ended"
     EK_LIST_UNFIT = "ek revocation list unfit"

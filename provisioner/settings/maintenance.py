@@ -47,6 +47,13 @@ class MaintenanceSettings(Record):
         "for this site's boards, and of their revocation lists (CRL); a person vouches for any "
         "other TPM (`node retry --admit-tpm`).",
     )
+    tpm_boards_file: str = Field(
+        "",
+        max_length=1024,
+        description="Text file with a node's name and the SHA-256 digests of its board's "
+        "endorsement keys, or of their certificates, in each line: a TPM that is on no line of the "
+        "node is enrolled for it by a person only.",
+    )
     lookup_isolation: Literal["leaves", "site"] = Field(
         "leaves",
         description="Who keeps hosts apart on the network where agents are looked up: a filter on "

@@ -53,6 +53,7 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ),
     ("checks.attestation.endorsement_certificates", (ValueError,), "parse_makers", {}),
     ("checks.attestation.endorsement_certificates", (Unacceptable,), "read_endorsement", {}),
+    ("planning.certification.listed_boards", (ValueError,), "parse_boards", {}),
     ("checks.attestation.tpm_credentials", (Unacceptable,), "parse_attestation_key", {}),
 )
 ATTESTATION_BESIDE: Mapping[str, str] = {

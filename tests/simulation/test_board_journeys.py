@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import virtual_time
+from cryptography.hazmat.primitives.asymmetric import ec
 from given_events import in_state
 from returned import HOST, HOUR_S, TENANT, give_back, holds, node_of, until_settled
 from rig import World
 
-from provisioner.checks.attestation.tpm_credentials import parse_attestation_key
-from provisioner.model.node import BoardTpm, Node, State, TpmProof
+from provisioner.checks.attestation.endorsement_certificates import read_endorsement
+from provisioner.checks.attestation.tpm_credentials import digest_key, parse_attestation_key
+from provisioner.model.node import BoardTpm, Node, NodeKind, State, TpmProof
 from provisioner.planning.lifecycle.operator_requests import retry_node
 from provisioner.sim.hardware.simulated_endorsement import MAKER, make_authority
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
@@ -155,6 +157,59 @@ def test_a_key_that_an_older_release_enrolled_by_its_first_quote_stays_and_says_
     assert node.tpm is not None
     assert (node.tpm.key_sha256, node.tpm.proof) == (key, TpmProof.QUOTE)
     assert "`tpm_makers_file` cannot be read" in str(events)
+
+
+def list_keys(folder: Path, name: str, seed: str) -> str:
+    """Write the site's list of boards with one TPM's key; return its path."""
+    endorsement = SimulatedTpm(seed).endorsement
+    raw = endorsement.list_certificates()["0x1c0000a"]
+    key = read_endorsement(raw).public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    path = folder / "boards.txt"
+    path.write_text(f"{name} {digest_key(key)}\n", encoding="utf-8")
+    return str(path)
+
+
+STRANGERS = {
+    "the list has another node's": (lambda folder: list_keys(folder, "another", HOST), "another"),
+    "the list has another key": (lambda folder: list_keys(folder, HOST, "delivered"), "tpm_boards"),
+    "the list cannot be read": (lambda folder: str(folder / "none"), "`tpm_boards_file` cannot"),
+    "another node has it": (lambda _: "", "it is enrolled for n9"),
+    "nothing speaks against it": (lambda folder: list_keys(folder, HOST, HOST), ""),
+}
+
+
+@pytest.mark.parametrize("case", STRANGERS)
+def test_a_genuine_tpm_enrols_for_the_node_that_the_site_names_and_for_no_second_one(
+    tmp_path: Path, case: str
+) -> None:
+    write, words = STRANGERS[case]
+    boards = write(tmp_path)
+    key = parse_attestation_key(SimulatedTpm(HOST).area).spki_sha256
+
+    async def main() -> tuple[Node, dict[str, str]]:
+        makers = {"tpm_makers_file": pin_maker(tmp_path), "tpm_boards_file": boards}
+        changes: dict[str, Any] = {"agent_tpm": "require", **makers}
+        world = World(tmp_path, nodes=1, seed=5, **changes)
+        await give_back(world)
+        if case == "another node has it":
+            tpm = BoardTpm(key_sha256=key, enrolled_at=1.0, proof=TpmProof.MAKER)
+            await world.store.nodes.add(Node(id="n9", kind=NodeKind.HOST, tpm=tpm))
+        await world.start()
+        node = await until_settled(world, 48 * HOUR_S)
+        disks = holds(world)
+        await world.crash()
+        return node, disks
+
+    node, disks = virtual_time.run(main())
+
+    if not words:
+        assert node.tpm is not None
+        assert node.state is State.CONVERGING, node.note
+        return
+    assert (node.state, node.tpm) == (State.QUARANTINED, None)
+    assert words in str(node.blockers)
+    assert set(disks.values()) == {"tenant"}
 
 
 def show_tpm(world: World) -> None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from provisioner.checks.attestation.certificate_chains import parse_certificate, read_common_name
 from provisioner.checks.attestation.tpm_credentials import EndorsementKey, name_template
@@ -45,6 +46,7 @@ class Endorsement:
 
     key: EndorsementKey
     maker: str  # common name of the pinned certificate
+    certificate_sha256: str = ""  # of the key's certificate (DER), in hex
 
     @property
     def kind(self) -> str:
@@ -122,7 +124,8 @@ def verify_endorsement(
         pinned = _find_issuer(certificate, makers.certificates)
         if pinned is not None:
             _check_revocation(certificate, pinned, makers.revocations, when)
-            return Endorsement(key, read_common_name(pinned))
+            shown = leaf.fingerprint(SHA256()).hex()
+            return Endorsement(key, read_common_name(pinned), shown)
         issuer = _find_issuer(certificate, bag)
         if issuer is None:
             break

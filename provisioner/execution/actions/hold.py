@@ -54,6 +54,10 @@ class Hold:
             entered = self.operation.model_copy(update={"phase": phase})
             self.operation, _ = await self._store.operations.record(entered, now=self._clock.now())
 
+    async def list_nodes(self) -> Sequence[Node]:
+        """Return every node of the site."""
+        return await self._store.nodes.list()
+
     async def list_entries(self) -> Sequence[LedgerEntry]:
         """Return every ledger row of this operation's node, of all its operations."""
         return await self._store.operations.list_entries(self.operation.node)

@@ -22,7 +22,7 @@ from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.outofband import shows_tpm
 from provisioner.execution.steps.agent_steps import ask_step
-from provisioner.model.attestation import Unacceptable
+from provisioner.model.attestation import FindingName
 from provisioner.model.events.node_events import BoardTpmRead
 from provisioner.model.node import BoardTpm, Node, TpmProof
 from provisioner.model.outcome import Blocker, Reason
@@ -38,8 +38,15 @@ from provisioner.planning.certification.board_proofs import (
     bind_nonce,
     judge_board,
 )
+from provisioner.planning.certification.listed_boards import (
+    BOARDS_BYTES_MAX,
+    ListedBoards,
+    find_holder,
+    parse_boards,
+)
 from provisioner.ports import AgentAddress, PortError
 
+_ENROLLED = "it is enrolled for "
 _OLD_IMAGE = "the maintenance image cannot"
 
 
@@ -71,6 +78,9 @@ async def prove_board(
         return await _accept_none(site, hold, node)
     if tpm.proof is TpmProof.QUOTE:
         proved = await _prove_maker(site, node, agent, tpm)
+        if isinstance(proved, BoardTpm):
+            holder = find_holder(await hold.list_nodes(), node.id, proved)
+            proved = f"{_ENROLLED}{holder}" if holder else proved
         if not isinstance(proved, BoardTpm):
             return await _keep_unproved(site, hold, node, tpm, proved)
         tpm = proved
@@ -114,21 +124,28 @@ async def _prove_maker(
     """Return the TPM with its maker, or why no maker vouches for it."""
     try:
         makers = _read_makers(site.settings.tpm_makers_file)
+        boards = _read_boards(site.settings.tpm_boards_file)
         answer = await _step(site, node, agent, READ_STEP, {}, "read a TPM's certificates")
         if isinstance(answer, Blocker):
             return answer
         secret = secrets.token_bytes(SECRET_BYTES)
-        challenge = challenge_board(answer, tpm.key_sha256, makers, secret, site.clock.now())
+        challenge = challenge_board(
+            answer,
+            tpm.key_sha256,
+            makers,
+            secret,
+            site.clock.now(),
+            node=node.id,
+            boards=boards,
+        )
         arguments = {
             "credential": base64.b64encode(challenge.credential).decode(),
             "key": challenge.endorsement.kind,
         }
         opened = await _step(site, node, agent, OPEN_STEP, arguments, "open a credential")
         return opened if isinstance(opened, Blocker) else judge_opening(opened, challenge, tpm)
-    except Unacceptable as refused:
+    except ValueError as refused:  # Unacceptable, or a file of the site that cannot be read
         return str(refused)
-    except (OSError, ValueError) as error:
-        return f"`tpm_makers_file` cannot be read: {str(error)[:120]}"
 
 
 async def _keep_unproved(
@@ -151,9 +168,19 @@ async def _keep_unproved(
         reason=Reason.FOREIGN_AGENT,
         subject=f"{node.id}/tpm",
         detail=f"{refused}; its key is {tpm.key_sha256}",
-        unblock="Add the certificate of its maker to `tpm_makers_file`. Or, if you know that this "
-        "is the node's board: `provisioner node retry NODE --admit-tpm KEY`.",
+        unblock=_name_remedy(detail),
     )
+
+
+def _name_remedy(detail: str) -> str:
+    if detail.startswith(_ENROLLED):
+        other = detail.removeprefix(_ENROLLED)
+        return f"If the board was moved: `provisioner node retry {other} --new-board`, then retry."
+    remedy = "Add the certificate of its maker to `tpm_makers_file`"
+    if detail.startswith(FindingName.EK_BOARD.value):
+        remedy = "Correct the node's line in `tpm_boards_file`"
+    person = "if you know that this is the node's board"
+    return f"{remedy}. Or, {person}: `provisioner node retry NODE --admit-tpm KEY`."
 
 
 async def _step(
@@ -167,11 +194,24 @@ async def _step(
 
 
 def _read_makers(path: str) -> Makers:
-    """Return the pinned makers; none without a file. Raises OSError, ValueError."""
-    if not path:
-        return Makers()
+    """Return the pinned makers; none without a file. Raises ValueError."""
+    try:
+        return parse_makers(_read(path, MAKERS_BYTES_MAX)) if path else Makers()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"`tpm_makers_file` cannot be read: {str(error)[:120]}") from None
+
+
+def _read_boards(path: str) -> ListedBoards | None:
+    """Return the site's list of boards; None without a file. Raises ValueError."""
+    try:
+        return parse_boards(_read(path, BOARDS_BYTES_MAX)) if path else None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"`tpm_boards_file` cannot be read: {str(error)[:120]}") from None
+
+
+def _read(path: str, most: int) -> bytes:
     with Path(path).open("rb") as file:
-        return parse_makers(file.read(MAKERS_BYTES_MAX + 1))
+        return file.read(most + 1)
 
 
 def _refuse(node: Node, refused: str) -> Blocker:

@@ -28,6 +28,7 @@ from provisioner.checks.attestation.tpm_credentials import (
 from provisioner.model.attestation import Finding, FindingName, Unacceptable, unproves
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_answers import decode_field, read_detail
+from provisioner.planning.certification.listed_boards import ListedBoards, require_listed
 
 READ_STEP = "provisioner_read_tpm_identity"  # of the hardware manager in the maintenance image
 OPEN_STEP = "provisioner_activate_credential"
@@ -49,10 +50,15 @@ def challenge_board(
     makers: Makers,
     secret: bytes,
     at: float,
+    *,
+    node: str = "",
+    boards: ListedBoards | None = None,
 ) -> Challenge:
     """Judge an agent's answer to `provisioner_read_tpm_identity`; return the next question.
 
-    `key_sha256`: the key that signed the quote of this boot. Raises Unacceptable with the finding.
+    `key_sha256`: the key that signed the quote of this boot. `boards`: the site's list, on which
+    the endorsement key must be `node`'s; None: there is no list. Raises Unacceptable with the
+    finding.
     """
     fields = _read_done(answer)
     area = decode_field(fields.get("public")) or b""
@@ -60,7 +66,8 @@ def challenge_board(
     if key.spki_sha256 != key_sha256:
         detail = "the public area is not that of the key that signed the quote"
         raise Unacceptable(unproves(FindingName.AK_UNBOUND, detail))
-    endorsement = _choose_endorsement(_read_certificates(fields.get("certificates")), makers, at)
+    certificates = _read_certificates(fields.get("certificates"))
+    endorsement = _choose_endorsement(certificates, makers, at, node, boards)
     credential = make_credential(endorsement.key, key.name, secret)
     return Challenge(credential, secret, endorsement)
 
@@ -105,18 +112,25 @@ def _read_certificates(rows: object) -> list[x509.Certificate]:
 
 
 def _choose_endorsement(
-    certificates: list[x509.Certificate], makers: Makers, at: float
+    certificates: list[x509.Certificate],
+    makers: Makers,
+    at: float,
+    node: str,
+    boards: ListedBoards | None,
 ) -> Endorsement:
-    """Return the first endorsement key that a pinned maker vouches for."""
+    """Return the first endorsement key that a pinned maker vouches for, and the list if any."""
     problems: list[Finding] = []
     for certificate in certificates:
         try:
-            return verify_endorsement(certificate, certificates, makers, at)
+            endorsement = verify_endorsement(certificate, certificates, makers, at)
+            if boards is not None:
+                require_listed(boards, node, endorsement)
+            return endorsement
         except Unacceptable as refused:
             problems.append(refused.finding)
     # of several certificates, the finding that a person can act on: a revoked one first
     lists = (FindingName.EK_LIST_ENDED, FindingName.EK_LIST_UNFIT)
-    telling = (FindingName.EK_REVOKED, *lists, FindingName.EK_MAKER)
+    telling = (FindingName.EK_REVOKED, FindingName.EK_BOARD, *lists, FindingName.EK_MAKER)
     ordered = [p for name in telling for p in problems if p.name is name]
     raise Unacceptable((ordered or problems)[0])
 

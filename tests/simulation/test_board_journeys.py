@@ -223,12 +223,19 @@ def show_tpm(world: World) -> None:
     system.read = lambda: {**(read() or {}), "TrustedModules": [module]}
 
 
-def test_an_agent_that_denies_the_tpm_which_the_bmc_shows_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+def test_an_agent_that_denies_the_tpm_which_the_bmc_or_the_list_shows_is_refused(
+    tmp_path: Path, listed: bool
+) -> None:
     async def main() -> tuple[Node, dict[str, str]]:
-        world = build_world(tmp_path, "require", pin_maker(tmp_path))
+        boards = list_keys(tmp_path, HOST, HOST) if listed else ""
+        makers = {"tpm_makers_file": pin_maker(tmp_path), "tpm_boards_file": boards}
+        changes: dict[str, Any] = {"agent_tpm": "require", **makers}
+        world = World(tmp_path, nodes=1, seed=5, **changes)
         await give_back(world)
         world.site.machines[HOST].tpm = SimulatedTpm(HOST, denied=True)
-        show_tpm(world)
+        if not listed:
+            show_tpm(world)
         await world.start()
         node = await until_settled(world, 48 * HOUR_S)
         disks = holds(world)
@@ -238,5 +245,6 @@ def test_an_agent_that_denies_the_tpm_which_the_bmc_shows_is_refused(tmp_path: P
     node, disks = virtual_time.run(main())
 
     assert node.state is State.QUARANTINED, node.note
-    assert "the node's BMC shows an enabled one" in node.blockers[0].detail
+    words = "`tpm_boards_file` lists one" if listed else "the node's BMC shows an enabled one"
+    assert words in node.blockers[0].detail
     assert set(disks.values()) == {"tenant"}

@@ -99,23 +99,36 @@ async def _ask(site: Site, node: Node, agent: AgentAddress) -> BoardProof | Bloc
 
 
 async def _accept_none(site: Site, hold: Hold, node: Node) -> Blocker | None:
-    """Accept a machine without a TPM, unless the node's BMC shows that its board has one."""
-    try:
-        client = await site.reach.redfish(node, HOST)
-        if isinstance(client, Blocker):
-            return client if site.settings.agent_tpm == "require" else None
-        if not await shows_tpm(client):
-            return None
-    except PortError as error:
-        if site.settings.agent_tpm == "require":
-            return blocked(error, f"{node.id}/{HOST}")
+    """Accept a machine without a TPM, unless the site's list has a key of the node's board, or the
+    node's BMC shows that its board has one.
+    """
+    shown = await _find_shown(site, node)
+    if isinstance(shown, Blocker):
+        return shown if site.settings.agent_tpm == "require" else None
+    if not shown:
         return None
-    refused = "it says that its machine has no TPM 2.0, and the node's BMC shows an enabled one"
+    refused = f"it says that its machine has no TPM 2.0, and {shown}"
     await hold.record(events=[BoardTpmRead(key="", refused=refused)])
     if site.settings.agent_tpm == "record":
         return None
     await site.agents.dismiss(node.id)
     return _refuse(node, refused)
+
+
+async def _find_shown(site: Site, node: Node) -> str | Blocker:
+    """Return what shows that the node's board has a TPM; "" if nothing does."""
+    try:
+        if node.id in (_read_boards(site.settings.tpm_boards_file) or {}):
+            return "`tpm_boards_file` lists one"
+    except ValueError as error:
+        return str(error)
+    try:
+        client = await site.reach.redfish(node, HOST)
+        if isinstance(client, Blocker):
+            return client
+        return "the node's BMC shows an enabled one" if await shows_tpm(client) else ""
+    except PortError as error:
+        return blocked(error, f"{node.id}/{HOST}")
 
 
 async def _prove_maker(

@@ -14,6 +14,7 @@ import pynetbox
 import requests
 from pynetbox.core.query import RequestError
 
+from provisioner.adapters.record_service import describe_failure
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.loopback import is_loopback
 from provisioner.model.integrations.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
@@ -253,7 +254,7 @@ def _failed(error: Exception) -> PortError:
     message = getattr(error, "error", None) or str(error)
     line = "".join(c if c.isprintable() else " " for c in str(message))[:WORDS_MAX]
     if isinstance(error, requests.ConnectionError | requests.Timeout):
-        return Unreachable(f"NetBox: {line}", maybe_executed=True)
+        return Unreachable(f"NetBox: {describe_failure(error)}", maybe_executed=True)
     return PortError(f"NetBox: {line}")
 
 

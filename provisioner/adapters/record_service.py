@@ -8,6 +8,7 @@ host gets the login.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,19 +67,47 @@ class RecordService:
                 body = answer.raw.read(self._answer_max + 1, decode_content=True)
                 status = answer.status_code
         except (requests.RequestException, OSError) as error:
-            raise Unreachable(f"{self.name}: {_clean(str(error))}", maybe_executed=True) from None
+            why = describe_failure(error)
+            raise Unreachable(f"{self.name} at {self.url}: {why}", maybe_executed=True) from None
         if status in absent:
             return None
         if status in REFUSED:
-            raise LoginRefused(f"{self.name}: HTTP status {status} for {shown}")
+            advice = "Check the login, and that it may read this."
+            raise LoginRefused(f"{self.name}: HTTP status {status} for {shown}. {advice}")
         if status != 200:
-            raise PortError(f"{self.name}: HTTP status {status} for {shown}")
+            advice = f"Check that {self.name}'s API is at {self.url}."
+            raise PortError(f"{self.name}: HTTP status {status} for {shown}. {advice}")
         if len(body) > self._answer_max:
             raise TooLarge(f"{self.name}: {shown} has more than {self._answer_max} bytes")
         try:
             return json.loads(body)
         except ValueError:
-            raise Malformed(f"{self.name}: {shown} is no JSON") from None
+            advice = f"Check that {self.name}'s API is at {self.url}."
+            raise Malformed(f"{self.name}: {shown} is no JSON. {advice}") from None
+
+
+def describe_failure(error: Exception) -> str:
+    """Return why no answer came, and what to look at: without the client's own words around it."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"its certificate is not trusted ({_find_cause(error)}). Name the file of its CAs."
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {REQUEST_S:.0f} s. Check the address and the way to it."
+    return f"no answer ({_find_cause(error)}). Check the address, and the way to it from here."
+
+
+def _find_cause(error: Exception) -> str:
+    """Return the innermost reason, such as "Connection refused"."""
+    inner: object = error
+    for _ in range(8):
+        cause = getattr(inner, "reason", None)
+        if not isinstance(cause, Exception):
+            arguments = getattr(inner, "args", ())
+            cause = next((a for a in arguments if isinstance(a, Exception)), None)
+        if cause is None:
+            break
+        inner = cause
+    text = _clean(str(inner))
+    return re.sub(r"^.*?: (?=Failed to |\[Errno)|Failed to establish a new connection: ", "", text)
 
 
 def _clean(text: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts, 
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
 from provisioner.ports import Clock
+from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
 
@@ -36,7 +37,9 @@ class ArtifactDoor:
 def open_artifacts(
     directory: Path, door: ArtifactDoor, clock: Clock, ca_file: Path | None, settings: Settings
 ) -> AbstractAsyncContextManager[Artifacts]:
-    """Yield the artifacts of a daemon, as its options say."""
+    """Yield the artifacts of a daemon, as its options say; one that observes serves none."""
+    if permit.is_observing():
+        return nullcontext(Artifacts(directory))
     if door.url:
         return outside_artifacts(directory, door.url, clock, ca_file)
     return serve_artifacts(directory, door.host, door.port, settings)

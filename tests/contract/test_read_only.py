@@ -17,10 +17,13 @@ from provisioner.adapters.redfish.session import is_session_call
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.checks import lldp
+from provisioner.cli.options.serve_options import PLAYBOOKS, check_places
 from provisioner.control.fabric.isolating import Fabrics
+from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.observing import narrow_fabrics, narrow_parts
 from provisioner.execution.observe.inband import BOOT_ID, REBOOT
+from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.planning.intake import host_look, inband_facts
 from provisioner.planning.intake.reading_commands import is_reading_command
@@ -46,6 +49,8 @@ from provisioner.ports.reading import (
 from provisioner.ports.switch import SwitchReads
 from provisioner.ports.wire import Secret
 from provisioner.runtime import permit
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
 
 READ_ONLY = Path(__file__).parents[2] / "provisioner" / "adapters" / "read_only"
 RESET = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset"
@@ -180,6 +185,20 @@ def test_a_change_of_partitions_has_no_way_out() -> None:
             await narrowed.bring(FabricDelta())
 
     run(scenario())
+
+
+def test_an_observing_daemon_needs_no_firmware_files_and_serves_none(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        taken = ArtifactDoor(port=1)  # of no use: it is not listened on
+        with permit.observe():
+            files = open_artifacts(tmp_path / "none", taken, WallClock(), None, Settings())
+            async with files as artifacts:
+                assert artifacts.url == ""
+
+    run(scenario())
+    check_places(None, PLAYBOOKS, tmp_path / "none", None, observe=True)
+    with pytest.raises(InputError, match="there is no such directory"):
+        check_places(None, PLAYBOOKS, tmp_path / "none", None, observe=False)
 
 
 class Given:

@@ -10,6 +10,7 @@ import pytest
 from nico_standin import ORG, TOKEN, Records, serve_nico
 
 from provisioner.cli.client.adoption_sources import read_listed
+from provisioner.cli.client.preparing import read_adoption
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Reason
 
@@ -79,3 +80,14 @@ def test_a_wrong_option_is_named(tmp_path: Path, changes: dict[str, Any], subjec
         given["source"] = served.url
         with pytest.raises(InputError, match=subject):
             read_listed(tmp_path / "base.yaml", {**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("source", "x.csv"), ("apply", True), ("tenant", ["a=b"])]
+)
+def test_options_of_another_system_without_its_name_are_refused(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    write_base(tmp_path)
+    with pytest.raises(InputError, match=f"--{field}: it needs --from"):
+        read_adoption({"expected": str(tmp_path / "base.yaml"), "from_": "", field: value})

@@ -124,7 +124,7 @@ def test_a_wrong_key_is_one_line(tmp_path: Path) -> None:
     with serve_maas([]) as served:
         done, _ = compare(tmp_path, "maas", served.url, "--key-file", key)
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "401" in done.stderr
 
@@ -186,3 +186,18 @@ def test_every_page_of_a_nico_is_read_and_lists_that_it_hides_are_not_needed(
     ]
     assert wrong.returncode == 2
     assert "no such site" in wrong.stderr
+
+
+@pytest.mark.parametrize("system", ["ironic", "netbox", "maas", "nico"])
+def test_a_system_that_does_not_answer_is_no_difference(tmp_path: Path, system: str) -> None:
+    fill(tmp_path / "var", 1)
+    secret = write_secret(tmp_path, KEY if system == "maas" else TOKEN)
+    key = "--key-file" if system == "maas" else "--token-file"
+    more = {"netbox": ("--site", "fra1"), "nico": ("--org", ORG)}.get(system, ())
+
+    done, rows = compare(tmp_path, system, "https://127.0.0.1:9", key, secret, *more)
+
+    assert (done.returncode, rows) == (2, [])
+    assert "Connection refused" in done.stderr
+    assert "Check the address" in done.stderr
+    assert "ConnectionPool" not in done.stderr

@@ -30,14 +30,17 @@ def recorded_tree(name: str, scratch: Path) -> Path:
 
 
 @contextmanager
-def serving(tree: Path, asked: set[str] | None = None) -> Iterator[str]:
-    """Serve the tree over http on loopback; its URL. `asked` gets the methods that arrived."""
+def serving(tree: Path, asked: set[str] | None = None, *, absent: int = 404) -> Iterator[str]:
+    """Serve the tree over http on loopback; its URL. `asked` gets the methods that arrived.
+
+    `absent`: the status of what is not in the tree.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = tree / self.path.split("?")[0].strip("/") / "index.json"
             body = found.read_bytes() if found.is_file() else b""
-            self.send_response(200 if body else 404)
+            self.send_response(200 if body else absent)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -60,6 +60,31 @@ def test_recordings_with_one_key_agree_and_an_existing_file_is_left_alone(tmp_pa
     assert "exists already" in str(again.exception)
 
 
+def test_a_recording_of_nothing_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    with serving(TINY) as url:
+        nowhere = record(url, tmp_path / "none" / "1.json")
+    silent = record("http://127.0.0.1:9", tmp_path / "2.json")
+    locked = record_locked(tmp_path / "3.json")
+
+    assert isinstance(nowhere.exception, InputError)
+    assert "its directory is not there" in str(nowhere.exception)
+    assert (silent.exit_code, locked.exit_code) == (1, 1)
+    assert "Check the address" in silent.stderr
+    assert "--user" in locked.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / "tree"]
+
+
+def record_locked(out: Path) -> Any:
+    """Record a service that shows its root alone without a login, as a BMC does."""
+    tree = out.parent / "tree"
+    root = tree / "redfish" / "v1"
+    root.mkdir(parents=True)
+    systems = {"@odata.id": "/redfish/v1/Systems"}
+    (root / "index.json").write_text(json.dumps({"RedfishVersion": "1.9.0", "Systems": systems}))
+    with serving(tree, absent=401) as url:
+        return record(url, out)
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [(b"{", "Invalid JSON"), (b"\x1f\x8bx", "end-of-stream"), (b"[]", "object")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from rich.text import Text
 from provisioner.adapters.ironic import Ironic
 from provisioner.adapters.maas import Maas
 from provisioner.adapters.nico import Nico
-from provisioner.cli.client.connection import Connection
+from provisioner.cli.client.connection import Connection, NoAnswer
 from provisioner.cli.client.daemon_options import DataOption, open_connection
 from provisioner.cli.client.netbox import (
     HostRole,
@@ -31,6 +31,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.belief_comparison import compare_beliefs
 from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 from provisioner.planning.intake.netbox_beliefs import list_beliefs
+from provisioner.ports import PortError
 
 app = typer.Typer(
     help="Compare the daemon's hosts with the records of another system; nothing is changed."
@@ -60,7 +61,7 @@ def ironic(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with an OpenStack Ironic. Exit code 1 if there is a difference.
+    """Compare with an OpenStack Ironic. Exit code 1: a difference; 2: no answer.
 
     Example: provisioner compare ironic https://ironic.example:6385 --token-file keystone.token
     """
@@ -73,7 +74,7 @@ def ironic(
         login=(user, read_token("--password-file", password_file)) if password_file else None,
         ca_file=str(ca_file) if ca_file else None,
     )
-    _compare(there.read(), data, power=power, as_json=as_json)
+    _compare(there.read, data, power=power, as_json=as_json)
 
 
 @app.command()
@@ -86,12 +87,14 @@ def netbox(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with a NetBox. Exit code 1 if there is a difference.
+    """Compare with a NetBox. Exit code 1: a difference; 2: no answer.
 
     Example: provisioner compare netbox https://netbox.example --token-file t --site fra1
     """
-    objects = open_netbox(url, token_file, ca_file).read(site, ())
-    _compare(list_beliefs(objects, host_role), data, power=False, as_json=as_json)
+    there = open_netbox(url, token_file, ca_file)
+    _compare(
+        lambda: list_beliefs(there.read(site, ()), host_role), data, power=False, as_json=as_json
+    )
 
 
 @app.command()
@@ -111,12 +114,12 @@ def maas(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with a MAAS. Exit code 1 if there is a difference.
+    """Compare with a MAAS. Exit code 1: a difference; 2: no answer.
 
     Example: provisioner compare maas https://maas.example:5443/MAAS --key-file maas.key
     """
     there = Maas(url, read_token("--key-file", key_file), str(ca_file) if ca_file else None)
-    _compare(there.read(tenant, zone), data, power=power, as_json=as_json)
+    _compare(lambda: there.read(tenant, zone), data, power=power, as_json=as_json)
 
 
 @app.command()
@@ -132,19 +135,31 @@ def nico(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with an NVIDIA infra controller. Exit code 1 if there is a difference.
+    """Compare with an NVIDIA infra controller. Exit code 1: a difference; 2: no answer.
 
     Example: provisioner compare nico https://nico.example --org acme --token-file nico.jwt
     """
     token = read_token("--token-file", token_file)
     there = Nico(url, org, token, str(ca_file) if ca_file else None)
-    beliefs = [row.belief for row in there.read_rows(tuple(site or ()))]
-    _compare(beliefs, data, power=power, as_json=as_json)
+    _compare(
+        lambda: [row.belief for row in there.read_rows(tuple(site or ()))],
+        data,
+        power=power,
+        as_json=as_json,
+    )
 
 
-def _compare(beliefs: Sequence[Belief], data: Path | None, *, power: bool, as_json: bool) -> None:
-    nodes, inventories = read_fleet(data)
-    states = _read_power(open_connection(data=data), nodes) if power else {}
+def _compare(
+    read: Callable[[], Sequence[Belief]], data: Path | None, *, power: bool, as_json: bool
+) -> None:
+    """Compare and end. Exit code 2: one side gave no answer, which is no difference."""
+    try:
+        beliefs = read()
+        nodes, inventories = read_fleet(data)
+        states = _read_power(open_connection(data=data), nodes) if power else {}
+    except (PortError, NoAnswer) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
     differences = compare_beliefs(nodes, inventories, states, beliefs)
     if as_json:
         typer.echo(json.dumps([d.model_dump(mode="json") for d in differences]))

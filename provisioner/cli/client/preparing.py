@@ -104,6 +104,10 @@ def read_adoption(given: Given) -> None:
     """
     path = Path(given["expected"])
     if not given.get("from_"):
+        for field in ("apply", "ports", "tenant", *(f for f in given if f.startswith("source"))):
+            if given.get(field):
+                remedy = "Name the system too: --from netbox, ironic, nico or csv."
+                raise InputError(f"--{field.replace('_', '-')}", "", "it needs --from", remedy)
         given["expected"] = json.dumps(_resolved(path))
         return
     from provisioner.cli.client.adoption_sources import read_listed

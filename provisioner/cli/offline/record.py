@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +33,17 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.model.input_error import InputError
-from provisioner.ports import BmcAddress, CertificateChanged, PortError
+from provisioner.model.outcome import Reason
+from provisioner.ports import BmcAddress, PortError
 
 _KEY_BYTES = 32
+_OUT_REMEDY = "Name a file in a directory that can be written."
+_HINTS: Mapping[Reason, str] = {
+    Reason.CERTIFICATE_CHANGED: ". Give --ca, --pin or --insecure.",
+    Reason.CERTIFICATE_UNTRUSTED: ". Give --ca, --pin or --insecure.",
+    Reason.LOGIN_REFUSED: ". Name one that may read: --user.",
+    Reason.UNREACHABLE: ". Check the address, and the way to it from here.",
+}
 _KEY_REMEDY = f"Name a new file, or one with {_KEY_BYTES} bytes that `record` wrote."
 
 
@@ -60,14 +69,13 @@ def record(
 
     Example: provisioner record https://10.0.0.11 --out r750.json.gz --user admin
     """
-    if out.exists():
-        raise InputError("--out", str(out), "exists already", "Name a new file.")
+    _check_place(out)
     address = build_address(url, user, pin, ca, insecure=insecure)
     pseudonyms = Pseudonyms(_read_key(key))
     try:
         recording = asyncio.run(_record(address, ca, pseudonyms))
     except PortError as error:
-        hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
+        hint = _HINTS.get(error.reason, "")
         typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
         raise typer.Exit(1) from None
     _write(out, recording)
@@ -75,6 +83,15 @@ def record(
         typer.echo(json.dumps(_summarise(recording, out)))
     else:
         _show(recording, out)
+
+
+def _check_place(out: Path) -> None:
+    """Check that the file can be made, before minutes of reading."""
+    if out.exists():
+        raise InputError("--out", str(out), "exists already", "Name a new file.")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        problem = "its directory is not there, or cannot be written"
+        raise InputError("--out", str(out), problem, _OUT_REMEDY)
 
 
 async def _record(address: BmcAddress, ca: Path | None, pseudonyms: Pseudonyms) -> Recording:
@@ -116,8 +133,7 @@ def _write(out: Path, recording: Recording) -> None:
     try:
         _write_private(out, gzip.compress(raw, mtime=0) if out.suffix == ".gz" else raw)
     except OSError as error:
-        remedy = "Name a file in a directory that can be written."
-        raise InputError("--out", str(out), error.strerror or "", remedy) from None
+        raise InputError("--out", str(out), error.strerror or "", _OUT_REMEDY) from None
 
 
 def _write_private(file: Path, content: bytes) -> None:

@@ -90,12 +90,21 @@ def read_files(
 
 
 def check_places(
-    simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None
+    simulator: Path | None,
+    playbooks: Path,
+    artifacts: Path,
+    ca_file: Path | None,
+    *,
+    observe: bool,
 ) -> Path:
-    """Check and return the playbooks' directory, so that a missing file is reported now."""
+    """Check and return the playbooks' directory, so that a missing file is reported now.
+
+    A daemon that observes serves no file to a device, and needs no directory of them.
+    """
     playbooks = find_shipped("ansible/playbooks") if playbooks == PLAYBOOKS else playbooks
     check_ca("--ca-file", ca_file)
-    check_directory("--artifacts", artifacts)
+    if not observe:
+        check_directory("--artifacts", artifacts)
     if simulator is None:
         check_directory("--playbooks", playbooks)
     elif not simulator.exists() or not stat.S_ISSOCK(simulator.stat().st_mode):

@@ -129,7 +129,7 @@ def serve(
     """
     undumpable.forbid_core_files()
     chosen, pinned, database = opt.read_files(settings, matrix, api_port, (data, database), lab=lab)
-    playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file)
+    playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file, observe=observe)
     door = AgentDoor(agent_host, agent_port, agent_url)
     files_at = ArtifactDoor(artifact_host, artifact_port, check_artifact_url(artifact_url))
     remote = check_remote(ssh_user, ssh_key, known_hosts)

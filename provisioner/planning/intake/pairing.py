@@ -186,7 +186,8 @@ def _card_problem(wanted: ExpectedNode, dpu: ExpectedDpu, found: Sequence[Endpoi
         reason=Reason.PAIRING_FAILED,
         subject=f"{wanted.name}/{dpu.slot}",
         detail=f"{problem} (serial {dpu.serial or 'not given'})",
-        unblock="Check the card's BMC cable, and its serial on the expected-hardware list.",
+        unblock="Probe its address (--bmc URL, --network), check its BMC's cable, and its serial "
+        "on the expected-hardware list.",
     )
 
 

@@ -19,7 +19,14 @@ from provisioner.adapters.redfish.parsing import path_of, text
 from provisioner.adapters.redfish.recordings.pseudonyms import Pseudonyms
 from provisioner.adapters.redfish.recordings.recording import Recording
 from provisioner.adapters.redfish.walk import ROOT
-from provisioner.ports import BmcAddress, BmcTransport, Call, PortError, Unreachable
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Call,
+    LoginRefused,
+    PortError,
+    Unreachable,
+)
 
 RESOURCES_MAX = 12_000  # a DGX H100 has 4,700
 BYTES_MAX = 128 * 1024 * 1024  # of all answers
@@ -50,6 +57,8 @@ class Recorder:
         self._silent = 0
         self._tree: dict[str, Json] = {}
         self._unread: dict[str, str] = {}
+        self._refused = 0  # requests that need a login, or another one
+        self._failure: PortError | None = None  # the newest
 
     async def record(self, pseudonyms: Pseudonyms, recorded_by: str) -> Recording:
         """Return the recording. `recorded_by`: date and version, for its source sentence."""
@@ -58,6 +67,8 @@ class Recorder:
         while level:
             await asyncio.gather(*(self._read(path) for path in level))
             if ROOT not in self._tree:
+                if self._failure is not None:
+                    raise self._failure
                 reason = self._unread.get(ROOT, "it is no Redfish service")
                 raise Unreachable(f"{ROOT}: {reason}", maybe_executed=False)
             linked = (link for path in level for link in find_links(self._tree.get(path)))
@@ -71,6 +82,8 @@ class Recorder:
 
     def _finish(self, pseudonyms: Pseudonyms, recorded_by: str) -> Recording:
         root = self._tree[ROOT]
+        if len(self._tree) == 1 and self._refused:
+            raise LoginRefused("the BMC shows its service root alone without this login")
         quirk = quirks.identify(root)
         product = text(root.get("Product")) or _find_model(self._tree) or "unknown product"
         tree, withheld = pseudonyms.replace_all(self._tree)
@@ -120,10 +133,12 @@ class Recorder:
             reply = await self._transport.request(self._address, Call("GET", path))
             self._silent = 0
             self._bytes += len(reply.body)
+            self._refused += reply.status in (401, 403)
             if reply.status != 200:
                 return {}, f"HTTP status {reply.status}"
             body = reply.json()
         except PortError as error:
+            self._failure = error
             self._silent += isinstance(error, Unreachable)
             return {}, f"{error.reason}: {error}"[:200]
         if not isinstance(body, dict) or not body:

@@ -120,7 +120,7 @@ LIES: dict[str, tuple[Callable[[], Answer], Severity, str]] = {
     "no SPDM": (
         lambda: Answer(entries=[HONEST, {**HONEST, "evidence": "AAAA"}]),
         Severity.CONFIG,
-        "version: SPDM 0xaa",
+        "malformed at byte 0: 0xaa begins no SPDM message",
     ),
 }
 

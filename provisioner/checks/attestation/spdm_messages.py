@@ -73,6 +73,9 @@ def parse_signed_measurements(raw: bytes) -> SignedMeasurements:
     reader = ByteReader(raw)
     negotiated = _read_negotiation(reader)
     version = reader.peek(1)[0] if reader.left else 0
+    if version >> 4 != 1:  # DSP0274: major version 1
+        shown = f"0x{version:02x} begins" if reader.left else "nothing is"
+        raise malformed_at(reader.offset, f"{shown} no SPDM message")
     _require_version(version, negotiated, reader.offset)
     measurements: dict[int, Measurement] = {}
     for _ in range(EXCHANGES_MAX):

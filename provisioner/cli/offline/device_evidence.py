@@ -31,6 +31,7 @@ from provisioner.checks.attestation.evidence_containers import (
     read_evidence_file,
     read_manifest_file,
 )
+from provisioner.checks.attestation.finding_remedies import list_remedies
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
 from provisioner.checks.attestation.revocation_answers import parse_answer
 from provisioner.checks.attestation.tpm_quotes import QuoteEvidence, verify_quote
@@ -159,6 +160,7 @@ def describe(result: Attestation, source: str) -> dict[str, Any]:
         "findings": [str(f) for f in result.findings],
         "component": result.component,
         "measurements": result.measurements.model_dump(),
+        "unblock": list(list_remedies(result.findings)),
         "kind": result.kind,
         "identity": result.identity,
         "versions": dict(result.versions),
@@ -184,7 +186,10 @@ def _show(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         texts = "\n".join(row["findings"])
         shown = (row["component"], row["verdict"], counts["golden"], counts["matched"], texts)
         table.add_row(*(str(cell) for cell in shown))
-    open_console().print(table)
+    console = open_console()
+    console.print(table)
+    for step in dict.fromkeys(step for row in rows for step in row["unblock"]):
+        console.print(f"- {step}", markup=False)
 
 
 def _read(path: Path) -> bytes:
@@ -201,7 +206,21 @@ def _read(path: Path) -> bytes:
 
 
 def _read_contents(path: Path) -> Contents:
-    return read_evidence_file(_read(path))
+    """Return the content of a file of evidence; one of another kind is named, and not judged."""
+    raw = _read(path)
+    text = raw.lstrip()
+    if not text:
+        raise InputError("FILE", str(path), "it is empty", "Collect the report again.")
+    if text[:1] == b"<":
+        remedy = "Name a manifest with --rim; a report is binary, hex, base64 or JSON."
+        raise InputError("FILE", str(path), "it is XML, as manifests are", remedy)
+    try:
+        if text[:1] in (b"{", b"["):
+            json.loads(text)
+    except (ValueError, RecursionError) as error:
+        problem = f"it is no JSON that can be read: {str(error)[:120]}"
+        raise InputError("FILE", str(path), problem, "Collect it again.") from None
+    return read_evidence_file(raw)
 
 
 def _read_manifests(

@@ -6,7 +6,7 @@ from provisioner.adapters.redfish.messages import body_of
 from provisioner.adapters.redfish.parsing import link, name_of
 from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.tasks import TaskView, of_task, read_view
-from provisioner.model.outcome import Reason
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Unreachable
 
 _RUNNING = frozenset(
@@ -40,6 +40,19 @@ async def list_running_tasks(service: Service) -> tuple[str, ...]:
         if task.state in _RUNNING or task.state.startswith("HTTP"):
             running.append(path)
     return tuple(running)
+
+
+async def find_open_job(service: Service, subject: str) -> Blocker | None:
+    """Return why a change of settings waits: a job that is open is never ended for it."""
+    running = await list_running_tasks(service)
+    if not running:
+        return None
+    return Blocker(
+        reason=Reason.BUSY,
+        subject=subject,
+        detail=f"the BMC has an open job: {', '.join(running[:4])}",
+        unblock="It is tried again when the job has ended; a stale one is deleted by a person.",
+    )
 
 
 async def read_job(service: Service, path: str) -> TaskView | None:

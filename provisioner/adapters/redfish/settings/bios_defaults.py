@@ -12,9 +12,9 @@ from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import link
 from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.adapters.redfish.settings.reading import read_bios
-from provisioner.adapters.redfish.task_list import list_running_tasks
+from provisioner.adapters.redfish.task_list import find_open_job
 from provisioner.model.machine.bios_state import BiosState
-from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.outcome import Blocker
 
 _ACTION = "#Bios.ResetBios"
 _TYPE = "Reset"  # source: captured tree of a DGX H100: ResetBiosActionInfo requires it
@@ -38,13 +38,8 @@ async def reset_bios(service: Service) -> Blocker | None:
     types = await service.reset_types(action)
     if types and _TYPE not in types:
         return not_offered("BIOS", f"reset to defaults; it has {', '.join(types[:8])}")
-    if running := await list_running_tasks(service):
-        return Blocker(
-            reason=Reason.BUSY,
-            subject="BIOS",
-            detail=f"the BMC has an open job: {', '.join(running[:4])}",
-            unblock="It is tried again when the job has ended; a stale one is deleted by a person.",
-        )
+    if (busy := await find_open_job(service, "BIOS")) is not None:
+        return busy
     reply = await service.post(target, {"ResetType": _TYPE} if types else {}, "BIOS")
     return reply if isinstance(reply, Blocker) else None
 

@@ -17,7 +17,7 @@ from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import link, text, truth
 from provisioner.adapters.redfish.service import Service, not_offered
 from provisioner.adapters.redfish.settings.reading import read_bios
-from provisioner.adapters.redfish.task_list import list_running_tasks
+from provisioner.adapters.redfish.task_list import find_open_job
 from provisioner.model.base import Record
 from provisioner.model.machine.settings import BiosSettings, Value
 from provisioner.model.outcome import Blocker, Reason
@@ -64,8 +64,8 @@ async def set_bios(service: Service, settings: Mapping[str, str]) -> SettingsSen
         return _refuse_foreign(bios, foreign)
     job = ""
     if waiting:
-        if running := await list_running_tasks(service):
-            return _refuse_busy(running)
+        if (busy := await find_open_job(service, "BIOS")) is not None:
+            return busy
         sent = await _send(service, bios, resolution.changes)
         if isinstance(sent, Blocker):
             return sent
@@ -164,15 +164,6 @@ def _refuse_foreign(bios: BiosSettings, foreign: list[str]) -> Blocker:
         subject="BIOS",
         detail=f"another change waits for the next boot: {listed}",
         unblock="Boot the host, or take the change back in the BMC, then retry.",
-    )
-
-
-def _refuse_busy(running: tuple[str, ...]) -> Blocker:
-    return Blocker(
-        reason=Reason.BUSY,
-        subject="BIOS",
-        detail=f"the BMC has an open job: {', '.join(running[:4])}",
-        unblock="It is tried again when the job has ended; a stale one is deleted by a person.",
     )
 
 

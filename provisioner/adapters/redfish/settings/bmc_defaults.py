@@ -13,9 +13,9 @@ from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json
 from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.adapters.redfish.settings.reading import read_bmc_settings
-from provisioner.adapters.redfish.task_list import list_running_tasks
+from provisioner.adapters.redfish.task_list import find_open_job
 from provisioner.model.machine.bios_state import BiosState
-from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.outcome import Blocker
 
 _ACTION = "#Manager.ResetToDefaults"
 _NAME = "Manager.ResetToDefaults"
@@ -36,13 +36,8 @@ async def reset_bmc_defaults(service: Service, kind: str) -> Blocker | None:
     target = target_of(await _find_action(service))
     if target is None:
         return not_offered("bmc", _NAME)
-    if running := await list_running_tasks(service):
-        return Blocker(
-            reason=Reason.BUSY,
-            subject="bmc",
-            detail=f"the BMC has an open job: {', '.join(running[:4])}",
-            unblock="It is tried again when the job has ended; a stale one is deleted by a person.",
-        )
+    if (busy := await find_open_job(service, "bmc")) is not None:
+        return busy
     reply = await service.post(target, {"ResetType": kind}, "bmc")
     return reply if isinstance(reply, Blocker) else None
 

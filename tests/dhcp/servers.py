@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -28,6 +29,12 @@ def find_program(name: str) -> str:
 def kea_environment(folder: Path) -> dict[str, str]:
     """Return the environment in which kea-dhcp4 writes its files into a folder."""
     return {**os.environ, "KEA_PIDFILE_DIR": str(folder), "KEA_LOCKFILE_DIR": str(folder)}
+
+
+def _answers(place: Path) -> bool:
+    """Return whether a program listens on a socket; the file alone is there a moment before."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        return client.connect_ex(str(place)) == 0
 
 
 @contextlib.contextmanager
@@ -54,9 +61,9 @@ def serve_kea(folder: Path, leases: str, *, hook: bool = True) -> Iterator[Path]
         )
     try:
         until = time.monotonic() + START_S
-        while not place.exists() and server.poll() is None and time.monotonic() < until:
+        while not _answers(place) and server.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        assert place.exists(), (folder / "log").read_text()
+        assert _answers(place), (folder / "log").read_text()
         yield place
     finally:
         server.terminate()

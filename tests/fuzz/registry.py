@@ -281,9 +281,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.boot_images:fill_slots": "it takes an image whose digest was checked",
     "planning.matrix.faults:find_empty_condition": _READ,
-    "planning.matrix.matrix_text:parse_located": (
-        "attempted through planning.matrix.matrix_text:parse"
-    ),
+    "planning.matrix.matrix_text:parse_located": "attempted through `parse` of its module",
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,
@@ -307,6 +305,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.repair.evidence_bundle:text_file": "attempted through evidence_file",
     "planning.certification.attestation:encode_for_signing": _OURS,
     "planning.certification.attestation:write_envelope": _OURS,
+    "planning.repair.case_effects:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
     "adapters.switches.cumulus.nvue_calls:move_ports": _OURS,
@@ -363,6 +362,7 @@ DECODE_FOR: Mapping[str, str] = {
     "ports.wire": "adapters.redfish.messages:body_of",
     "adapters.switches.shell_line": ("adapters.switches.sonic.config_db:read_configuration"),
     "execution.steps.bios_defaults": _OURS,
+    "execution.steps.bmc_defaults": _OURS,
     "execution.steps.erasure": _OURS,
     "execution.validate.fabric_tests": _OURS,
     "execution.artifacts.image_conversion": "qemu-img's JSON, of an image with a checked digest",

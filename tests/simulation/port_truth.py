@@ -141,9 +141,10 @@ class PortTruth:
             if self.now() - self.disturbed.get(node, 0.0) > READING_S:
                 self.disturbed.pop(node, None)  # it was before: the release has seen it
         if before is not None and row.placement != before.placement:
-            # a fence that is not confirmed is "mixed" as well, of a node that is not on its way out
+            # a fence that is not confirmed is "mixed" as well, and leaves `served` as it was; only
+            # a release sets it, of a node that owes no erasure
             leaving = row.placement == "mixed" and row.state == "certified"
-            leaving = leaving and bool(row.tenant) and row.served == row.tenant
+            leaving = leaving and bool(row.tenant) and row.served == row.tenant != before.served
             if leaving and self.lapsed_at(row.certificate) is not None:
                 self._broken(f"{node}: a release was begun without a valid certificate")
         for leaf, interface, _ in self.ports[node]:

@@ -1,4 +1,4 @@
-"""Sets of settings and tools of a host, its BIOS and its BMC, which a profile pins by name."""
+"""Sets of settings and tools of a host, its BIOS and BMCs, which a profile pins by name."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ KINDS = (
     ComponentKind(
         name="host.bmc_settings",
         title="BMC settings",
+        method="redfish_bmc_settings",
+        activation=Activation.NONE,
+        duration_s=60,
+    ),
+    ComponentKind(
+        name="card.bmc_settings",
+        title="settings of a BlueField's BMC",
         method="redfish_bmc_settings",
         activation=Activation.NONE,
         duration_s=60,

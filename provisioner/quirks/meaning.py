@@ -23,7 +23,7 @@ class Meaning(Record):
     """A setting in our own words. `values`: permitted ones; none: text that the row reads."""
 
     title: str
-    group: Literal["bios", "secure_boot", "bmc"]
+    group: Literal["bios", "secure_boot", "bmc", "card"]  # card: of the BMC of a BlueField alone
     values: tuple[str, ...] = ON_OFF
     pattern: str = ""  # of a value that is no word of a list
 
@@ -95,6 +95,7 @@ VOCABULARY: dict[str, Meaning] = {
     "power_restore": Meaning(
         title="power after a power cut", group="bmc", values=("on", "off", "last")
     ),
+    "host_rshim": Meaning(title="rshim of a BlueField for its host", group="card"),
 }
 
 

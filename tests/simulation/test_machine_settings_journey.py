@@ -19,9 +19,14 @@ EVIDENCE = "a test's own choice"
 SETS = {
     "bios-1": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
     "bmc-1": {"ipmi": "off"},
+    "card-1": {"ssh": "off", "host_rshim": "off"},
 }
 RESETS = ("warm_reboot", "cold_boot", "ac_cycle")
-PINS = {"host.bios_settings": "bios-1", "host.bmc_settings": "bmc-1"}
+PINS = {
+    "host.bios_settings": "bios-1",
+    "host.bmc_settings": "bmc-1",
+    "card.bmc_settings": "card-1",
+}
 
 
 def pin_sets(overlay: Path) -> None:
@@ -62,11 +67,19 @@ async def lived(folder: Path) -> dict[str, Any]:
         machine.host.bios.running.update(change)
         inventory, unseen = await collector.collect(host)
         assert inventory is not None, unseen
-        components = [inventory.find_component(kind, "host") for kind in PINS]
+        slots = ("host", "host", "DPU_0")
+        components = [
+            inventory.find_component(kind, slot) for kind, slot in zip(PINS, slots, strict=True)
+        ]
         read.append([None if c is None else c.version for c in components])
     await world.crash()
     return {
         "read": read,
+        "names": sorted(machine.bluefields),
+        "cards": {
+            (card.host_rshim, machine.bmcs[name].protocols["SSH"])
+            for name, card in machine.bluefields.items()
+        },
         "written": [e.action for e in mine if e.status is ActionStatus.CONFIRMED],
         "boots": [e.action for e in booted],
     }
@@ -76,6 +89,12 @@ async def lived(folder: Path) -> dict[str, Any]:
 def test_the_daemon_writes_both_boots_once_and_sees_what_drifts(tmp_path: Path) -> None:
     ended = virtual_time.run(lived(tmp_path))
 
-    assert sorted(ended["written"]) == ["host.bios_settings bios-1", "host.bmc_settings bmc-1"]
-    assert ended["read"] == [["bios-1", "bmc-1"], ["none", "bmc-1"]]
+    of_cards = [name for name in ended["written"] if name.startswith("card.")]
+    assert sorted(of_cards) == [f"card.bmc_settings card-1 {name}" for name in ended["names"]]
+    assert sorted(set(ended["written"]) - set(of_cards)) == [
+        "host.bios_settings bios-1",
+        "host.bmc_settings bmc-1",
+    ]
+    assert ended["read"] == [["bios-1", "bmc-1", "card-1"], ["none", "bmc-1", "card-1"]]
+    assert ended["cards"] == {("Disabled", False)}
     assert ended["boots"] == ["ac_cycle su0-n00"], "settings share the reset of the firmware"

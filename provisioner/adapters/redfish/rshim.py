@@ -7,7 +7,7 @@ source: Mellanox/dpu-update (try_enable_rshim_on_bmc: enable, wait 10 s, read ba
 from __future__ import annotations
 
 from provisioner.adapters.redfish.parsing import Json, at, link, text
-from provisioner.adapters.redfish.service import Service, action_of, target_of
+from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.model.outcome import Blocker, Reason
 
 _SETTLE_S = 10.0
@@ -37,16 +37,33 @@ async def enable_on_bmc(service: Service) -> Blocker | None:
     )
 
 
+async def set_for_host(service: Service, *, enabled: bool) -> Blocker | None:
+    """Give the rshim to the host, or take it away; refused by name where that is not offered."""
+    target, state = await _find_host_switch(service)
+    if target is None or state is None:
+        return not_offered("host_rshim", "HostRshim.Set")
+    chosen = "Enabled" if enabled else "Disabled"
+    if state == chosen:
+        return None
+    reply = await service.post(target, {"HostRshim": chosen}, "host_rshim")
+    return reply if isinstance(reply, Blocker) else None
+
+
 async def _take_from_host(service: Service) -> Blocker | None:
     """Switch the host's rshim off where the system offers it and reports it as enabled."""
-    system = await service.read_system()
-    path = link(system.data, "Oem", "Nvidia") if system is not None else None
-    nvidia: Json = await service.get(path) if path is not None else {}
-    target = target_of(action_of(nvidia, "HostRshim.Set"))
-    if target is None or text(nvidia.get("HostRshim")) != "Enabled":
+    target, state = await _find_host_switch(service)
+    if target is None or state != "Enabled":
         return None
     reply = await service.post(target, {"HostRshim": "Disabled"}, "rshim")
     return reply if isinstance(reply, Blocker) else None
+
+
+async def _find_host_switch(service: Service) -> tuple[str | None, str | None]:
+    """Return the action's target and the state, as far as the system shows them."""
+    system = await service.read_system()
+    path = link(system.data, "Oem", "Nvidia") if system is not None else None
+    nvidia: Json = await service.get(path) if path is not None else {}
+    return target_of(action_of(nvidia, "HostRshim.Set")), text(nvidia.get("HostRshim"))
 
 
 async def _read_enabled(service: Service, path: str) -> bool | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from provisioner import components, quirks
@@ -283,7 +284,10 @@ def _show(writes: list[Write], refused: Blocker | None) -> None:
     table = Table("#", "method", "path", "body", title="Requests that would be sent")
     for number, write in enumerate(writes, 1):
         body = write.upload.model_dump(mode="json") if write.upload else write.body
-        table.add_row(str(number), write.method, write.path, json.dumps(body).replace("[", r"\["))
-    open_console().print(table)
+        table.add_row(str(number), write.method, write.path, escape(json.dumps(body)))
+    if writes or refused is not None:
+        open_console().print(table)
+    else:
+        typer.echo("No request would be sent: everything is as it would be set.")
     if refused is not None:
         typer.echo(f"refused: {refused.reason}: {refused.detail}. {refused.unblock}", err=True)

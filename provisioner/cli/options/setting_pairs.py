@@ -8,17 +8,18 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
     BMC,
+    CARD,
     find_kind,
     find_setting_fault,
 )
 
-_KINDS = {"set-bios": BIOS, "set-bmc": BMC}
+_KINDS = {"set-bios": (BIOS,), "set-bmc": (BMC, CARD)}
 
 
 def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the settings of an action that sets some. Raises InputError for any other text."""
-    kind = _KINDS.get(action)
-    if kind is None:
+    kinds = _KINDS.get(action)
+    if kinds is None:
         return ()
     if not pairs:
         raise InputError("--set", "", f"{action} needs it", "Give --set NAME=VALUE.")
@@ -29,8 +30,8 @@ def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], 
             raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
         if (fault := find_setting_fault(name, value)) is not None:
             raise InputError("--set", pair, *fault)
-        if find_kind(name) != kind:
-            other = next(word for word, one in _KINDS.items() if one != kind)
+        if find_kind(name) not in kinds:
+            other = next(word for word, several in _KINDS.items() if several != kinds)
             raise InputError("--set", pair, f"no setting of {action}", f"Use {other}.")
         settings[name] = value
     return tuple(settings.items())

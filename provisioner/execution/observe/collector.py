@@ -209,14 +209,14 @@ class Collector:
             client = await self._site.reach.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return client
-            sets = self._site.machine_sets if bmc.kind == "host" else {}
+            sets = self._site.machine_sets
             if last is None or any(o.bmc == bmc.name for o in last.obstacles):
                 inventory = await client.collect(node.id, bmc.name)
                 if (gate := self._site.reach.gate) is not None:
                     await gate.record_leaks(node.id, inventory.leaks)
-                return await add_settings(client, inventory, sets)
+                return await add_settings(client, inventory, sets, bmc.name)
             inventory = await client.read_firmware(node.id, bmc.name)
-            return await add_settings(client, inventory, sets)
+            return await add_settings(client, inventory, sets, bmc.name)
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
 

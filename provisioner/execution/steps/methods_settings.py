@@ -21,13 +21,14 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.machine_settings.pinned_sets import BIOS
+from provisioner.planning.machine_settings.pinned_sets import BIOS, CARD
 from provisioner.planning.machine_settings.running_sets import build_components
 
 
 async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
     """Return the work that writes one set."""
-    client = await site.reach.redfish(node, "host")
+    bmc = step.slots[0] if step.component == CARD else "host"
+    client = await site.reach.redfish(node, bmc)
     if isinstance(client, Blocker):
         return client
     settings = site.machine_sets.get(step.component, {}).get(step.to_version)
@@ -48,7 +49,7 @@ async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
 
     return Work(
         act=Act(
-            name=f"{step.component} {step.to_version}",
+            name=f"{step.component} {step.to_version}{'' if bmc == 'host' else f' {bmc}'}",
             before={"step": step.model_dump(mode="json"), "slots": list(step.slots)},
             look=_look_at(client, step, {step.to_version: settings}),
             send=send,
@@ -64,7 +65,9 @@ Sets = Mapping[str, Mapping[str, str]]
 def _look_at(client: Redfish, step: Step, sets: Sets) -> Callable[[], Awaitable[Snapshot]]:
     async def look() -> dict[str, Any]:
         settings = await read_host_settings(client.service)
-        components = build_components(settings, {step.component: sets}, client.quirk.meanings)
+        rows = client.quirk.meanings
+        bmc = step.slots[0] if step.component == CARD else "host"
+        components = build_components(settings, {step.component: sets}, rows, bmc)
         shown = next((c for c in components), None)
         return {
             "version": None if shown is None else shown.version,

@@ -40,7 +40,7 @@ class Progress(Enum):
 async def change_setup_password(stay: Stay, standings: CredentialStandings) -> Blocker | None:
     """Change the password once in a stay. A Blocker: the BMC is silent, or the boot failed.
 
-    What the BMC or the BIOS refuses is in the row of the login, and blocks nothing: it is tried
+    A refusal of the BMC or the BIOS is in the row of the login, and blocks nothing: it is tried
     again when the host comes back the next time.
     """
     site = stay.site

@@ -1,7 +1,7 @@
 """Sets of settings as a person writes them, each value checked against the vocabulary. Pure.
 
-A set is for the BIOS (with Secure Boot) or for the BMC: the first takes effect at a boot, the
-second at once, and a profile pins the two under kinds of their own.
+A set is for the BIOS (with Secure Boot), for the host's BMC, or for the BMC of each card: the first
+takes effect at a boot, the others at once, and a profile pins them under kinds of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from provisioner.quirks.meaning import VOCABULARY
 PinnedSets = Mapping[str, Mapping[str, Mapping[str, str]]]  # kind -> name -> setting -> value
 BIOS = BIOS_SETTINGS
 BMC = "host.bmc_settings"
-KINDS = (BIOS, BMC)
+CARD = "card.bmc_settings"  # of each BlueField's own BMC
+KINDS = (BIOS, BMC, CARD)
+_OF_BMC = ("bmc", "card")
 _ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,500}")
 _SECRET = re.compile(r"passw|passphrase", re.IGNORECASE)
@@ -76,12 +78,21 @@ def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
 def find_kind(name: str) -> str:
     """Return the component kind under which a setting can be pinned."""
     meaning = VOCABULARY.get(name)
-    return BMC if meaning is not None and meaning.group == "bmc" else BIOS
+    if meaning is None or meaning.group not in _OF_BMC:
+        return BIOS
+    return CARD if meaning.group == "card" else BMC
+
+
+def find_set_kind(settings: Mapping[str, str]) -> str:
+    """Return a component kind that may hold a whole set; a card's BMC has a host's settings too."""
+    kinds = [find_kind(name) for name in settings]
+    return CARD if CARD in kinds and kinds[0] != BIOS else kinds[0]
 
 
 def find_stranger(kind: str, settings: Mapping[str, str]) -> str | None:
     """Return a setting of a set that this kind does not hold, if there is one."""
-    return next((name for name in settings if find_kind(name) != kind), None)
+    held = (BMC, CARD) if kind == CARD else (kind,)
+    return next((name for name in settings if find_kind(name) not in held), None)
 
 
 def select_machine_sets(matrix: Matrix) -> PinnedSets:

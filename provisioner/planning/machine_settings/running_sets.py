@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.model.inventory import Activation, Component
-from provisioner.model.machine.settings import NO_SET, MachineSettings, Value
+from provisioner.model.machine.settings import HOST_RSHIM, NO_SET, MachineSettings, Value
 from provisioner.planning.machine_settings.dependencies import predict
-from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, PinnedSets
+from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, CARD, PinnedSets
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
 from provisioner.quirks.meaning import VOCABULARY, Row
 
@@ -38,21 +38,22 @@ POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
 
 
 def build_components(
-    settings: MachineSettings, sets: PinnedSets, rows: Sequence[Row]
+    settings: MachineSettings, sets: PinnedSets, rows: Sequence[Row], bmc: str = SLOT
 ) -> tuple[Component, ...]:
-    """Return one component for each kind of settings that is pinned somewhere.
+    """Return one component for each kind of settings that is pinned somewhere; `bmc` names the BMC.
 
     A machine that shows no attributes yet has no version: unknown is not drift.
     """
     components = []
-    if sets.get(BIOS) and settings.bios:
+    if bmc == SLOT and sets.get(BIOS) and settings.bios:
         components.append(_build_bios(settings, sets[BIOS], rows))
-    if sets.get(BMC) and settings.bmcs:
-        values = {name: value for bmc in settings.bmcs for name, value in bmc.values.items()}
-        version = _name_set(sets[BMC], lambda name, value: _runs_on_bmc(name, value, values))
-        components.append(
-            Component(kind=BMC, slot=SLOT, version=version, source=settings.bmcs[0].source)
-        )
+    kind = BMC if bmc == SLOT else CARD
+    if sets.get(kind) and settings.bmcs:
+        values = {name: value for one in settings.bmcs for name, value in one.values.items()}
+        version = _name_set(sets[kind], lambda name, value: _runs_on_bmc(name, value, values))
+        own = "" if bmc == SLOT else bmc  # the BMC that a step of a card goes to
+        source = settings.bmcs[0].source
+        components.append(Component(kind=kind, slot=bmc, version=version, bmc=own, source=source))
     return tuple(components)
 
 
@@ -153,6 +154,8 @@ def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
         enabled = values.get("NTP.ProtocolEnabled")
         servers = values.get("NTP.NTPServers")
         return enabled is False if value == "off" else (enabled is True and servers == value)
+    if name == "host_rshim":
+        return values.get(HOST_RSHIM) == ("Enabled" if value == "on" else "Disabled")
     if name == "power_restore":
         return values.get("PowerRestorePolicy") == POWER.get(value)
     if name == "host_interface":

@@ -122,7 +122,7 @@ def explain_obstacles(
         if step.kind is StepKind.UPDATE and step.method in _PUSHED:
             needs |= {(bmc, "push") for bmc in step.bmcs or ("host",)}
         elif step.method.endswith(("_bios_settings", "_bmc_settings")):
-            needs |= {("host", "settings")}
+            needs |= {(bmc, "settings") for bmc in step.bmcs or ("host",)}
         elif step.method == DEPLOY:
             needs |= {("host", "boot")}
             needs |= {("host", "media")} if way in ("vendor", "virtual_media") else set()

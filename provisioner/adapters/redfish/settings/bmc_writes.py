@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.adapters.redfish import rshim
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
 from provisioner.adapters.redfish.service import Service, not_offered
 from provisioner.model.outcome import Blocker
@@ -58,6 +59,8 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
     for path, change in (*requests, *interfaces):
         if (refused := await service.patch(path, change, "BMC")) is not None:
             return refused
+    if "host_rshim" in settings:
+        return await rshim.set_for_host(service, enabled=settings["host_rshim"] == "on")
     return None
 
 

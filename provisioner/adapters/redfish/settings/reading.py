@@ -29,6 +29,7 @@ from provisioner.adapters.redfish.settings.attributes import (
 )
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.model.machine.settings import (
+    HOST_RSHIM,
     AttributeRegistry,
     BiosSettings,
     BmcSettings,
@@ -63,7 +64,12 @@ async def read_machine_settings(service: Service) -> MachineSettings:
         secure_boot=tuple(one for one in secure if one is not None),
         bmcs=tuple(
             one
-            for one in (*bmcs, await _read_accounts(walk, root), *_list_power_policies(systems))
+            for one in (
+                *bmcs,
+                await _read_accounts(walk, root),
+                *[await _read_rshim(walk, system) for system in systems],
+                *_list_power_policies(systems),
+            )
             if one is not None and one.values
         ),
         gaps=tuple(dict.fromkeys(walk.gaps)),
@@ -83,6 +89,7 @@ async def read_host_settings(service: Service) -> MachineSettings:
     bmcs = [
         None if manager is None else await _read_bmc(service, walk, manager, whole=False),
         await _read_accounts(walk, root),
+        await _read_rshim(walk, system),
         *_list_power_policies([system]),
     ]
     return MachineSettings(
@@ -250,6 +257,15 @@ async def _read_accounts(walk: Walk, root: Json) -> BmcSettings | None:
     body = (await walk.read(path)).data
     values = {name: parse_value(body[name]) for name in _POLICIES if name in body}
     return BmcSettings(source=path, values=values)
+
+
+async def _read_rshim(walk: Walk, system: Resource) -> BmcSettings | None:
+    """Return whether a BlueField's host has its rshim (captured tree of a BlueField-3)."""
+    path = link(system.data, "Oem", "Nvidia")
+    state = text((await walk.read(path)).data.get(HOST_RSHIM)) if path is not None else None
+    if path is None or state is None:
+        return None
+    return BmcSettings(source=path, values={HOST_RSHIM: state})
 
 
 def _list_power_policies(systems: list[Resource]) -> Iterator[BmcSettings]:

@@ -86,6 +86,7 @@ class CheckContext(Record):
     sockets: int = 0  # CPUs by the bill of materials or by Redfish; 0: unknown
     drives: int = 0  # NVMe drives by the bill of materials; 0: unknown
     attestation: AttestationRule = AttestationRule()  # of the profile
+    boot_contradiction: str = ""  # between BMC and TPM, about the last boot that was quoted
     # kind -> the signed manifest with the golden values of its pin
     references: Mapping[str, Reference] = Field(default_factory=dict)
     nvswitches: int = 0  # by the bill of materials or by Redfish; 0: unknown

@@ -72,6 +72,7 @@ def build_context(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),
         attestation=profile.attestation if profile else AttestationRule(),
+        boot_contradiction=node.tpm.contradiction if node.tpm else "",
         references=_find_references(profile),
         nvswitches=counted.get("nvswitch") or len(inventory.devices_of(DeviceKind.NVSWITCH)),
         bundled=_find_bundled_versions(pins, matrix),

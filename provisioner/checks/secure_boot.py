@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.attestation.boot_databases import BootState, read_boot_states
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import read_output
+from provisioner.model.attestation import FindingName
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 from provisioner.model.matrix import SecureBootRule
 
@@ -28,6 +29,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     states = read_boot_states(read_output(evidence, COMMAND))
     if not states:
         yield fault("host", Severity.CONFIG, "its BMC shows no Secure Boot", "none", rule.state)
+    if context.boot_contradiction:
+        detail = f"{FindingName.CONTRADICTION.value}: {context.boot_contradiction}"
+        yield fault("host", Severity.ISOLATE, detail)
     for state in states:
         yield from _judge_state(state, rule)
         yield from _judge_databases(state, rule)

@@ -93,9 +93,22 @@ class BoardTpm(Record):
     key_sha256: str  # of the SPKI
     enrolled_at: Instant  # when its key was proved, or vouched for
     secure_boot: bool | None = None  # as the last quoted boot measured it; None: not stated
+    shown_secure_boot: bool | None = None  # as the BMC stated it for that boot; None: not stated
     proof: TpmProof = TpmProof.QUOTE
     maker: str = ""  # common name of the pinned certificate; "": no maker vouches for it
     endorsement_sha256: str = ""  # of the SPKI of the endorsement key; "": not proved
+
+    @property
+    def contradiction(self) -> str:
+        """Return the difference between BMC and TPM about one boot; "" if there is none."""
+        if None in (self.secure_boot, self.shown_secure_boot):
+            return ""
+        if self.secure_boot == self.shown_secure_boot:
+            return ""
+        names = {True: "on", False: "off"}
+        shown = names[bool(self.shown_secure_boot)]
+        measured = names[bool(self.secure_boot)]
+        return f"Secure Boot was {shown} by the BMC and {measured} by the TPM's quote, in one boot"
 
 
 class Node(Record):

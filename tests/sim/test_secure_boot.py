@@ -15,9 +15,11 @@ from bmc_wire import Wire, host_of
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.checks import secure_boot
 from provisioner.checks.attestation.boot_databases import BootState, read_boot_states
-from provisioner.checks.check import CheckContext
+from provisioner.checks.context import build_context
 from provisioner.model.health import CheckResult, Evidence, Verdict
-from provisioner.model.matrix import AttestationRule
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import AttestationRule, Matrix
+from provisioner.model.node import BoardTpm, Node, NodeKind
 from provisioner.sim.redfish.boot_databases import list_makers_keys, make_boot_key
 
 NAMES = ["PK", "KEK", "db", "dbx"]
@@ -29,11 +31,32 @@ def read(host: Redfish) -> str:
     return json.dumps({"resources": dict(reading.resources), "gaps": gaps})
 
 
-def judge(text: str, **rule: Any) -> CheckResult:
+def judge(text: str, tpm: BoardTpm | None = None, **rule: Any) -> CheckResult:
     rule = {"policy": "require", **rule}
-    context = CheckContext(attestation=AttestationRule.model_validate({"secure_boot": rule}))
+    node = Node(id="n", kind=NodeKind.HOST, tpm=tpm)
+    built = build_context(node, Inventory(node="n", vendor="dell"), Matrix(releases={}))
+    asked = AttestationRule.model_validate({"secure_boot": rule})
+    context = built.model_copy(update={"attestation": asked})
     evidence = Evidence(source=secure_boot.SOURCE, exit_code=0, text=text)
     return secure_boot.CHECK.judge({"secure_boot": evidence}, context)
+
+
+def test_a_difference_to_the_quote_of_one_boot_never_passes_in_silence() -> None:
+    _wire, host, _ = host_of("dell")
+    text = read(host)
+    tpm = BoardTpm(key_sha256="0" * 64, enrolled_at=1.0, secure_boot=False, shown_secure_boot=True)
+    agreeing = tpm.model_copy(update={"shown_secure_boot": False})
+    silent = tpm.model_copy(update={"shown_secure_boot": None})
+
+    lied = judge(text, tpm, state="off")
+
+    assert lied.verdict is Verdict.FAIL
+    (finding,) = lied.findings
+    assert finding.detail == (
+        "contradiction: Secure Boot was on by the BMC and off by the TPM's quote, in one boot"
+    )
+    assert judge(text, agreeing, state="off").verdict is Verdict.PASS
+    assert judge(text, silent, state="off").verdict is Verdict.PASS
 
 
 def boot(wire: Wire) -> None:

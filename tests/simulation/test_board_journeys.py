@@ -223,6 +223,38 @@ def show_tpm(world: World) -> None:
     system.read = lambda: {**(read() or {}), "TrustedModules": [module]}
 
 
+def show_secure_boot(world: World) -> None:
+    """Have the host's BMC state that Secure Boot runs; the machine boots without it."""
+    tree = world.services[f"https://{HOST}.host.test"].tree
+    (path,) = (p for p in tree.resources if p.endswith("/SecureBoot"))
+    resource = tree.resources[path]
+    read = resource.read
+    assert read is not None
+    resource.read = lambda: {**(read() or {}), "SecureBootCurrentBoot": "Enabled"}
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_bmc_that_states_another_secure_boot_than_the_tpm_measured_is_named(
+    tmp_path: Path, lies: bool
+) -> None:
+    async def main() -> tuple[Node, list[dict[str, Any]]]:
+        world = build_world(tmp_path, "require", pin_maker(tmp_path))
+        await give_back(world)
+        if lies:
+            show_secure_boot(world)
+        await world.start()
+        node = await until_settled(world, 48 * HOUR_S)
+        events = await say(world, "board_tpm")
+        await world.crash()
+        return node, events
+
+    node, events = virtual_time.run(main())
+
+    assert node.tpm is not None
+    assert (node.tpm.secure_boot, node.tpm.shown_secure_boot) == (False, lies)
+    assert ("by the TPM's quote, in one boot" in str(events)) is lies
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_an_agent_that_denies_the_tpm_which_the_bmc_or_the_list_shows_is_refused(
     tmp_path: Path, listed: bool

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.measurements import collect_measurements
-from provisioner.adapters.redfish.parsing import at, objects
+from provisioner.adapters.redfish.parsing import at, link, objects
 from provisioner.adapters.redfish.parsing import text as text_of
 from provisioner.checks import attested_firmware
 from provisioner.checks.check import Command
@@ -75,6 +75,18 @@ async def shows_tpm(client: Redfish) -> bool:
         for system in systems
         for module in objects(system.data.get("TrustedModules"))
     )
+
+
+async def read_secure_boot(client: Redfish) -> bool | None:
+    """Return `SecureBootCurrentBoot` of the host; None if no system, or several, state it."""
+    walk = client.service.walk()
+    systems = (await walk.read_linked(await walk.read_root(), "Systems"))[:MEMBERS_MAX]
+    paths = [path for system in systems if (path := link(system.data, "SecureBoot")) is not None]
+    bodies = [(await walk.read(path)).data for path in paths]
+    states = {"Enabled": True, "Disabled": False}
+    shown = [states.get(str(body.get("SecureBootCurrentBoot"))) for body in bodies]
+    stated = [state for state in shown if state is not None]
+    return stated[0] if len(stated) == 1 else None
 
 
 async def _measure(client: Redfish, patterns: Sequence[str], clock: Clock) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.outofband import shows_tpm
+from provisioner.execution.observe.outofband import read_secure_boot, shows_tpm
 from provisioner.execution.steps.agent_steps import ask_step
 from provisioner.model.attestation import FindingName
 from provisioner.model.events.node_events import BoardTpmRead
@@ -76,6 +76,7 @@ async def prove_board(
     tpm = proof.tpm
     if tpm is None:
         return await _accept_none(site, hold, node)
+    tpm = tpm.model_copy(update={"shown_secure_boot": await _read_shown_boot(site, node)})
     if tpm.proof is TpmProof.QUOTE:
         proved = await _prove_maker(site, node, agent, tpm)
         if isinstance(proved, BoardTpm):
@@ -129,6 +130,15 @@ async def _find_shown(site: Site, node: Node) -> str | Blocker:
         return "the node's BMC shows an enabled one" if await shows_tpm(client) else ""
     except PortError as error:
         return blocked(error, f"{node.id}/{HOST}")
+
+
+async def _read_shown_boot(site: Site, node: Node) -> bool | None:
+    """Return the BMC's statement about Secure Boot of this boot; None if it gives none."""
+    try:
+        client = await site.reach.redfish(node, HOST)
+        return None if isinstance(client, Blocker) else await read_secure_boot(client)
+    except PortError:
+        return None
 
 
 async def _prove_maker(

@@ -307,7 +307,8 @@ class Stay:
         tpm = await prove_board(self.site, self.hold, self.node, agent)
         if isinstance(tpm, Blocker) or tpm is None:
             return tpm
-        await self._record({"tpm": tpm}, [BoardTpmRead(key=tpm.key_sha256, maker=tpm.maker)])
+        read = BoardTpmRead(key=tpm.key_sha256, maker=tpm.maker, contradiction=tpm.contradiction)
+        await self._record({"tpm": tpm}, [read])
         return None
 
     def _leave(

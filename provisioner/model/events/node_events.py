@@ -75,6 +75,9 @@ class BoardTpmRead(Event):
     maker: str = Field(
         "", description="Pinned certificate of the TPM's maker; empty: none proves it."
     )
+    contradiction: str = Field(
+        "", description="What BMC and TPM state differently about this boot; empty: nothing."
+    )
 
 
 class StateChanged(Event):

@@ -137,6 +137,7 @@ def _quote_tpm(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     def finish(_now: float) -> Json:
         if machine.tpm is None or machine.tpm.denied:
             return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
+        machine.tpm.start_boot(secure_boot=machine.host.bios.secure_boot_running)
         quote, signature = machine.tpm.quote(bytes.fromhex(str(args.get("nonce", ""))))
         content = {
             "quote": quote,

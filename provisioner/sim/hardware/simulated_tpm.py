@@ -36,6 +36,12 @@ class SimulatedTpm:
         self.endorsement = SimulatedEndorsement(self.seed, self.maker)
         number = int.from_bytes(hashlib.sha256(self.seed.encode()).digest()) >> 1
         self.key = ec.derive_private_key(number + 1, ec.SECP256R1())
+        self.start_boot(secure_boot=self.secure_boot)
+
+    def start_boot(self, *, secure_boot: bool) -> None:
+        """Measure another boot: all PCRs begin anew."""
+        self.secure_boot = secure_boot
+        self.events.clear()
         for pcr in (0, 2, 4):
             self.measure(pcr, 0x80000008, f"{self.seed}/firmware/{pcr}".encode())
         self.measure(7, _VARIABLE, _variable("SecureBoot", bytes([self.secure_boot])))

@@ -255,7 +255,9 @@ def _misfit(error: ValidationError, word: str, title: str) -> Refused:
     first = error.errors(include_input=False, include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:100]
     unblock = "See /v1/openapi.json for what it takes."
-    return build_refusal(400, word, title, unblock, f"{where}: {first['msg']}"[:300])
+    message = str(first["msg"]).removeprefix("Value error, ")  # pydantic's own words
+    detail = f"{where}: {message}" if where else message
+    return build_refusal(400, word, title, unblock, detail[:300])
 
 
 def list_models(routes: Sequence[Route]) -> list[type[BaseModel]]:

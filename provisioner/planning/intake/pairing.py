@@ -186,7 +186,7 @@ def _card_problem(wanted: ExpectedNode, dpu: ExpectedDpu, found: Sequence[Endpoi
         reason=Reason.PAIRING_FAILED,
         subject=f"{wanted.name}/{dpu.slot}",
         detail=f"{problem} (serial {dpu.serial or 'not given'})",
-        unblock="Probe its address (--bmc URL, --network), check its BMC's cable, and its serial "
+        unblock="Probe its address (--bmc URL, --range), check its BMC's cable, and its serial "
         "on the expected-hardware list.",
     )
 

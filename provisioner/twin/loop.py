@@ -7,6 +7,7 @@ run ahead of it, so functions for an executor run at once in the loop's own thre
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ EPOCH = 1_790_000_000.0  # some day in 2026; nothing depends on the date
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time stands still while anything is ready, then jumps."""
+
+    _timer_cancelled_count: int  # the base class's
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,10 +38,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
     def _run_once(self) -> None:
+        self._drop_cancelled_timers()
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
             first = self._scheduled[0].when()  # type: ignore[attr-defined]
             self._virtual_s = max(self._virtual_s, first)
         super()._run_once()  # type: ignore[misc]
+
+    def _drop_cancelled_timers(self) -> None:
+        """Drop cancelled timers from the head, as the base class does after the jump.
+
+        A jump to one of them would leave the base class waiting for the next one on the wall.
+        """
+        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)._scheduled = False
+            self._timer_cancelled_count -= 1
 
 
 class VirtualClock:

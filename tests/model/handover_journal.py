@@ -72,6 +72,7 @@ class Recorder(Soak):
         super().__init__(seed, nodes=2, pace_s=6.0, sabotage=sabotage)
         self.wire.lost = 0.0
         self.valid_s = 1e9
+        self.weights = ACTS
         self.entries: list[Entry] = []
         self._rows: dict[str, Row] = {}
         self._number = {node.id: number for number, node in enumerate(self.hosts)}
@@ -87,10 +88,11 @@ class Recorder(Soak):
         await self._come_to_rest()
         first = Site(tuple(self._rows.values()), self._read("operational"), self._read("startup"))
         self._begun = True
-        names = list(ACTS)
+        self._note_duties()
+        names = list(self.weights)
         for _ in range(acts):
             await self._pass_time(self.rng.expovariate(1 / self.pace_s))
-            act = self.rng.choices(names, list(ACTS.values()))[0]
+            act = self.rng.choices(names, list(self.weights.values()))[0]
             if await getattr(self, "_" + act.replace(" ", "_"))():
                 self.count(act)
         await self._come_to_rest()
@@ -99,6 +101,9 @@ class Recorder(Soak):
         return Journal(first, tuple(self.entries))
 
     # --- entries
+
+    def _note_duties(self) -> None:
+        """Record which daemon does what at the beginning; there is only one."""
 
     def _note(self, kind: str, number: int = 0, *detail: Any) -> None:
         if self._begun:
@@ -125,7 +130,7 @@ class Recorder(Soak):
             match kind:
                 case "vrf" if not starting:  # one of each port that has moved at this moment
                     last = self.entries[-1] if self.entries else None
-                    if last is None or last[1:] != ("moved", leaf, in_force):
+                    if last is None or last[1:4] != ("moved", leaf, in_force):
                         self._note("moved", leaf, *in_force)
                 case "config_saved":
                     self._note("saved", leaf, *(ports[leaf] for ports in self._read("startup")))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from handover_changes import set_at
+from handover_duties import DUTIES, Duties, is_by
 from handover_faults import ENVIRONMENT, Label
 from handover_state import (
     CERTIFIED,
@@ -36,6 +37,7 @@ STEPS_OF = {
     "hand": {"hand"},
     "restarted": {"reboot"},
     "crashed": {"crash"},
+    "expired": {"expire"},
 }
 STUTTERING = {"row", "moved", "saved"}  # entries that may leave everything as it is
 BOUND = (LEAVING, RELEASED, DRAINING)  # phases in which a row has a tenant
@@ -64,17 +66,23 @@ class Entry(NamedTuple):
     kind: str
     number: int = 0
     detail: tuple[Any, ...] = ()
+    by: int | None = None  # the daemon that wrote it, or `NOBODY`: people; None: not recorded
 
     def __str__(self) -> str:
         """Return the entry as people read it."""
-        return f"{self.kind} {self.number} {self.detail or ''}".rstrip() + f" at {self.at:.1f}"
+        by = "" if self.by is None else f" by {self.by}"
+        return f"{self.kind} {self.number} {self.detail or ''}".rstrip() + f"{by} at {self.at:.1f}"
 
 
 class Journal(NamedTuple):
-    """All entries after a moment at which every node was certified, fenced and at rest."""
+    """All entries after a moment at which every node was certified, fenced and at rest.
+
+    With several daemons it also says which of them drives a node, leads, and is there.
+    """
 
     first: Site
     entries: tuple[Entry, ...]
+    daemons: int = 1
 
 
 def change_site(site: Site, entry: Entry) -> Site:
@@ -115,6 +123,7 @@ class TraceChecker:
         self.states = {state._replace(nodes=tuple(certified))}
         self.site = first
         self.taken: set[str] = set()  # names of the model's steps that entries were
+        self.duties = Duties(size)
         self._unknown = size.unknown
         self._handover = TracedHandover(size, fails_always=True)
         self._without_failures = TracedHandover(size)
@@ -125,6 +134,10 @@ class TraceChecker:
         if entry.kind == "rests":
             self.states = {state for state in reached if self._rests(state)}
             return bool(self.states)
+        allowed = self.duties.change(entry)
+        if entry.kind in DUTIES:
+            self.states = reached if allowed else set()
+            return bool(self.states)
         self.site = change_site(self.site, entry)
         after = set()
         for state in reached:
@@ -132,7 +145,8 @@ class TraceChecker:
                 after.add(state)
             for label, then in self._handover.list_steps(state._replace(faults=1)):
                 then = then._replace(faults=0)
-                if _is_step(label, entry) and self._fits(then):
+                allowed = _is_step(label, entry) and self.duties.allow(label, state)
+                if allowed and self._fits(then):
                     self.taken.add(label[0])
                     after.add(then)
         self.states = after
@@ -143,8 +157,10 @@ class TraceChecker:
         reached = set(self.states)
         left = list(reached)
         while left:
-            for label, then in self._handover.list_steps(left.pop()):
-                if label[0] not in SHOWN and then not in reached and self._fits(then):
+            state = left.pop()
+            for label, then in self._handover.list_steps(state):
+                hidden = label[0] not in SHOWN and self.duties.allow(label, state)
+                if hidden and then not in reached and self._fits(then):
                     reached.add(then)
                     left.append(then)
         return reached
@@ -157,8 +173,8 @@ class TraceChecker:
         match entry.kind:
             case "revoked":
                 return not state.nodes[entry.number].certified
-            case "crashed":
-                return all(turn.kind == IDLE for node in state.nodes for turn in node.turns)
+            case "crashed" | "expired":
+                return all(node.turns[entry.number].kind == IDLE for node in state.nodes)
         return entry.kind in STUTTERING and self._fits(state)
 
     def _fits(self, state: State) -> bool:
@@ -180,8 +196,8 @@ class TraceChecker:
 def _is_step(label: Label, entry: Entry) -> bool:
     name = label[0]
     if entry.kind == "row":
-        return name == "reclaim" or name not in SHOWN | {"apply"}
-    if entry.kind in ("revoked", "hand", "restarted") and label[1] != entry.number:
+        return (name == "reclaim" or name not in SHOWN | {"apply"}) and is_by(label, entry)
+    if entry.kind not in ("moved", "saved") and label[1] != entry.number:
         return False
     return name in STEPS_OF[entry.kind]
 
@@ -197,7 +213,7 @@ class Verdict(NamedTuple):
 def check_journal(journal: Journal, tenants: int) -> Verdict:
     """Return whether each entry of a journal is a step of the model."""
     nodes = len(journal.first.rows)
-    size = Size(nodes, len(journal.first.startup[0]), tenants, 1, 1)
+    size = Size(nodes, len(journal.first.startup[0]), tenants, journal.daemons, 1)
     checker = TraceChecker(journal.first, size)
     states_max = 1
     before = "the beginning"

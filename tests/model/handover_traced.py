@@ -3,8 +3,10 @@
 Each of them is a finer or a later step of the same protocol: several nodes' ports in one revision,
 a lost revision that is sent again, a release that its gate refuses, the filter that is put before
 ports of a customer, a fence that a silent leaf interrupts, a release that begins on a reading a
-moment old, and the next decision on a release whose ports are all fenced while its row has not
-followed yet. The search judges them as it does the model's own.
+moment old, the next decision on a release whose ports are all fenced while its row has not
+followed yet, the watch of leaves of the daemon that leads, which fences a node's ports beside its
+driver, and the watch of released nodes, which takes a node back before that one has recorded the
+network that its port was in. The search judges them as it does the model's own.
 """
 
 from __future__ import annotations
@@ -12,16 +14,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handover_actions import Handover
-from handover_changes import end_turn, set_at, take_node, with_node, with_turn, write_row
+from handover_changes import (
+    drain_node,
+    end_turn,
+    set_at,
+    take_node,
+    with_node,
+    with_turn,
+    write_row,
+)
 from handover_faults import Step
 from handover_state import (
     CERTIFIED,
     CONVERGING,
     FENCE,
+    IDLE,
     LEAVING,
     MAINTENANCE,
     PROVED,
     RELEASE,
+    RELEASED,
     SENT,
     TODO,
     UP,
@@ -44,6 +56,24 @@ class TracedHandover(Handover):
 
     def _restore(self, _state: State) -> Iterator[Step]:
         return iter(())
+
+    def _steps(self, state: State) -> Iterator[Step]:
+        yield from super()._steps(state)
+        for number, node in enumerate(state.nodes):
+            noted = node.owed == self.size.unknown and self._read(state, number) != {MAINTENANCE}
+            for daemon, status in enumerate(state.daemons):
+                idle = status == UP and node.turns[daemon].kind == IDLE
+                if noted and idle and not self._is_free(state, node):
+                    fence = Turn(FENCE, (TODO,) * self.size.leaves)
+                    beside = node._replace(turns=set_at(node.turns, daemon, fence))
+                    yield ("fence beside", daemon, number), with_node(state, number, beside)
+
+    def _watch(self, state: State, number: int) -> Iterator[Step]:
+        yield from super()._watch(state, number)
+        node = state.nodes[number]
+        if node.phase == RELEASED and self._trespasses(state, number):
+            # the watch of released nodes was faster than that of leaves, which records the stay
+            yield ("take back", number), with_node(state, number, drain_node(node))
 
     def _begin(self, state: State, number: int, daemon: int) -> Iterator[Step]:
         yield from super()._begin(state, number, daemon)
@@ -93,13 +123,18 @@ class TracedHandover(Handover):
                 yield ("send again", daemon, number, leaf), with_turn(state, number, daemon, again)
             if step != TODO or one_by_one:
                 continue
-            if not arrived and self._in_turn(state, leaf):
+            if not arrived and self._is_sending(state, daemon, leaf):
                 yield from self._join(state, number, daemon, leaf)
             elif arrived and turn.kind == FENCE and not self._in_turn(state, leaf):
                 saved = self._saved(state, number, daemon, leaf)
                 denied = with_turn(saved, number, daemon, turn)
                 if denied != state:
                     yield ("deny", daemon, number, leaf), denied
+
+    def _is_sending(self, state: State, daemon: int, leaf: int) -> bool:
+        """Return whether this daemon, while its lease lasts, has this switch's turn."""
+        mine = (node.turns[daemon] for node in state.nodes)
+        return state.daemons[daemon] == UP and any(t.steps and t.steps[leaf] == SENT for t in mine)
 
     def _join(self, state: State, number: int, daemon: int, leaf: int) -> Iterator[Step]:
         """Yield the port in the revision that a living daemon sends to this leaf now."""

@@ -9,7 +9,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from port_given import TENANTS, Credentials, GivenEraser, Hosts, watch_store
@@ -232,36 +232,55 @@ class PortWorld:
         raise NotImplementedError
 
     def _start(self) -> None:
-        effects = Effects(
-            clock=self.clock,
-            settings=self.settings,
-            reach=Reach(None, make_switches(self.wire), Credentials()),  # type: ignore[arg-type]
-            runner=None,
-            shell=None,
-            agents=None,
-            artifacts=None,
-        )
-        self.tenancy = Tenancy(effects, self.store)
-        hosts: Any = Hosts(self, self.tenancy)
-        eraser: Any = GivenEraser(self)
-        trespasses = Trespasses(self.store, self.clock)
-        self.given, self.trespasses = hosts, trespasses
-        nobody: Any = None  # asked for nothing in these states
-        performer = Performer(
-            Context(self.store, self.clock, self.settings),
-            observer=hosts,
-            identifier=nobody,
-            executor=nobody,
-            tenancy=self.tenancy,
-            eraser=eraser,
-            certifier=hosts,
-            trespasses=trespasses,
-        )
-        self.reconciler = Reconciler(
-            Context(self.store, self.clock, self.settings), hosts, performer
-        )
-        context = Context(self.store, self.clock, self.settings)
-        released = ReleaseWatch(context, self.tenancy, self.submit)
-        self.leaf_watch = LeafWatch(context, self.tenancy, trespasses, released.take_back)
+        parts = build_parts(self, self.store, self.clock, self.wire, self.submit)
+        self.tenancy, self.reconciler = parts.tenancy, parts.reconciler
+        self.given, self.trespasses = parts.given, parts.trespasses
+        self.leaf_watch = parts.leaf_watch
         self.sabotage(self)
-        self.watching = [asyncio.create_task(w.run()) for w in (released, self.leaf_watch)]
+        self.watching = [
+            asyncio.create_task(w.run()) for w in (parts.release_watch, parts.leaf_watch)
+        ]
+
+
+class PortParts(NamedTuple):
+    """The parts of one daemon that ports depend on."""
+
+    tenancy: Tenancy
+    reconciler: Reconciler
+    given: Any
+    trespasses: Trespasses
+    release_watch: ReleaseWatch
+    leaf_watch: LeafWatch
+
+
+def build_parts(soak: Any, store: Any, clock: Any, wire: Any, submit: Any) -> PortParts:
+    """Return the parts of a daemon on this store, behind this wire; `soak` gives its hosts."""
+    effects = Effects(
+        clock=clock,
+        settings=soak.settings,
+        reach=Reach(None, make_switches(wire), Credentials()),  # type: ignore[arg-type]
+        runner=None,
+        shell=None,
+        agents=None,
+        artifacts=None,
+    )
+    tenancy = Tenancy(effects, store)
+    hosts: Any = Hosts(soak, tenancy)
+    eraser: Any = GivenEraser(soak)
+    trespasses = Trespasses(store, clock)
+    nobody: Any = None  # asked for nothing in these states
+    context = Context(store, clock, soak.settings)
+    performer = Performer(
+        context,
+        observer=hosts,
+        identifier=nobody,
+        executor=nobody,
+        tenancy=tenancy,
+        eraser=eraser,
+        certifier=hosts,
+        trespasses=trespasses,
+    )
+    released = ReleaseWatch(context, tenancy, submit)
+    leaves = LeafWatch(context, tenancy, trespasses, released.take_back)
+    reconciler = Reconciler(context, hosts, performer)
+    return PortParts(tenancy, reconciler, hosts, trespasses, released, leaves)

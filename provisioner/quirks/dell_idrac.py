@@ -10,6 +10,7 @@ from provisioner.quirks.quirk import (
     Lockdown,
     Quirk,
     SetupPassword,
+    Syslog,
 )
 
 # source: openstack/sushy-oem-idrac; dell/iDRAC-Redfish-Scripting issues 90 and 324 and its
@@ -114,6 +115,14 @@ QUIRK = Quirk(
     # source: libredfish dell.rs; terraform-provider-redfish 231: without it nothing is ever applied
     settings_apply_time="OnReset",
     bmc_attributes=("Links", "Oem", "Dell", "DellAttributes"),
+    # source: captured tree of a PowerEdge R750, DellAttributes of its iDRAC (UDP, port 514)
+    syslog=Syslog(
+        links=("Links", "Oem", "Dell", "DellAttributes"),
+        switch="SysLog.1.SysLogEnable",
+        on="Enabled",
+        off="Disabled",
+        servers=("SysLog.1.Server1", "SysLog.1.Server2", "SysLog.1.Server3"),
+    ),
     # source: dell/iDRAC-Redfish-Scripting, BiosChangePasswordREDFISH (name, job, boot); registry
     # and Links.Oem.Dell.Jobs of the R750; iDRAC9 User's Guide, "Generating hash password": SHA-256
     # of password and salt, the salt as hex

@@ -79,6 +79,12 @@ VOCABULARY: dict[str, Meaning] = {
         values=(),
         pattern=r"off|[A-Za-z0-9.:-]{1,253}(,[A-Za-z0-9.:-]{1,253}){0,3}",
     ),
+    "syslog": Meaning(
+        title="syslog servers, separated by commas; off",
+        group="bmc",
+        values=(),
+        pattern=r"off|[A-Za-z0-9.:-]{1,253}(,[A-Za-z0-9.:-]{1,253}){0,2}",
+    ),
     "ipmi": Meaning(title="IPMI over LAN", group="bmc"),
     "ssh": Meaning(title="SSH to the BMC", group="bmc"),
     "http": Meaning(title="HTTP without TLS", group="bmc"),

@@ -69,6 +69,16 @@ class Lockdown(Record):
     title: str
 
 
+class Syslog(Record):
+    """Attributes of the BMC that send its log to syslog servers, in the order of use."""
+
+    links: tuple[str, ...]  # keys below the manager that lead to its attributes
+    switch: str
+    on: str
+    off: str
+    servers: tuple[str, ...]
+
+
 class SetupPassword(Record):
     """How the set-up password of a host is changed, and the attributes that prove the one in force.
 
@@ -134,6 +144,7 @@ class Quirk(Record):
     # @Redfish.SettingsApplyTime to send where the service lists none; "": leave it out
     settings_apply_time: str = ""
     settings_if_match: str = ""  # for the object of pending settings; "": as `if_match`
+    syslog: Syslog | None = None  # None: no source names its attributes
     setup_password: SetupPassword | None = None  # None: no source says how one is proved
     meanings: tuple[Row, ...] = ()  # attributes of the settings that profiles pin
 

@@ -13,6 +13,7 @@ from provisioner.model.outcome import Gap
 
 Value = bool | int | float | str | None
 HOST_RSHIM = "HostRshim"  # a BlueField's, among the values of its BMC
+SYSLOG = "Syslog.Servers"  # of a BMC: addresses, separated by commas; "off"
 BIOS_SETTINGS = "host.bios_settings"  # kind of component: the set of BIOS settings that runs
 NO_SET = "none"  # version of such a component, where none of the pinned sets runs
 HIDDEN = "***"  # in place of a secret, whatever its value is

@@ -15,7 +15,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.model.inventory import Activation, Component
-from provisioner.model.machine.settings import HOST_RSHIM, NO_SET, MachineSettings, Value
+from provisioner.model.machine.settings import (
+    HOST_RSHIM,
+    NO_SET,
+    SYSLOG,
+    MachineSettings,
+    Value,
+)
 from provisioner.planning.machine_settings.dependencies import predict
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, CARD, PinnedSets
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
@@ -154,6 +160,8 @@ def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
         enabled = values.get("NTP.ProtocolEnabled")
         servers = values.get("NTP.NTPServers")
         return enabled is False if value == "off" else (enabled is True and servers == value)
+    if name == "syslog":
+        return values.get(SYSLOG) == value
     if name == "host_rshim":
         return values.get(HOST_RSHIM) == ("Enabled" if value == "on" else "Disabled")
     if name == "power_restore":

@@ -167,6 +167,10 @@ class Host:
     first_boot: dict[str, str] = field(  # Dell's attributes of the BMC
         default_factory=lambda: {
             "Lockdown.1.SystemLockdown": "Disabled",
+            "SysLog.1.SysLogEnable": "Disabled",
+            "SysLog.1.Server1": "",
+            "SysLog.1.Server2": "",
+            "SysLog.1.Server3": "",
             "ServerBoot.1.BootOnce": "Enabled",
             "ServerBoot.1.FirstBootDevice": "Normal",
         }

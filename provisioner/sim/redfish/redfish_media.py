@@ -102,6 +102,7 @@ def mount_first_boot(tree: Tree, machine: Machine, parent: str) -> Json:
     path = f"{parent}/Oem/Dell/DellAttributes/iDRAC.Embedded.1"
     allowed = {
         "Lockdown.1.SystemLockdown": ("Enabled", "Disabled"),
+        "SysLog.1.SysLogEnable": ("Enabled", "Disabled"),
         "ServerBoot.1.BootOnce": ("Enabled", "Disabled"),
         "ServerBoot.1.FirstBootDevice": ("Normal", "PXE", "HDD", "BIOS", "VCD-DVD", "vFDD"),
     }
@@ -111,6 +112,8 @@ def mount_first_boot(tree: Tree, machine: Machine, parent: str) -> Json:
         if not isinstance(attributes, dict):
             return make_error(400, "PropertyMissing", "Attributes", prop="Attributes")
         for name, value in attributes.items():
+            if name.startswith("SysLog.1.Server") and isinstance(value, str):
+                continue  # source: captured tree of a PowerEdge R750: a text
             if name not in allowed:
                 return make_error(400, "PropertyUnknown", name, prop=f"Attributes/{name}")
             if value not in allowed[name]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from provisioner.sim.hardware.bios import Bios
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_tree import Request, Resource, Tree
-from provisioner.sim.redfish.tasks import TaskTable
+from provisioner.sim.redfish.tasks import Task, TaskTable, format_time
 
 NAME = "SetupPassword"
 LENGTH_MAX = 32  # source: captured tree of a PowerEdge R750, its registry
@@ -75,15 +75,36 @@ def mount_jobs(
         bios.job_watchers.append(end)
         return Answer(200, {"Location": f"{path}/{task.id}"}, b"")
 
-    def read() -> Json:
-        members = [{"@odata.id": f"{path}/{name}"} for name in tasks.jobs]
-        return {
-            "@odata.id": path,
-            "@odata.type": "#DellJobCollection.DellJobCollection",
-            "Name": "JobQueue",
-            "Members": members,
-            "Members@odata.count": len(members),
-        }
+    def resolve(name: str) -> Resource | None:
+        task = tasks.jobs.get(name)
+        return None if task is None else Resource(lambda: _show_job(path, task))
 
-    tree.put(path, Resource(read, post=begin, collection=True))
+    tree.add_collection(
+        path, "DellJobCollection", lambda: list(tasks.jobs), resolve=resolve, post=begin
+    )
     return {"Jobs": {"@odata.id": path}}
+
+
+def _show_job(path: str, task: Task) -> Json:
+    """Return a job (source: captured tree of a PowerEdge R750, Oem/Dell/Jobs)."""
+    said = task.messages[-1] if task.messages else {}
+    state = str(task.oem.get("Dell", {}).get("JobState", task.state))
+    return {
+        "@odata.id": f"{path}/{task.id}",
+        "@odata.type": "#DellJob.v1_2_0.DellJob",
+        "ActualRunningStartTime": None,
+        "ActualRunningStopTime": None,
+        "CompletionTime": None if task.ended is None else format_time(task.ended),
+        "Description": "Job Instance",
+        "EndTime": "TIME_NA",
+        "Id": task.id,
+        "JobState": state,
+        "JobType": "BIOSConfiguration" if "BIOS.Setup" in task.name else "FirmwareUpdate",
+        "Message": said.get("Message", ""),
+        "MessageArgs": [],
+        "MessageId": said.get("MessageId", ""),
+        "Name": task.name,
+        "PercentComplete": task.percent,
+        "StartTime": format_time(task.started),
+        "TargetSettingsURI": None,
+    }

@@ -13,6 +13,7 @@ from typing import Any
 from provisioner.adapters.redfish import rshim
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
 from provisioner.adapters.redfish.service import Service, not_offered
+from provisioner.adapters.redfish.settings import syslog
 from provisioner.model.outcome import Blocker
 
 _PROTOCOLS = {
@@ -56,6 +57,11 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
     interfaces = await _list_interfaces(service, manager.data, settings)
     if isinstance(interfaces, Blocker):
         return interfaces
+    if "syslog" in settings:
+        request = await syslog.build_change(service, manager.data, settings["syslog"])
+        if isinstance(request, Blocker):
+            return request
+        requests += [] if request is None else [request]
     for path, change in (*requests, *interfaces):
         if (refused := await service.patch(path, change, "BMC")) is not None:
             return refused

@@ -27,9 +27,11 @@ from provisioner.adapters.redfish.settings.attributes import (
     parse_registry,
     parse_value,
 )
+from provisioner.adapters.redfish.settings.syslog import read_syslog
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.model.machine.settings import (
     HOST_RSHIM,
+    SYSLOG,
     AttributeRegistry,
     BiosSettings,
     BmcSettings,
@@ -228,6 +230,8 @@ async def _read_bmc(
         for one in await walk.read_members(interfaces):
             if (enabled := truth(one.data.get("InterfaceEnabled"))) is not None:
                 values[f"HostInterfaces.{name_of(one.path)}.InterfaceEnabled"] = enabled
+    if (logs := await read_syslog(walk, service.quirk, manager.data)) is not None:
+        values[SYSLOG] = logs[1]
     own_links = service.quirk.bmc_attributes if whole else ()
     for linked in objects(at(manager.data, *own_links) or []) if own_links else ():
         path = path_of(linked)

@@ -8,10 +8,11 @@ from campaign_worlds import campaign, counts, host, policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from provisioner.cli.client.campaign_views import describe_crossing
 from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress, Progress
 from provisioner.model.campaign_policy import Domain, Limit
 from provisioner.planning.campaigns.campaign_preview import preview_campaign
-from provisioner.planning.campaigns.crossing_domains import measure_crossing
+from provisioner.planning.campaigns.crossing_domains import Crossing, measure_crossing
 
 LIMITS = {Domain.RACK: Limit(count=1), Domain.SCALABLE_UNIT: Limit(count=2)}
 
@@ -51,6 +52,15 @@ def test_the_preview_shows_both_figures_of_racks_that_stand_in_two_units():
     assert crossing.domains == ("rack", "scalable_unit")
     # two units of two hosts each; the five racks would allow one host more
     assert (crossing.taken, crossing.at_most) == (4, 4)
+
+
+def test_both_figures_are_shown_in_a_sentence():
+    crossing = Crossing(taken=3, at_most=4, domains=("rack", "scalable_unit"))
+
+    assert describe_crossing(crossing) == (
+        "limits that cross (rack and scalable unit): 3 hosts fit at once, "
+        "and no choice has more than 4"
+    )
 
 
 @settings(max_examples=60)

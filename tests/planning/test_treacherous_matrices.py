@@ -42,6 +42,10 @@ def test_a_fault_has_its_verdict_and_its_line(name: str) -> None:
     assert (verdict, line) in [fault[:2] for fault in faults], faults
 
 
+def test_the_set_has_at_least_eighty_faults() -> None:
+    assert sum(verdict != GOOD for _, verdict, _ in FILES.values()) >= 80
+
+
 SITE_RULE = """
 releases: {new: {requires: [{name: one rule, when: {host.bmc: ">=2"}, needs: {host.bmc: ">=1"},
   reason: a support case%s}]}}

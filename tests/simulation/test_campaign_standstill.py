@@ -10,7 +10,7 @@ from given_events import in_state
 from provisioner.model.adoption.capability import LADDER, Grant, GrantScope
 from provisioner.model.campaign import CampaignState
 from provisioner.model.campaign_policy import Policy
-from provisioner.model.node import Origin, State
+from provisioner.model.node import Origin, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 
 HOUR_S = 3600.0
@@ -104,5 +104,22 @@ def test_an_adopted_host_without_a_grant_is_left_and_takes_no_place_of_others() 
         assert "su0-n00 is adopted, and watch, which firmware builds upon" in ended.reason
         assert await fleet.releases() == {"next": 7, "base": 5}
         assert fleet.worst["su0-rack0"] == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_idle_host_whose_ports_are_not_fenced_is_left_and_takes_no_place_of_others() -> None:
+    async def scenario() -> None:
+        fleet = Fleet(hosts=8, units=1, idle=8)
+        await fleet.build()
+        (node,) = (await fleet.store.nodes.list_named(["su0-n00"])).values()
+        await fleet.store.nodes.save(node.model_copy(update={"placement": Placement.MIXED}))
+
+        ended = await fleet.live(await fleet.start("kind=host", **ONE_IN_A_RACK), 100.0)
+
+        assert ended.state is CampaignState.DONE
+        assert "1 left: " in ended.reason
+        assert "it is certified with its ports mixed" in ended.reason
+        assert await fleet.releases() == {"next": 7, "base": 5}
 
     asyncio.run(scenario())

@@ -41,6 +41,10 @@ def find_obstacle(node: Node, *, rolling_back: bool = False) -> Blocker | None:
         return _no(Reason.BUSY, node, f"it is {node.state}", "It is taken once it is in service.")
     if node.state is State.CERTIFIED and node.tenant:
         return _no(Reason.BUSY, node, "it is being released", "It is taken once it is released.")
+    if node.state is State.CERTIFIED and not may_enter(node, State.CONVERGING, node.placement):
+        detail = f"it is {node.state} with its ports {node.placement}"
+        unblock = "It is fenced by itself; look at its ports if it is not."
+        return _no(Reason.ISOLATION, node, detail, unblock)
     return None
 
 
@@ -61,10 +65,6 @@ def admit_node(
         leaving = reclaim_node(node, now, for_repair=not retire)
         assert isinstance(leaving, Node), leaving
         return leaving.model_copy(update={**changes, "note": why})
-    if not may_enter(node, State.CONVERGING, node.placement):
-        detail = f"it is {node.state} with its ports {node.placement}"
-        unblock = "It is fenced by itself; look at its ports if it is not."
-        return _no(Reason.ISOLATION, node, detail, unblock)
     return enter_state(node, State.CONVERGING, why, now, {**changes, "attempts": 0})
 
 

@@ -145,6 +145,18 @@ def test_reports_find_their_chains_among_several_files(tmp_path: Path) -> None:
     assert [r["identity"] for r in printed] == ["A1", "A2"]
 
 
+def test_results_stand_in_the_order_of_the_files(tmp_path: Path) -> None:
+    """A bare report is first before a file that brings chains, and has its own chain."""
+    other = make_gpu("A2")
+    files = (other.answer(NONCE), json.dumps([EVIDENCE]).encode(), chain_of(other.device))
+
+    code, printed = run(tmp_path, files, "--nonce", NONCE.hex())
+
+    assert code == 0
+    assert [r["identity"] for r in printed] == ["A2", "A1"]
+    assert [Path(r["source"]).name for r in printed] == ["file0", "file1#0"]
+
+
 def test_without_the_simulators_root_its_devices_are_not_anchored(tmp_path: Path) -> None:
     (tmp_path / "report").write_bytes(REPORT)
     (tmp_path / "chain").write_bytes(CHAIN)

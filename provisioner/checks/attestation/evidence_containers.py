@@ -90,16 +90,16 @@ def pair_evidence(contents: Sequence[tuple[str, Contents]]) -> tuple[Evidence, .
     place among the chains, so that a wrong chain is reported and not passed over.
     """
     chains = [c for _, content in contents for c in content.chains]
-    alone = [(source, r) for source, content in contents for r in content.reports]
-    paired = [
-        _with_source(e, source, number)
-        for source, content in contents
-        for number, e in enumerate(content.paired)
-    ]
-    for place, (source, report) in enumerate(alone):
-        chain = _choose_chain(report, chains, place, len(alone))
-        paired.append(Evidence(report, chain.certificates, chain.problem, source))
-    return tuple(paired)
+    alone = sum(len(content.reports) for _, content in contents)
+    place = 0
+    rows: list[Evidence] = []
+    for source, content in contents:
+        rows += (_with_source(e, source, n) for n, e in enumerate(content.paired))
+        for report in content.reports:
+            chain = _choose_chain(report, chains, place, alone)
+            rows.append(Evidence(report, chain.certificates, chain.problem, source))
+            place += 1
+    return tuple(rows)
 
 
 def decode_text(raw: bytes) -> bytes:

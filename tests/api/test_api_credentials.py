@@ -171,6 +171,32 @@ def test_a_password_is_shown_after_another_person_approved_it_and_is_changed_aft
     run(scenario)
 
 
+def test_a_set_up_password_is_shown_like_one_of_a_bmc_and_no_rotation_takes_it():
+    """A boot of its host has to change it: the keeper of passwords is never handed its row."""
+
+    async def scenario(served: Served) -> None:
+        vault = await keep_logins(served)
+        book = served.store.credential_standings
+        show = SHOW.replace("/host/", "/setup/")
+        kept = served.parts.settings.credential_setup_password
+        if not kept:
+            assert (await served.ask("operator", "POST", show, WHY))[0] == 404
+            return
+        await vault.put("su0-n04/setup", "SetupPassword", Secret(PASSWORD))
+        await book.enroll({"su0-n04/setup": "su0-n04"}, NOW)
+        _, asked = await served.ask("operator", "POST", show, WHY)
+        await served.ask("approver", "POST", f"/requests/{asked['id']}/approve", {})
+        status, shown = await reveal(served, str(asked["id"]))
+        assert (status, shown["username"], shown["password"]) == (200, "SetupPassword", PASSWORD)
+        await book.demand(RotationCause.EMERGENCY, NOW)
+        assert (await standing(served, "su0-n04/setup")).cause is RotationCause.EMERGENCY
+        due = [s.name for s in await book.list_due(NOW + 9 * H, NOW + 1.0, 10)]
+        assert due == ["su0-n04/host", "su0-n05/host", "su0-n06/host"]
+
+    for kept in (False, True):
+        run(scenario, credential_setup_password=kept)
+
+
 def test_nobody_approves_his_own_request_and_only_he_reads_the_password():
     async def scenario(served: Served) -> None:
         await keep_logins(served)

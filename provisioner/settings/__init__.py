@@ -268,6 +268,12 @@ class Settings(
     watch_requests_per_s: float = Field(
         200.0, gt=0, le=10000, description="Redfish requests of the watch, for the whole fleet."
     )
+    watch_first_s: float = Field(
+        7200.0,
+        ge=0,
+        description="After a start every BMC is read once within this, beyond "
+        "`watch_requests_per_s` where that is too little; 0: never beyond it.",
+    )
     watch_node_s: float = Field(
         300.0,
         gt=0,

@@ -165,6 +165,7 @@ class Blind(Watcher):
 
     async def _look(self, node: Node, turns: Any) -> None:
         self.begun += 1
+        self.looked[node.id] = self._clock.now()
         turns.glance_at = self._clock.now() + self._settings.watch_node_s
 
     async def _sweep(self, node: Node, turns: Any) -> None:

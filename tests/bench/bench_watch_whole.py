@@ -67,6 +67,7 @@ def settings(*, sweeps: bool) -> Settings:
         watch_s=DAY_S if sweeps else NEVER_S,
         watch_parts_s=7 * DAY_S if sweeps else NEVER_S,
         watch_requests_per_s=100.0,
+        watch_first_s=0.0,  # as after its first day
         operations_max=4096,
     )
 

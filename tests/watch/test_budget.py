@@ -19,6 +19,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import BURST_S, Budget
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.planning.watch.first_round import FIRST_REQUESTS, compute_extra_rate
 from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.settings import Settings
 from provisioner.store.rows import evidence_rows, node_rows
@@ -149,6 +150,60 @@ def test_sweeps_take_what_glances_leave(tmp_path: Path) -> None:
     assert longest_wait(glances) <= every_s + ROUND_S + 10
     assert busiest(fleet.asked, 10.0) <= 10 * per_s + BURST_S * per_s
     assert watcher.eyes.budget.spent > 0.9 * 1200 * per_s  # all of it is used
+
+
+def test_a_first_round_ends_in_time_beyond_a_budget_that_is_too_small(tmp_path: Path) -> None:
+    nodes, first_s, per_s = 60, 900.0, 0.2
+    fleet, watcher, _, glances = virtual_time.run(
+        watched(tmp_path, nodes, 1800.0, watch_requests_per_s=per_s, watch_node_s=300.0,
+                watch_s=1e6, watch_first_s=first_s)
+    )  # fmt: skip
+    began = min(fleet.asked)
+    after_it = [at for at in fleet.asked if at > began + first_s + 2 * BURST_S]
+
+    assert len(glances) == nodes
+    assert max(times[0] for times in glances.values()) - began <= first_s
+    assert len(after_it) <= (1800.0 - first_s) * per_s + 1  # the budget holds again
+    assert watcher.eyes.budget.extra_per_s == 0.0
+
+
+def test_a_first_round_that_may_take_its_time_stays_within_the_budget(tmp_path: Path) -> None:
+    per_s = 0.5
+    fleet, *_ = virtual_time.run(
+        watched(tmp_path, 50, 600.0, watch_requests_per_s=per_s, watch_node_s=300.0,
+                watch_s=1e6, watch_first_s=0.0)
+    )  # fmt: skip
+
+    assert len(fleet.asked) <= 600.0 * per_s + 1
+
+
+@pytest.mark.parametrize(
+    ("bmcs", "first_s", "per_s", "extra"),
+    [(720_896, 7200.0, 200.0, 601.0), (10_000, 7200.0, 200.0, 0.0), (720_896, 0.0, 200.0, 0.0)],
+)
+def test_the_pace_of_a_first_round(bmcs: int, first_s: float, per_s: float, extra: float) -> None:
+    assert round(compute_extra_rate(bmcs, first_s, per_s)) == extra
+
+
+def test_a_first_look_takes_no_more_requests_than_its_pace_counts_with(tmp_path: Path) -> None:
+    fleet, _, _, glances = virtual_time.run(
+        watched(tmp_path, 10, 299.0, watch_requests_per_s=100.0, watch_node_s=300.0, watch_s=1e6)
+    )  # fmt: skip
+
+    assert sum(map(len, glances.values())) == 10
+    assert len(fleet.asked) <= 10 * FIRST_REQUESTS
+
+
+def test_patient_requests_get_nothing_of_a_first_round() -> None:
+    async def main() -> float:
+        clock = VirtualClock()
+        budget = Budget(clock, 1.0)
+        budget.extra_per_s = 100.0
+        began = clock.now()
+        await asyncio.gather(*(budget.take_slot(urgent=False) for _ in range(11)))
+        return clock.now() - began
+
+    assert virtual_time.run(main()) >= 8.0  # two seconds' worth were saved up
 
 
 def test_who_is_urgent_goes_before_who_came_first() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from zlib import crc32
 
 from provisioner.adapters.redfish.eventing.events import Metric, Pushed, RedfishEvent, find_signals
@@ -31,7 +32,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import lost_parts
-from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch import first_round, watch_rules
 from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import AlertRepository, EventStreams
 
@@ -39,6 +40,7 @@ ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen withi
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget limits them
 LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
 SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
+PART = 4096  # nodes that a round looks at in one go: about a millisecond
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class _Turns:
     asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)  # part -> when it was first not seen
+
+
+_glance_at = attrgetter("glance_at")
+_sweep_at = attrgetter("sweep_at")
 
 
 class Watcher:
@@ -102,6 +108,7 @@ class Watcher:
         self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
         self.partitions: PartitionWatch | None = None
         self._turns: dict[str, _Turns] = {}
+        self._unread: int | None = None  # BMCs whose first look is still to come, at the last round
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
         self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look))
@@ -139,9 +146,10 @@ class Watcher:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
         self.feeds.broke.clear()
+        self._pace_first_round()
         if self.may_watch():
-            self._looking.due(self._due(self._looking, lambda t: t.glance_at, now))
-            self._sweeping.due(self._due(self._sweeping, lambda t: t.sweep_at, now))
+            for lane, due_at in ((self._looking, _glance_at), (self._sweeping, _sweep_at)):
+                lane.due(await self._list_due(lane, due_at, now))
             self.leaves.run_round(nodes, self._nodes, self._fleet.cabled)
         else:
             self._looking.due(())
@@ -150,6 +158,19 @@ class Watcher:
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": conditions})
         await self.keeper.tidy(nodes)
+
+    def _pace_first_round(self) -> None:
+        """Give the first looks after the start requests of their own, until all are done."""
+        if self._unread == 0:
+            return
+        bmcs = sum(len(node.bmcs) for node in self._nodes.values())
+        unread = [n for name, n in self._nodes.items() if name not in self.looked]
+        self._unread = sum(len(node.bmcs) for node in unread)
+        settings = self._settings
+        extra = first_round.compute_extra_rate(
+            bmcs, settings.watch_first_s, settings.watch_requests_per_s
+        )
+        self.eyes.budget.extra_per_s = extra if self._unread else 0.0
 
     async def receive(self, node_id: str, bmc: str, document: Pushed) -> None:
         """Take in an event that a BMC pushed; one that it sent before, and replays, changes
@@ -219,16 +240,19 @@ class Watcher:
             began_at=now,
         )
 
-    def _due(self, lane: LookLane, due_at: Callable[[_Turns], float], now: float) -> list[str]:
+    async def _list_due(
+        self, lane: LookLane, due_at: Callable[[_Turns], float], now: float
+    ) -> list[str]:
         """Return the looks that are due in this round or before the next, the longest overdue
-        first.
+        first. A fleet is looked at in parts, between which events are taken in.
         """
-        due = sorted(
-            (due_at(turns), name)
-            for name, turns in self._turns.items()
-            if due_at(turns) <= now + ROUND_S and name not in lane.running
-        )
-        return [name for _, name in due]
+        due: list[tuple[float, str]] = []
+        turns_now = list(self._turns.items())
+        for begin in range(0, len(turns_now), PART):
+            part = turns_now[begin : begin + PART]
+            due += [(due_at(turns), name) for name, turns in part if due_at(turns) <= now + ROUND_S]
+            await asyncio.sleep(0)
+        return [n for _, n in sorted(due) if n in self._turns and n not in lane.running]
 
     def _work(
         self, name: str, look: Callable[[Node, _Turns], Coroutine[None, None, None]]

@@ -30,12 +30,17 @@ BURST_S = 2.0  # unused requests are saved up for so long
 
 
 class Budget:
-    """Requests per second for the whole fleet. Those that are urgent come first, always."""
+    """Requests per second for the whole fleet. Those that are urgent come first, always.
+
+    `extra_per_s` is for urgent ones alone: those of a first round, beside the budget.
+    """
 
     def __init__(self, clock: Clock, per_s: float) -> None:
         self._clock = clock
         self.per_s = per_s
+        self.extra_per_s = 0.0
         self._left = 1.0
+        self._extra = 0.0
         self._at = clock.now()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._asked = 0
@@ -54,20 +59,30 @@ class Budget:
     async def _give(self) -> None:
         try:
             while self._waiting:
-                now = self._clock.now()
-                most = max(1.0, BURST_S * self.per_s)
-                self._left = min(most, self._left + (now - self._at) * self.per_s)
-                self._at = now
-                if self._left < 0.999:  # sums of fractions fall short of one by a hair
-                    await self._clock.sleep((1.0 - self._left) / self.per_s)
+                self._fill(self._clock.now())
+                urgent = self._waiting[0][0] == 0
+                left = self._left + (self._extra if urgent else 0.0)
+                per_s = self.per_s + (self.extra_per_s if urgent else 0.0)
+                if left < 0.999:  # sums of fractions fall short of one by a hair
+                    await self._clock.sleep((1.0 - left) / per_s)
                     continue
                 _, _, turn = heapq.heappop(self._waiting)
                 if not turn.done():  # the waiting caller may be gone
-                    self._left -= 1.0
+                    extra = min(1.0, self._extra) if urgent else 0.0
+                    self._extra -= extra
+                    self._left -= 1.0 - extra
                     self.spent += 1
                     turn.set_result(None)
         finally:
             self._pump = None
+
+    def _fill(self, now: float) -> None:
+        passed_s = now - self._at
+        self._at = now
+        most = max(1.0, BURST_S * self.per_s)
+        self._left = min(most, self._left + passed_s * self.per_s)
+        most = BURST_S * self.extra_per_s
+        self._extra = min(most, self._extra + passed_s * self.extra_per_s)
 
     def close(self) -> None:
         """Give no more."""

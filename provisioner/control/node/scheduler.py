@@ -6,6 +6,7 @@ store allows one active operation per node.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
@@ -15,7 +16,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.transition import enter_state
-from provisioner.planning.tenancy.allocation import allocate_nodes
+from provisioner.planning.tenancy.allocation import allocate_nodes, is_unassigned
 from provisioner.planning.tenancy.spares import list_reserved
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
@@ -23,6 +24,8 @@ from provisioner.settings import Settings
 WORKING = frozenset(
     {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
 )
+
+PART = 4096  # nodes that are looked at in one go: about a millisecond
 
 
 def wants_turn(
@@ -101,17 +104,13 @@ class Scheduler:
         nodes = await self._store.nodes.list()
         held = frozenset() if self._held is None else await self._held()
         nodes = await self._park_damaged(nodes, now)
-        nodes = await self._allocate(nodes, await self._store.tenants.list(), held, now)
+        awake = await self._list_awake(nodes)
+        awake = await self._allocate(nodes, awake, await self._store.tenants.list(), held, now)
         active = await self._store.operations.list_active()
         busy = {o.node for o in active}
         for requested in (o for o in active if is_requested(o.want)):
             await self._submit(requested.id)  # opened by the API, for a person
-        for node in nodes:
-            if self._resting.get(node.id) is node:
-                continue
-            if self._held is not None and is_resting(node):
-                self._resting[node.id] = node
-                continue
+        for node in awake:
             if node.id in busy or not self._may_begin(node):
                 continue
             ready = choose_remedy(node, self._settings, now)
@@ -152,18 +151,42 @@ class Scheduler:
             await self._store.journal.append(NodeParked(about=node.id, why=str(why)), now)
         return [n for n in nodes if n.id not in damaged]
 
+    async def _list_awake(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Return the nodes that do not rest; a fleet is looked at in parts, between which others
+        run.
+        """
+        awake = []
+        for begin in range(0, len(nodes), PART):
+            for node in nodes[begin : begin + PART]:
+                if self._resting.get(node.id) is node:
+                    continue
+                if self._held is not None and is_resting(node):
+                    self._resting[node.id] = node
+                else:
+                    awake.append(node)
+            await asyncio.sleep(0)
+        return awake
+
     async def _allocate(
-        self, nodes: Sequence[Node], tenants: Sequence[Tenant], held: frozenset[str], now: float
+        self,
+        nodes: Sequence[Node],
+        awake: Sequence[Node],
+        tenants: Sequence[Tenant],
+        held: frozenset[str],
+        now: float,
     ) -> Sequence[Node]:
+        """Assign free nodes to tenants; return the awake nodes as they are after it."""
         # an allocated node counts for its tenant, whatever stands against it
-        counted = [n for n in nodes if n.tenant or n.id not in held]
+        free = [n for n in awake if is_unassigned(n) and n.id not in held]
         picked = frozenset(name for t in tenants for name in t.picked)
-        spares = list_reserved(counted, self._settings.spares_per_unit, picked)
-        counted = [n for n in counted if n.id not in spares]
+        spares = list_reserved(free, self._settings.spares_per_unit, picked)
+        if all(n.id in spares for n in free):
+            return awake  # the usual case
+        counted = [n for n in nodes if n.tenant or not (n.id in held or n.id in spares)]
         pairs = dict(allocate_nodes(counted, tenants, now))
         by_name = {t.name: t for t in tenants}
         result = []
-        for node in nodes:
+        for node in awake:
             name = pairs.get(node.id)
             if name is None:
                 result.append(node)

@@ -6,6 +6,7 @@ is no case. Every change carries the generation that was read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from provisioner.control.context import Context
@@ -131,8 +132,11 @@ class CaseDesk:
     ) -> Case | None:
         """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
-        earlier = await self.book.list(node.id, offenders.CASES_MAX)
-        standing = await self._standing(node)
+        earlier, standing, inventory = await asyncio.gather(
+            self.book.list(node.id, offenders.CASES_MAX),
+            self._standing(node),
+            self._store.evidence.get_inventory(node.id),
+        )
         classes = [c for a in standing for c in a.classifications]
         chosen = service or policy.service_for(classes, origin, self.policy)
         case = policy.open_case(
@@ -142,7 +146,7 @@ class CaseDesk:
             reason=reason,
             by=by,
             service=chosen,
-            inventory=await self._store.evidence.get_inventory(node.id),
+            inventory=inventory,
             policy=self.policy,
             now=now,
             faults=faults,

@@ -166,6 +166,7 @@ class StandIns:
         """Return whether alerts keep a node from tenants."""
         if self._alerts is None:
             return False
-        overrides = await self._alerts.list_overrides(spare.id)
-        standing = await self._alerts.list(spare.id)
+        overrides, standing = await asyncio.gather(
+            self._alerts.list_overrides(spare.id), self._alerts.list(spare.id)
+        )
         return alert_rules.is_held(standing, overrides, self._clock.now())

@@ -39,10 +39,13 @@ def allocate_nodes(
     allocations stay. The same input gives the same pairs. now: seconds since 1970.
     """
     unsorted = [n for n in nodes if n.kind is NodeKind.HOST]
-    if not any(n.state is State.CERTIFIED and not n.tenant for n in unsorted):
+    if not any(map(is_unassigned, unsorted)):
         return ()  # the usual case: sorting a fleet takes a second
+    owned = Counter(n.tenant for n in unsorted)
+    if not any(t.phase is Phase.READY and t.nodes_wanted > owned[t.name] for t in tenants):
+        return ()
     hosts = sorted(unsorted, key=sort_by_place)
-    ready = [n for n in hosts if n.state is State.CERTIFIED and not n.tenant]
+    ready = [n for n in hosts if is_unassigned(n)]
     if by_hand := _give_picked(hosts, ready, tenants):
         return by_hand  # the next call assigns the others, and sees these as assigned
     wishes = list_wishes(hosts, tenants)
@@ -84,6 +87,11 @@ def _give_picked(
             lacks[owner.name] -= 1
             pairs.append((node.id, owner.name))
     return tuple(pairs)
+
+
+def is_unassigned(node: Node) -> bool:
+    """Return whether a host is certified for a tenant that it does not have yet."""
+    return node.kind is NodeKind.HOST and node.state is State.CERTIFIED and not node.tenant
 
 
 def find_area(node: Node) -> Area:

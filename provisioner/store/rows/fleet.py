@@ -36,6 +36,8 @@ class Fleet:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, Node]] = {}
+        self._places: dict[str, int] = {}  # of each readable node in `_listed`
+        self._listed: list[Node] = []
         self._seen = -1
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
@@ -52,16 +54,26 @@ class Fleet:
             cached = self._known.get(node.id)
             if cached is not None and cached[0] >= number:
                 continue  # two looks at once; the other one has brought it
-            more |= cached is None
             self._known[node.id] = number, node
             self._seen = max(self._seen, number)
+            place = self._places.get(node.id)
+            if place is None or node.generation == STAND_IN:
+                more = True  # a new one, one that cannot be read, or one that can be again
+            else:
+                self._listed[place] = node
         if more:
-            self._known = dict(sorted(self._known.items()))
+            self._sort()
         if changed:
-            all_nodes = tuple(node for _, node in self._known.values())
-            self._nodes = tuple(n for n in all_nodes if n.generation != STAND_IN)
-            self.damaged = tuple(n for n in all_nodes if n.generation == STAND_IN)
+            self._nodes = tuple(self._listed)
         return self._nodes
+
+    def _sort(self) -> None:
+        """List all nodes anew, by id."""
+        self._known = dict(sorted(self._known.items()))
+        all_nodes = [node for _, node in self._known.values()]
+        self._listed = [n for n in all_nodes if n.generation != STAND_IN]
+        self._places = {node.id: place for place, node in enumerate(self._listed)}
+        self.damaged = tuple(n for n in all_nodes if n.generation == STAND_IN)
 
 
 def _after(connection: Connection, number: int) -> Changed:

@@ -108,7 +108,7 @@ class Watcher:
         self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
         self.partitions: PartitionWatch | None = None
         self._turns: dict[str, _Turns] = {}
-        self._unread: int | None = None  # BMCs whose first look is still to come, at the last round
+        self._unread: set[str] | None = None  # nodes whose first look is still to come
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
         self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look))
@@ -146,6 +146,7 @@ class Watcher:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
         self.feeds.broke.clear()
+        await asyncio.sleep(0)  # events are taken in between
         self._pace_first_round()
         if self.may_watch():
             for lane, due_at in ((self._looking, _glance_at), (self._sweeping, _sweep_at)):
@@ -161,16 +162,17 @@ class Watcher:
 
     def _pace_first_round(self) -> None:
         """Give the first looks after the start requests of their own, until all are done."""
-        if self._unread == 0:
-            return
-        bmcs = sum(len(node.bmcs) for node in self._nodes.values())
-        unread = [n for name, n in self._nodes.items() if name not in self.looked]
-        self._unread = sum(len(node.bmcs) for node in unread)
-        settings = self._settings
-        extra = first_round.compute_extra_rate(
-            bmcs, settings.watch_first_s, settings.watch_requests_per_s
-        )
-        self.eyes.budget.extra_per_s = extra if self._unread else 0.0
+        if self._unread is None:
+            self._unread = set(self._nodes)
+            self.eyes.budget.extra_per_s = first_round.compute_extra_rate(
+                sum(len(node.bmcs) for node in self._nodes.values()),
+                self._settings.watch_first_s,
+                self._settings.watch_requests_per_s,
+            )
+        if self._unread:
+            self._unread = {n for n in self._unread - self.looked.keys() if n in self._nodes}
+        if not self._unread:
+            self.eyes.budget.extra_per_s = 0.0
 
     async def receive(self, node_id: str, bmc: str, document: Pushed) -> None:
         """Take in an event that a BMC pushed; one that it sent before, and replays, changes

@@ -55,6 +55,7 @@ def own() -> list[Entry]:
     return [*package_index.read_indexes(package_index.HERE), SITE]
 
 
+@pytest.mark.long
 def test_small_indexes_of_our_own_another_branch_and_open_modules(bare: Host, tmp_path: Path):
     lay(bare, tmp_path, own(), "nvidia-driver-535-server nvidia-fabricmanager-535 site-agent")
     opened = {"packages": {"host.driver_packages": "ubuntu-server-open"}}

@@ -51,7 +51,7 @@ from provisioner.daemon.data import Data, open_data
 from provisioner.execution.actions.reach import Reach
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.event_loop import exempt_heap, new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.rows import node_rows
@@ -135,6 +135,7 @@ class Deciding:
         await self.watcher.run_round()
         await self.scheduler.tick()
         await self.repairs.tick()
+        exempt_heap()  # as a daemon does a minute after its start
         self.loops = [
             asyncio.create_task(loop())
             for loop in (

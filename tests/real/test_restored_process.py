@@ -223,11 +223,11 @@ async def story(folder: Path, way: str, why: str) -> None:
         assert rows["intact"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("way", "why"),
     [
-        pytest.param("backup", "was restored", marks=pytest.mark.long),
+        ("backup", "was restored"),
         ("snapshot", "ports were moved later"),
     ],
 )

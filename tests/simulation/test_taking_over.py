@@ -124,7 +124,7 @@ async def take_over(directory: Path, hosts: int, select: str, nights: int) -> No
     assert witness.unlawful == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_site_built_by_hand_is_taken_over_without_an_unannounced_interruption(
     tmp_path: Path,
 ) -> None:

@@ -80,7 +80,7 @@ from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
-from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
@@ -337,7 +337,8 @@ async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedW
         return
     await daemon.start()
     log.info("serving")
-    ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
+    endings = (daemon.wait(), stopped.wait(), exempt_heap_daily())
+    ends = [asyncio.create_task(ending) for ending in endings]
     ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     for task in ended:
         if daemon.parts.shared is not None and isinstance(task.exception(), StoreFailed):

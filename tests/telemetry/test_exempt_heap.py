@@ -1,0 +1,50 @@
+"""What a daemon holds is exempt from garbage collections, until the next day's call."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from provisioner.runtime import event_loop
+
+
+class Ring:
+    """An object in a cycle, which only a collection frees."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_what_exists_is_walked_by_no_collection_before_the_next_call() -> None:
+    ring = Ring()
+    left = weakref.ref(ring)
+    event_loop.exempt_heap()
+    del ring
+    gc.collect()
+
+    assert left() is not None
+    event_loop.exempt_heap()
+    assert left() is None
+
+
+def test_a_daemon_exempts_its_heap_after_its_start_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_loop, "SETTLED_S", 0.0)
+    monkeypatch.setattr(event_loop, "DAY_S", 0.0)
+
+    async def count_calls() -> int:
+        calls = 0
+        gc.unfreeze()
+        daily = asyncio.create_task(event_loop.exempt_heap_daily())
+        for _ in range(8):
+            await asyncio.sleep(0)
+            calls += gc.get_freeze_count() > 0
+            gc.unfreeze()
+        daily.cancel()
+        return calls
+
+    assert asyncio.run(count_calls()) > 1

@@ -138,7 +138,7 @@ bench-attest: setup ## verify 10,000 re-made reports on one core; last line JSON
 bench-release: setup ## release 512 nodes on simulated leaves: revisions, time; last line JSON
 	@$(VENV)/bin/python tests/bench/bench_release.py $(ARGS)
 
-.PHONY: bench-mttr bench-goodput bench-fleet-up
+.PHONY: bench-mttr bench-goodput bench-fleet-up bench-idle bench-first-round
 bench-fleet-up: setup ## 1,614 hosts with eleven BMCs each from nothing known to fenced and planned; last line JSON; HOSTS=32 for fewer
 	@$(VENV)/bin/python tests/bench/bench_fleet_up.py $(if $(HOSTS),--hosts $(HOSTS)) $(ARGS)
 
@@ -175,6 +175,12 @@ bench-api: setup ## what pages of a 65,536-node fleet cost the API's server; las
 
 bench-watch: setup ## what watching 65,536 nodes costs, in shares of a core; last line JSON; ARGS="--nodes 4096"
 	@$(VENV)/bin/python tests/bench/bench_watch.py $(ARGS)
+
+bench-first-round: setup ## the hours until every BMC was read after a start: computed, and in virtual time; last line JSON; ARGS="--nodes 256"
+	@$(VENV)/bin/python tests/bench/bench_first_round.py $(ARGS)
+
+bench-idle: setup ## memory and transactions of an idle daemon, CPU of two commands; last line JSON
+	@$(VENV)/bin/python tests/bench/bench_idle.py $(ARGS)
 
 bench-watch-whole: setup ## the same measured as a whole, over minutes of the wall; ARGS="--nodes 4096 --minutes 1", "--sweeps"
 	@$(VENV)/bin/python tests/bench/bench_watch_whole.py $(ARGS)

@@ -127,6 +127,7 @@ TABLE = (
             "tests/api/test_identity.py",
             "tests/api/test_api_oidc.py",
             "tests/api/test_oidc_keys.py",
+            "tests/api/test_oidc_sign_in.py",
             "tests/api/test_session_rules.py",
         ),
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import run_mutants
 from judging_mutants import KILLED, NOT_RUN, OUT_OF_TIME, SURVIVED, find_targets
 from mutant_table import EQUIVALENT, TABLE, Row
 from mutations import mutate
@@ -150,6 +151,11 @@ def test_equal_changes_of_one_function_have_numbers() -> None:
         "m:f: True in g(True, True) => False",
         "m:f: True in g(True, True) => False #2",
     ]
+
+
+@pytest.mark.long
+def test_of_every_twentieth_mutant_of_each_row_the_goal_is_killed() -> None:
+    assert run_mutants.main(["--every", "20"]) == 0
 
 
 def test_every_function_and_every_test_of_the_table_exists() -> None:

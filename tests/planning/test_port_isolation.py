@@ -66,6 +66,13 @@ def test_nothing_is_misplaced_exactly_if_all_ports_are_in_the_vrf(vrfs: list[str
     assert (find_misplaced_ports(PORTS, at(*vrfs), "RED") == ()) == (vrfs == ["RED"] * 3)
 
 
+@pytest.mark.parametrize(("vrf", "name"), [("", "no VRF"), ("BLUE", "BLUE")])
+def test_a_misplaced_port_is_reported_with_its_vrf(vrf: str, name: str) -> None:
+    (misplaced,) = find_misplaced_ports(PORTS, at("RED", vrf, "RED"), "RED")
+
+    assert f"it is in {name}; RED is wanted" in str(misplaced)
+
+
 def test_a_port_of_somebody_else_is_not_proof() -> None:
     other = PortPlacement(switch="leaf9", interface="swp9", vrf="RED")
 

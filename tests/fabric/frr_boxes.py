@@ -26,6 +26,8 @@ READY_S = 60.0  # a loaded machine; an idle one needs a fraction of a second
 CLONE_NEWNET = 0x40000000
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 DEFAULT = "default"
+# zebra's netlink buffer, as Debian's /etc/frr/daemons has it: with less it misses events under load
+BUFFER = ("-s", "90000000")
 _SYSCTLS = """\
 net/ipv4/ip_forward 1
 net/ipv6/conf/all/forwarding 1
@@ -184,7 +186,7 @@ class Router(Box):
         """The routing daemons, without any configuration."""
         frr = self._sockets
         for daemon in ("zebra", "staticd", "bgpd"):
-            own = {"zebra": ["-n"] if self._vrfs else []}.get(daemon, [])
+            own = [*BUFFER, *(["-n"] if self._vrfs else [])] if daemon == "zebra" else []
             (frr / f"{daemon}.vty").unlink(missing_ok=True)
             (frr / f"{daemon}.conf").write_text(f"hostname {self.name}\n")
             words = [f"{DAEMONS}/{daemon}", *own, "-u", "root", "-g", "root", "-P", "0"]

@@ -87,6 +87,7 @@ def named(host: Host) -> str | None:
     return component.version
 
 
+@pytest.mark.long
 def test_a_baseline_is_set_read_back_and_kept_for_the_next_boot(
     furnished: list[Host], tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def begin(host: Host) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_pinned_kernel_is_the_next_one_and_nothing_brings_another(
     kernels: list[Host], tmp_path: Path

@@ -36,6 +36,7 @@ def truth(hosts: list[Host]) -> list[object]:
     return [(versions_of(h), state_of(h), h.run("ls -R /etc/modules-load.d").stdout) for h in hosts]
 
 
+@pytest.mark.long
 def test_pinned_software_is_installed_once_and_runs_after_a_reboot(
     furnished: list[Host], tmp_path: Path
 ):

@@ -47,6 +47,7 @@ def as_new(furnished: list[Host], tmp_path: Path) -> None:
     furnished[1].run("dpkg -i /srv/debs/vastnfs-dkms.deb", check=False)
 
 
+@pytest.mark.long
 def test_locks_are_waited_for_and_what_is_broken_is_named_and_then_repaired(
     furnished: list[Host], tmp_path: Path
 ):

@@ -1,6 +1,6 @@
 """The tutorial works: its commands are run in their order, against the site that it starts.
 
-In CI without the campaign; `make tutorial` and `make test-long` run all of it. What a remark in the
+`make tutorial` and `make test-long` run all of it. What a remark in the
 page says is held: "until: PATTERN" repeats a command until its output has that, "without: PATTERN"
 until it has not, "shows: PATTERN" is seen at once, "into: FILE" is where the output goes, and
 "background" is a terminal of its own.
@@ -125,6 +125,7 @@ async def see_violations() -> list[object]:
     return violations
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_command_of_the_tutorial_does_what_the_tutorial_says(folder: Path) -> None:
     take_lesson(folder, whole=False)

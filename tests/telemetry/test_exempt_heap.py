@@ -30,6 +30,7 @@ def test_what_exists_is_walked_by_no_collection_before_the_next_call() -> None:
     assert left() is None
 
 
+@pytest.mark.long
 def test_a_daemon_exempts_its_heap_after_its_start_and_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,9 +6,10 @@ empty, which concerns the adopted nodes whose tenant's they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from provisioner.adapters.granted.hosts import admit_act
+from provisioner.adapters.read_only.partitions import ReadOnlyPartitions
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
@@ -19,25 +20,13 @@ from provisioner.ports.isolation import Partitions
 from provisioner.runtime.capability_gate import CapabilityGate
 
 
-class GrantedPartitions:
+class GrantedPartitions(ReadOnlyPartitions):
     """`Partitions` whose every change passes the gate; a refusal is a blocker, as of a device."""
 
     def __init__(self, partitions: Partitions, gate: CapabilityGate) -> None:
+        super().__init__(partitions)
         self._partitions = partitions
         self._gate = gate
-
-    async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
-        return await self._partitions.delta(tenants, only)
-
-    async def where(
-        self, members: Sequence[Member], tenants: Sequence[Tenant]
-    ) -> Mapping[Member, frozenset[str]] | Blocker:
-        return await self._partitions.where(members, tenants)
-
-    async def read_members(
-        self, tenants: Sequence[Tenant]
-    ) -> Mapping[str, frozenset[str]] | Blocker:
-        return await self._partitions.read_members(tenants)
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
         nodes = [n for n in await self._gate.list_guarded() if n.vrf in delta.networks]
@@ -59,9 +48,6 @@ class GrantedPartitions:
                 return await self._partitions.place(members, vrf, tenants)
         except NotGranted as refused:
             return (_refuse(nodes[0].id, refused),)
-
-    async def close(self) -> None:
-        await self._partitions.close()
 
 
 def _has(node: Node, guids: Collection[str]) -> bool:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -30,6 +30,7 @@ from provisioner.adapters.bounded_http import (
     port_error,
     time_limit,
 )
+from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.planning.tenancy import partitions
@@ -54,6 +55,7 @@ TRIES_MAX = 3  # an answer that got lost, then another writer's change
 LIST_MAX_BYTES = 32 * 1024 * 1024
 IN_PATH_MAX = 64  # GUIDs of one DELETE: they stand in its path, and servers cut that at 8 KB
 IN_BODY_MAX = 1024
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,17 @@ class UfmIsolation:
         state = await self._look()
         return state if isinstance(state, Blocker) else partitions.list_members(tenants, state)
 
+    async def list_partitions(self, tenants: Sequence[Tenant]) -> FabricPartitions:
+        """Return the partitions that UFM lists, and how the subnet manager is protected."""
+        state = await self._look()
+        if isinstance(state, Blocker):
+            return FabricPartitions(items=(), keys=None, blockers=(state,))
+        listed = partitions.list_partitions(tenants, state)
+        keys = await self._read("/app/smconf", partitions.read_subnet_keys)
+        if isinstance(keys, Blocker):
+            return FabricPartitions(items=listed, keys=None, blockers=(keys,))
+        return FabricPartitions(items=listed, keys=keys, blockers=())
+
     async def place(
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:
@@ -251,18 +264,21 @@ class UfmIsolation:
         return None
 
     async def _look(self) -> dict[int, Partition] | Blocker:
-        path = "/resources/pkeys?guids_data=true"
+        return await self._read("/resources/pkeys?guids_data=true", partitions.read_partitions)
+
+    async def _read(self, path: str, parse: Callable[[Any], T | str]) -> T | Blocker:
+        """Return the parsed answer to a reading request. `parse`: it returns why it cannot."""
         call = Call("GET", path, timeout_s=REQUEST_S, size_max_bytes=LIST_MAX_BYTES)
         try:
             reply = await self._transport.request(call)
             if reply.status >= 300:
                 raise Unreachable(f"{path}: status {reply.status}", maybe_executed=False)
-            partitions_read = partitions.read_partitions(reply.json())
-            if isinstance(partitions_read, str):
-                raise Malformed(partitions_read)
+            answer = parse(reply.json())
+            if isinstance(answer, str):
+                raise Malformed(answer)
         except PortError as error:
             return _of(error, self._transport.address.url)
-        return partitions_read
+        return answer
 
 
 def _calls(act: Act, seen: Mapping[int, Partition]) -> list[Call]:

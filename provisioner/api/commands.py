@@ -120,6 +120,7 @@ COMMANDS: Mapping[str, Command] = {
     "settle_tenant": C("tenant settle"),
     "audit_tenants": C("tenant audit"),
     "show_placement": C("tenant places"),
+    "list_partitions": C("tenant partitions"),
     "delete_tenant": C("tenant delete", destructive=True),
     "list_certificates": C("certificate list", example="--node su0-n03"),
     "show_certificate": C("certificate show"),

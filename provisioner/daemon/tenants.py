@@ -77,7 +77,9 @@ async def open_keeper(
         if fabrics.partitions is not None:
             isolations.append(fabrics.partitions)
         try:
-            yield TenantKeeper(store, clock, isolations, vrfs.fabric, sessions.missing)
+            yield TenantKeeper(
+                store, clock, isolations, vrfs.fabric, sessions.missing, fabrics.partitions
+            )
         finally:
             await vrfs.close()
             await reach.transport.close()

@@ -63,6 +63,7 @@ class Asked:
     spare: int = 0  # hosts that no tenant asks for, in a demonstration that stays
     consoles: bool = False  # serial consoles of the hosts are served
     secure_boot: bool = False  # the hosts run with Secure Boot
+    ufm: bool = False  # a UFM is served, for InfiniBand partitions of tenants
     # of real time: a loaded machine takes long, and a run that hangs must end
     limit_s: float = 1800.0
 
@@ -151,6 +152,7 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
         *("--control", str(socket)),
         *(("--consoles",) if asked.consoles else ()),
         *(("--secure-boot",) if asked.secure_boot else ()),
+        *(("--ufm",) if asked.ufm else ()),
         "--json",
         stdout=log,
         stderr=log,

@@ -9,19 +9,26 @@ certified first.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import ssl
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.ufm import UfmAddress
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.hosts import kept_clock
-from provisioner.demo import Asked, Beside, Show, drive, run_simulator
+from provisioner.daemon.tenants import FabricAccess, open_fabrics
+from provisioner.demo import Asked, Show, drive, run_simulator
 from provisioner.demo.golden_values import require_attestation
 from provisioner.demo.settings import choose_settings
 from provisioner.demo.site import BASE, prepare_files
@@ -29,8 +36,10 @@ from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Store
+from provisioner.ports import Secret, Store
 from provisioner.settings import Settings
+from provisioner.sim.switches.ufm import NAME as UFM
+from provisioner.sim.switches.ufm import UfmService
 
 DATA = "data"
 SETTINGS = "settings.yaml"
@@ -53,9 +62,12 @@ async def serve_until_stopped(
     show: Show,
     served: Callable[[], None],
     stop: asyncio.Event,
-    beside: Beside | None = None,
+    beside: Callable[..., AbstractAsyncContextManager[str]] | None = None,
 ) -> None:
-    """Serve until `stop` is set; call `served` once every node serves or is spare."""
+    """Serve until `stop` is set; call `served` once every node serves or is spare.
+
+    `beside` is opened beside the daemon as `Beside` is, and with the address `ufm`.
+    """
     async with run_simulator(asked, directory) as site:
         hosts = asked.nodes - asked.spare
         files = prepare_files(directory, await site.get("/expected"), hosts, SETS)
@@ -81,9 +93,12 @@ async def serve_until_stopped(
             async with open_data(directory / DATA, clock.now()) as data:
                 began = time.monotonic()
                 forever = float("inf")
-                more = _more(data, directory / DATA, settings)
                 taken_in = replace(files, expected=racks)
-                async with asyncio.TaskGroup() as tasks:
+                access = FabricAccess(AddressPlan(), settings, ufm=await find_ufm(site))
+                if beside is not None:
+                    beside = partial(beside, ufm=access.ufm)
+                async with open_fabrics(access) as fabrics, asyncio.TaskGroup() as tasks:
+                    more = _more(data, directory / DATA, settings, fabrics)
                     customers = read_expected(files.expected).tenants
                     coming = tasks.create_task(add_customers(data.store, customers))
                     await drive(
@@ -134,14 +149,26 @@ def build_settings(asked: Asked, references: Path) -> Settings:
     )
 
 
-def _more(data: Data, directory: Path, settings: Settings) -> dict[str, Any]:
+async def find_ufm(site: SimulatedRunner) -> UfmAddress | None:
+    """Return the address of the simulated UFM with its login; None: none is served."""
+    url = (await site.get("/endpoints")).get(UFM)
+    if url is None:
+        return None
+    host, _, port = url.removeprefix("https://").partition(":")
+    own = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(own)).hexdigest()
+    simulated = UfmService()
+    return UfmAddress(url, simulated.username, Secret(simulated.password), pin)
+
+
+def _more(data: Data, directory: Path, settings: Settings, fabrics: Fabrics) -> dict[str, Any]:
     """Return the parts beyond the demonstration's: campaigns, repairs, fabrics and consoles."""
     consoles = open_consoles(directory / CONSOLE_KEYS, settings.consoles)
     return {
         "consoles": (consoles, ConsoleFiles(directory, settings.console_bytes_max)),
         "campaigns": data.store.campaigns,
         "cases": data.store.cases,
-        "fabrics": Fabrics(AddressPlan()),
+        "fabrics": fabrics,
     }
 
 

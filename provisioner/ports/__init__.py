@@ -36,7 +36,14 @@ from provisioner.ports.inband import (
     ShellCommand,
     ShellOutput,
 )
-from provisioner.ports.isolation import FabricDelta, FabricStep, Isolation, Member, Partitions
+from provisioner.ports.isolation import (
+    FabricDelta,
+    FabricStep,
+    Isolation,
+    Member,
+    PartitionReads,
+    Partitions,
+)
 from provisioner.ports.storage import (
     Credentials,
     Store,
@@ -83,6 +90,7 @@ __all__ = [
     "Malformed",
     "Member",
     "NotGranted",
+    "PartitionReads",
     "Partitions",
     "PlaybookCall",
     "PlaybookResult",

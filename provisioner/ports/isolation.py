@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 
@@ -95,6 +96,10 @@ class PartitionReads(IsolationReads, Protocol):
         self, tenants: Sequence[Tenant]
     ) -> Mapping[str, frozenset[str]] | Blocker:
         """Return the networks of every member of any, by GUID, without the default partition."""
+        ...
+
+    async def list_partitions(self, tenants: Sequence[Tenant]) -> FabricPartitions:
+        """Return every partition but the default one, and how the subnet manager is protected."""
         ...
 
 

@@ -45,6 +45,7 @@ NOT_THERE = {
     "/pins/{pin}": 404,
     "/agents/authority": 404,
     "/watch": 404,
+    "/fabric/partitions": 404,
     "/nodes/{node}/observation": 404,
     "/revocations": 404,
     "/cohorts/comparison": 400,

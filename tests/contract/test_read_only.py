@@ -118,7 +118,7 @@ def test_read_only_ports_have_no_method_that_changes_anything() -> None:
     """The type checker refuses any other call on them; here are their names."""
     wires = {name for p in (BmcReads, SwitchWireReads, HostReads, OutletReads) for name in names(p)}
     assert wires == {"close", "fingerprint", "forget", "password_change", "read", "read_outlet"}
-    assert names(PartitionReads) == {"close", "delta", "read_members", "where"}
+    assert names(PartitionReads) == {"close", "delta", "list_partitions", "read_members", "where"}
     others = {n for n in names(SwitchReads) if not n.startswith(("read_", "is_"))}
     assert others == {"facts", "check_login", "find_wrong_firmware"}
     assert get_args(get_type_hints(ReadCall)["method"]) == ("GET", "HEAD")

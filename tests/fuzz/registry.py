@@ -167,7 +167,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     *RECORD_READERS,
     ("planning.repair.part_names", (), "pci_of", {}),
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),
-    ("planning.tenancy.partitions", (), "read_guid read_partitions", {}),
+    ("planning.tenancy.partitions", (), "read_guid read_partitions read_subnet_keys", {}),
     ("planning.certification.rejudging", (), "parse_outputs", {}),
     ("planning.repair.scrubbing", (), "scrub_text", {}),
     (

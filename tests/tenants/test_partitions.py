@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ufm_standin import Ufm
 
 from provisioner.adapters.ufm import UfmIsolation, UfmTransport
+from provisioner.model.integrations.partition import SubnetKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase
 from provisioner.planning.tenancy.partitions import (
@@ -21,10 +22,12 @@ from provisioner.planning.tenancy.partitions import (
     Partition,
     find_default_connection,
     list_networks,
+    list_partitions,
     plan_partitions,
     plan_placing,
     read_guid,
     read_partitions,
+    read_subnet_keys,
 )
 from provisioner.ports import Member, Secret
 
@@ -280,3 +283,40 @@ def test_what_is_no_guid_is_refused_before_ufm_is_asked():
         await ib.close()
 
     with_ufm(scenario)
+
+
+def test_partitions_are_listed_with_their_tenants_and_the_keys_without_their_values():
+    async def scenario(ufm: Ufm) -> None:
+        ufm.partitions["0x100"] = {"ip_over_ib": True, "guids": {A: "full", B: "limited"}}
+        ufm.partitions["0x7"] = {"ip_over_ib": True, "guids": {}}
+        ib = isolation(ufm)
+
+        listed = await ib.list_partitions((RED, BLUE))
+        ufm.configuration["m_key"] = "0x0"
+        bare = await ib.list_partitions(())
+        del ufm.configuration["m_key"]
+        unread = await ib.list_partitions(())
+        await ib.close()
+
+        rows = [(p.pkey, p.tenant, p.vrf, p.ports) for p in listed.items]
+        assert rows == [("0x0007", "", "", 0), ("0x0100", "red", "RED", 2)]
+        assert listed.keys == SubnetKeys(management=True, per_port=True)
+        assert "4d5f" not in listed.model_dump_json()
+        assert bare.keys == SubnetKeys(management=False, per_port=True)
+        assert {p.tenant for p in bare.items} == {""}
+        assert (unread.keys, [b.reason for b in unread.blockers]) == (None, [Reason.MALFORMED])
+
+    with_ufm(scenario)
+
+
+def test_the_program_s_own_partition_is_no_tenant_s():
+    listed = list_partitions((RED,), seen(xff=[A], x7fff=[A, B]))
+
+    assert [(p.pkey, p.tenant, p.vrf, p.ports) for p in listed] == [("0x00ff", "", "MAINT", 1)]
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], {}, {"m_key": 1, "m_key_per_port": True}, {"m_key": "0x1"}]
+)
+def test_unreadable_keys_are_not_taken_for_set_ones(answer):
+    assert isinstance(read_subnet_keys(answer), str)

@@ -40,6 +40,9 @@ class Elsewhere:
     async def read_members(self, *given: Any) -> Any:
         return self._wait(self._partitions.read_members(*given))
 
+    async def list_partitions(self, *given: Any) -> Any:
+        return self._wait(self._partitions.list_partitions(*given))
+
     async def place(self, *given: Any) -> Any:
         return self._wait(self._partitions.place(*given))
 

@@ -25,6 +25,7 @@ import install_steps
 import network_steps
 import node_steps
 import own_steps
+import partition_steps
 import power_steps
 import rights_steps
 import transport_steps
@@ -47,6 +48,7 @@ STEPS = {
     **rights_steps.STEPS,
     **console_steps.STEPS,
     **attestation_steps.STEPS,
+    **partition_steps.STEPS,
 }
 
 

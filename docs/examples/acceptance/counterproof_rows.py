@@ -89,6 +89,8 @@ own tenant_subnets stranger - SDN04-01
 own node_lifecycle key - CNP01-01 CNP01-02 CNP01-03 HSS05-01
 bare_metal serial_console forgotten machine_id CNP06-02
 bare_metal query_key_access foreign machine_id AUTH03-01
+bare_metal query_ib_tenant_isolation partition - SDN04-04
+bare_metal query_ib_keys no_M_Key - SDN04-05
 own read_console_only foreign machine_id TELEM02-01
 """)
 # after it, since these break something

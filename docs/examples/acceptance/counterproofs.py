@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -233,6 +233,28 @@ def send_otherwise(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def _change_ufm(site: Demonstration, path: str, content: object) -> Iterator[Mapping[str, str]]:
+    """Let UFM answer a path with other content while the step runs; a tenant has a partition."""
+    site.open().change("PUT", "/tenants/stranger", {"nodes": 0, "vrf": "STRANGER"})
+    rule = {"name": "acceptance", "endpoint": "ufm", "path": path, "action": "merge"}
+    site.ask_simulator("POST", "/faults", {"rules": [{**rule, "value": content}]})
+    try:
+        yield {}
+    finally:
+        site.ask_simulator("POST", "/faults", {"remove": "acceptance"})
+
+
+def add_partition(site: Demonstration) -> AbstractContextManager[Mapping[str, str]]:
+    """Let UFM list a partition that this program gave to no tenant."""
+    return _change_ufm(site, "/ufmRest/resources/pkeys", {"0x123": {"guids": []}})
+
+
+def clear_management_key(site: Demonstration) -> AbstractContextManager[Mapping[str, str]]:
+    """Let the subnet manager have no M_Key."""
+    return _change_ufm(site, "/ufmRest/app/smconf", {"m_key": "0x0"})
+
+
+@contextmanager
 def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Change nothing more: an earlier row or the suite itself has broken something."""
     yield {}
@@ -257,6 +279,8 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "leaf": (fail_leaf, "a leaf accepts no revision"),
     "forgotten": (forget_lines, "the lines of a month ago are removed"),
     "foreign": (use_foreign_key, "the key is another tenant's"),
+    "partition": (add_partition, "UFM lists a partition that is no tenant's"),
+    "no_M_Key": (clear_management_key, "the subnet manager has no M_Key"),
     "other_program": (send_otherwise, "another program sends the change"),
     "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),

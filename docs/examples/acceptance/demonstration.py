@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -77,6 +79,19 @@ class Demonstration:
     def simulate(self, *words: str) -> None:
         """Run a command of the simulator on this site."""
         self.command("sim", *words, "--control", str(self.directory / "control.sock"))
+
+    def ask_simulator(self, verb: str, path: str, body: object = None) -> Any:
+        """Return the simulator's answer at its control socket."""
+        connection = http.client.HTTPConnection("simulator", timeout=STOP_S)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(self.directory / "control.sock"))
+        connection.request(verb, path, None if body is None else json.dumps(body))
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        if answer.status != 200:
+            raise RuntimeError(f"simulator: {verb} {path}: {content[:300]!r}")
+        return json.loads(content)
 
     @cached_property
     def nodes(self) -> dict[str, str]:

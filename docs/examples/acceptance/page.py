@@ -22,7 +22,7 @@ then each step once more with the thing behind it broken. A pass counts only if 
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
 this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
 are skipped. Networks are probed from another address of the same machine. The suites storage, k8s,
-slurm and vm are not run. Fifteen readings are ours:
+slurm and vm are not run. Sixteen readings are ours:
 
 - A tag `name:x` is the key `Name` with the value `x`, since tags have small letters.
 - A tenant's VRF is a VPC, and its VNI the identity of both.
@@ -35,6 +35,7 @@ slurm and vm are not run. Fifteen readings are ours:
 - A tenant's key for the console of its node is its token of the API.
 - The kernel's lines on the serial console are the log of a running host.
 - Boot measurements are those that roots of trust, GPUs and NVSwitches sign, not PCRs of a TPM.
+- Partitions of the simulated UFM are without ports: hosts of the demonstration are on Ethernet.
 - A tenant is a resource: its key reads its own nodes, and no other tenant's.
 - The region of a row of the journal is its node's site; rows leave it by a person's order only.
 - A pinned set of settings that runs on every host, with Secure Boot on, is Secure Boot in the BIOS.

@@ -5,8 +5,6 @@ from __future__ import annotations
 NO_LOGIN = "the hosts of the demonstration are simulated: no system with SSH answers there"
 
 OF_BARE_METAL = {
-    "query_ib_tenant_isolation": "the demonstration has no InfiniBand fabric",
-    "query_ib_keys": "the demonstration has no InfiniBand fabric",
     "query_node_health_agents": "no agent of ours runs in a tenant's system",
     "deploy_nim": NO_LOGIN,
     "teardown_nim": NO_LOGIN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.adapters.read_only.refusals import refuse_act
+from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import FabricDelta, Member
@@ -29,6 +30,9 @@ class ReadOnlyPartitions:
         self, tenants: Sequence[Tenant]
     ) -> Mapping[str, frozenset[str]] | Blocker:
         return await self._reads.read_members(tenants)
+
+    async def list_partitions(self, tenants: Sequence[Tenant]) -> FabricPartitions:
+        return await self._reads.list_partitions(tenants)
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
         raise refuse_act("UFM", "a change of its partitions")

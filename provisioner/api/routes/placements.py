@@ -1,4 +1,4 @@
-"""Routes of the places of tenants: where each stands, free nodes, and exchanges to offer."""
+"""Routes of the places of tenants: units and racks, exchanges to offer, InfiniBand partitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections import Counter
 from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
+from provisioner.api.problem import refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
+from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.tenancy.allocation import find_area, is_coming
 from provisioner.planning.tenancy.defragmentation import Exchange, propose_exchanges
@@ -78,6 +80,14 @@ def _count_units(hosts: list[Node], now: float) -> tuple[UnitPlaces, ...]:
     )
 
 
+async def list_partitions(ask: Ask) -> Reply:
+    """Return the InfiniBand partitions as UFM lists them now."""
+    listed = await ask.parts.keeper.list_partitions()
+    if listed is None:
+        raise refuse_missing("fabric with partitions")
+    return Reply(listed)
+
+
 ROUTES = (
     Route(
         "GET",
@@ -88,6 +98,17 @@ ROUTES = (
         VIEWERS,
         show_placement,
         {200: Placements},
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/fabric/partitions",
+        "list_partitions",
+        "tenants",
+        "List InfiniBand partitions with their tenants, and the keys of the subnet manager.",
+        VIEWERS,
+        list_partitions,
+        {200: FabricPartitions},
         heavy=True,
     ),
 )

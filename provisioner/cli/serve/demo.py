@@ -24,6 +24,7 @@ from rich.text import Text
 
 from provisioner.access.tokens import DAYS_MAX, new_token
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.ufm import UfmAddress
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.serve.api_serving import served_api
 from provisioner.control.context import Context
@@ -106,9 +107,7 @@ def demo(
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     if stay_:
-        asked = Asked(
-            nodes=nodes, seed=seed, speed=speed, spare=spare, consoles=True, secure_boot=True
-        )
+        asked = Asked(*(nodes, seed, speed, spare), consoles=True, secure_boot=True, ufm=True)
         _stay(asked, directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)
@@ -195,10 +194,12 @@ async def serve_console(
     settings: Settings,
     matrix: Matrix,
     artifacts: Artifacts,
+    *,
+    ufm: UfmAddress | None = None,
 ) -> AsyncIterator[str]:
     """Serve console and API, at the directory's socket and over TLS, and print how to sign in."""
     chosen = {"api_serve": True, "api_port": port}
-    access = FabricAccess(AddressPlan(), settings.model_copy(update=chosen))
+    access = FabricAccess(AddressPlan(), settings.model_copy(update=chosen), ufm=ufm)
     context = Context(data.store, clock, access.settings)
     transport = RedfishTransport()
     served = served_api(directory, data, context, access, matrix, artifacts, transport)

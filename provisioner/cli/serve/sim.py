@@ -27,6 +27,7 @@ from provisioner.sim.site.serve import Server
 from provisioner.sim.site.serve_recordings import serve_recordings
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
+from provisioner.sim.switches import ufm
 
 app = typer.Typer(
     help="A simulated site: serve it, break parts, exchange them.", no_args_is_help=True
@@ -66,6 +67,9 @@ def serve(
     secure_boot: Annotated[
         bool, typer.Option("--secure-boot", help="Start the hosts with Secure Boot on.")
     ] = False,
+    with_ufm: Annotated[
+        bool, typer.Option("--ufm", help="Serve a UFM for InfiniBand partitions, too.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
     ] = False,
@@ -81,6 +85,7 @@ def serve(
             runner.run(_serve_recordings(trees, listen, port, as_json=as_json))
         return
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
+    site.ufm = ufm.UfmService() if with_ufm else None
     for machine in site.machines.values() if secure_boot else ():
         machine.host.bios.turn_on_secure_boot()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -176,6 +181,10 @@ def list_endpoints(site: Site) -> list[dict[str, Any]]:
             kind = hardware.vendor
             user = hardware.username
             password = hardware.password
+        elif name == ufm.NAME and site.ufm is not None:
+            kind = name
+            user = site.ufm.username
+            password = site.ufm.password
         else:
             switch = site.switches[name]
             kind = "cumulus"

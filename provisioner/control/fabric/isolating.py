@@ -43,4 +43,6 @@ def keeper_of(site: Site, store: Store, fabrics: Fabrics | None) -> TenantKeeper
     isolations: list[Isolation] = [vrfs]
     if fabrics.partitions is not None:
         isolations.append(fabrics.partitions)
-    return TenantKeeper(store, site.clock, isolations, vrfs.fabric, sessions.missing)
+    return TenantKeeper(
+        store, site.clock, isolations, vrfs.fabric, sessions.missing, fabrics.partitions
+    )

@@ -12,13 +12,22 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.tenancy import tenants as requests
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.ports import Clock, FabricStep, Isolation, PortError, StaleWrite, Store
+from provisioner.ports import (
+    Clock,
+    FabricStep,
+    Isolation,
+    PartitionReads,
+    PortError,
+    StaleWrite,
+    Store,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +53,7 @@ class TenantKeeper:
     serial.
 
     `prove` reads the fabric's behaviour for a tenant besides its configuration, before it is ready.
+    `partitions`: readings of UFM, which is among the isolations then.
     """
 
     def __init__(
@@ -53,12 +63,14 @@ class TenantKeeper:
         isolations: Sequence[Isolation],
         fabric: Callable[[], Awaitable[FabricPlan]],
         prove: Prove | None = None,
+        partitions: PartitionReads | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._isolations = tuple(isolations)
         self._fabric = fabric
         self._prove = prove
+        self._partitions = partitions
         self._turn = asyncio.Lock()
         self._told: dict[str, tuple[Blocker, ...]] = {}
 
@@ -156,6 +168,12 @@ class TenantKeeper:
         """Return the differences of all tenants' networks from their records; change nothing."""
         steps, blockers = await self._look(await self._store.tenants.list(), ())
         return Answer(steps=steps, blockers=blockers)
+
+    async def list_partitions(self) -> FabricPartitions | None:
+        """Return the InfiniBand partitions as UFM lists them now; None: this site has no UFM."""
+        if self._partitions is None:
+            return None
+        return await self._partitions.list_partitions(await self._store.tenants.list())
 
     async def close(self) -> None:
         """Let go of the fabric."""

@@ -4,7 +4,8 @@ A P_Key separates only if the default partition does not connect. All ports are 
 manual with full membership unless that was changed. As long as a port is a full member of it, or
 its membership is not listed, no port is placed into a tenant's partition.
 
-Source: UFM Enterprise REST API guide, "PKey GUIDs REST API"; UFM user manual, "Partitioning".
+Source: UFM Enterprise REST API guide, "PKey GUIDs REST API"; UFM user manual, "Partitioning". The
+subnet manager's keys: `GET /app/smconf`, as NVIDIA's infra-controller reads it (crates/ib-fabric).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from provisioner.model.integrations.partition import ListedPartition, SubnetKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, PKEY_MAINTENANCE, PKEYS, Phase, Tenant
 
 DEFAULT = 0x7FFF
 PARTITIONS_MAX = 0x7FFF
 _PKEY = re.compile(r"0x[0-9a-f]{1,4}", re.IGNORECASE)
+_KEY = re.compile(r"(?:0x)?[0-9a-f]{1,16}", re.IGNORECASE)
 _GUID = re.compile(r"(?:0x)?([0-9a-f]{16})", re.IGNORECASE)
 
 
@@ -75,6 +78,33 @@ def read_partitions(answer: Any) -> dict[int, Partition] | str:
             members[guid] = membership
         partitions[pkey] = Partition(pkey, members)
     return partitions
+
+
+def read_subnet_keys(answer: Any) -> SubnetKeys | str:
+    """Return how the subnet manager is protected, of `GET /app/smconf`, or why it is unreadable."""
+    key = answer.get("m_key") if isinstance(answer, dict) else None
+    per_port = answer.get("m_key_per_port") if isinstance(answer, dict) else None
+    if not isinstance(key, str) or not _KEY.fullmatch(key) or not isinstance(per_port, bool):
+        return "the subnet manager's configuration has no readable M_Key"
+    return SubnetKeys(management=int(key, 16) != 0, per_port=per_port)
+
+
+def list_partitions(
+    tenants: Sequence[Tenant], seen: Mapping[int, Partition]
+) -> tuple[ListedPartition, ...]:
+    """Return every partition but the default one, with the tenant that its P_Key was given to."""
+    names = _names(tenants)
+    owners = {t.pkey: t.name for t in tenants if t.pkey in PKEYS}
+    return tuple(
+        ListedPartition(
+            pkey=f"{pkey:#06x}",
+            tenant=owners.get(pkey, ""),
+            vrf=names.get(pkey, ""),
+            ports=len(partition.members),
+        )
+        for pkey, partition in sorted(seen.items())
+        if pkey != DEFAULT
+    )
 
 
 def plan_partitions(

@@ -14,6 +14,7 @@ from provisioner.sim.redfish.redfish_events import Deliver
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_updates import Fetch
 from provisioner.sim.site.site import Site
+from provisioner.sim.switches import ufm
 from provisioner.sim.switches.nvue import NvueService
 
 
@@ -36,12 +37,14 @@ class Front:
 
     def list_names(self) -> list[str]:
         """Every name with its own address: "su0-n00/DPU_1", "leaf-su0-r3"."""
-        return [*self.redfish, *self.site.nvue]
+        return [*self.redfish, *self.site.nvue, *([ufm.NAME] if self.site.ufm else [])]
 
     def is_reachable(self, name: str) -> bool:
         """Whether this address accepts connections now."""
         site = self.site
         now = site.advance()
+        if name == ufm.NAME:
+            return site.ufm is not None
         if name in site.switches:
             return site.switches[name].is_up(now)
         service = self.redfish.get(name)
@@ -62,6 +65,8 @@ class Front:
             return GONE
 
         def serve() -> Answer:
+            if name == ufm.NAME and self.site.ufm is not None:
+                return self.site.ufm.handle(method, path, query, headers, body)
             service: RedfishService | NvueService | None = self.redfish.get(name)
             if isinstance(service, RedfishService):
                 return service.handle(method, path, query, headers, body, peer)

@@ -31,6 +31,7 @@ from provisioner.sim.outputs.outputs_nic import interface_name
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.sim.switches.switch_fabric import join_fabric
+from provisioner.sim.switches.ufm import UfmService
 
 CUMULUS = "5.11.0.0026"  # of Spectrum-X 1.2.0
 MAINTENANCE_VRF = "MAINT"
@@ -99,6 +100,7 @@ class Site:
         self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})
         self.urls: dict[str, str] = {}
         self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
+        self.ufm: UfmService | None = None  # None: the site has no InfiniBand fabric
         self.faults = FaultRules()
         self.injected: list[tuple[str, str]] = []  # ("su0-n00/GPU_SXM_5", preset), in order
 

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from provisioner.access.scope_claims import read_claims
 from provisioner.access.sessions import SECRET, SessionRepository, caller_of_session, use_is_due
-from provisioner.access.tokens import TOKEN, sha256_of
+from provisioner.access.tokens import TOKEN, bounds_of, sha256_of
 from provisioner.model.access import Caller, Role, SessionLimits, Token
 from provisioner.ports import Clock
 
@@ -71,6 +72,7 @@ class Identity:
             subject=token_row.subject,
             roles=frozenset({token_row.role}),
             tenant=token_row.tenant,
+            bounds=bounds_of(token_row),
             via=f"token {token_row.id}",
             token=token_row.id,
         )
@@ -103,13 +105,11 @@ def caller_of(subject: str, claimed: frozenset[str], tenant: str, via: str) -> C
     None without a role or a subject, and where roles contradict. The role tenant stands alone: a
     caller that is staff and tenant at once would see both sides.
     """
-    roles = frozenset(r for r in Role if r.value in claimed)
+    roles, bounds = read_claims(claimed)
     if not roles or not subject:
         return None
     if Role.TENANT in roles:
-        return None if len(roles) > 1 or not tenant else _caller(subject, roles, tenant, via)
-    return _caller(subject, roles, "", via)
-
-
-def _caller(subject: str, roles: frozenset[Role], tenant: str, via: str) -> Caller:
-    return Caller(subject=subject, roles=roles, tenant=tenant, via=via)
+        if len(roles) > 1 or not tenant:
+            return None
+        return Caller(subject=subject, roles=roles, tenant=tenant, via=via)
+    return Caller(subject=subject, roles=roles, bounds=bounds, via=via)

@@ -11,7 +11,7 @@ import re
 import secrets
 from typing import Protocol
 
-from provisioner.access.tokens import sha256_of
+from provisioner.access.tokens import bounds_of, sha256_of
 from provisioner.model.access import Caller, Session, SessionLimits, Token
 
 PREFIX = "prs_"  # recognisable in a log or a repository; never valid as a bearer token
@@ -38,6 +38,7 @@ def new_session(caller: Caller, limits: SessionLimits, now: float) -> tuple[str,
         subject=caller.subject,
         roles=caller.roles,
         tenant=caller.tenant,
+        bounds=() if caller.token else caller.bounds,
         token=caller.token,
         issuer=caller.issuer,
         made_at=now,
@@ -59,17 +60,20 @@ def caller_of_session(
         return None
     roles = session.roles
     tenant = session.tenant
+    bounds = session.bounds
     if session.token:
         if token is None or token.id != session.token or not token.is_valid(now):
             return None
         roles = frozenset({token.role})
         tenant = token.tenant
+        bounds = bounds_of(token)
     elif not issuer or session.issuer != issuer:
         return None
     return Caller(
         subject=session.subject,
         roles=roles,
         tenant=tenant,
+        bounds=bounds,
         via=f"session {session.id}",
         token=session.token,
         issuer=session.issuer,

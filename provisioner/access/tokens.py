@@ -9,7 +9,7 @@ import hashlib
 import re
 import secrets
 
-from provisioner.model.access import Role, Token
+from provisioner.model.access import SCOPED, Bound, Role, Scope, Token
 from provisioner.model.input_error import InputError
 
 # the prefix makes a token recognisable where it must not be, in a repository or a log
@@ -18,6 +18,7 @@ TOKEN = re.compile(r"prv_[A-Za-z0-9_-]{43}")
 SUBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 DAYS_MAX = 366.0  # an older token has usually been forgotten by its holder
 DAY_S = 86400.0
+WHOLE = Scope()
 
 
 def sha256_of(token: str) -> str:
@@ -30,14 +31,22 @@ def make_token() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def new_token(subject: str, role: Role, tenant: str, days: float, now: float) -> tuple[str, Token]:
+def new_token(
+    subject: str, role: Role, tenant: str, days: float, now: float, scope: Scope = WHOLE
+) -> tuple[str, Token]:
     """Return a token, which is shown once, and its record. Raises InputError."""
     token = make_token()
-    return token, new_record(sha256_of(token), subject, role, tenant, days, now)
+    return token, new_record(sha256_of(token), subject, role, tenant, days, now, scope)
 
 
 def new_record(
-    sha256: str, subject: str, role: Role, tenant: str, days: float, now: float
+    sha256: str,
+    subject: str,
+    role: Role,
+    tenant: str,
+    days: float,
+    now: float,
+    scope: Scope = WHOLE,
 ) -> Token:
     """Return the record of a new token with this SHA-256. Raises InputError."""
     if not SUBJECT.fullmatch(subject):
@@ -46,6 +55,10 @@ def new_record(
     if (role is Role.TENANT) != bool(tenant):
         problem = "a token of the role tenant, and no other, names a tenant"
         raise InputError("--tenant", tenant, problem, "See docs/access.md.")
+    if not scope.whole and role not in SCOPED:
+        problem = f"a scope bounds changes, and a {role.value} has none of the site's"
+        remedy = "Leave the scope out, or name the role operator or approver."
+        raise InputError("--role", role.value, problem, remedy)
     if not 0.0 < days <= DAYS_MAX:
         remedy = f"Say at most {DAYS_MAX:.0f} days; make a new one in time."
         raise InputError("--days", f"{days:g}", "a token cannot live that long", remedy)
@@ -55,6 +68,12 @@ def new_record(
         subject=subject,
         role=role,
         tenant=tenant,
+        scope=scope,
         made_at=now,
         expires_at=now + days * DAY_S,
     )
+
+
+def bounds_of(token: Token) -> tuple[Bound, ...]:
+    """Return the scopes of the caller that this token identifies."""
+    return () if token.scope.whole else (Bound(role=token.role, scope=token.scope),)

@@ -23,6 +23,7 @@ from provisioner.api.console_sign_in import ConsoleSignIn
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route, list_media
+from provisioner.api.scopes import require_whole_site
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.times.instant import AT_EDGE
@@ -147,7 +148,8 @@ class _Endpoint:
         raw = b"" if route.verb == "GET" else await _read(request, route.body_max)
         if route.body is not None:
             body = _checked(route.body, raw, request)
-        ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now())
+        scopes = caller.list_scopes(route.roles)
+        ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now(), scopes)
         if route.changes:
             self._parts.callers.charge_change(caller, route.name)
             if route.secret:
@@ -178,6 +180,8 @@ class _Endpoint:
             raise build_refusal(
                 403, "role", f"This is for the role {roles}", "Ask somebody who has it."
             )
+        if self._route.site:
+            require_whole_site(caller, self._route.roles)
         return caller
 
     def _query(self, request: web.Request) -> Record:

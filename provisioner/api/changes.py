@@ -31,6 +31,7 @@ from provisioner.api.operations import (
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_blocked
 from provisioner.api.route import PREFIX
+from provisioner.api.scopes import find_scope_blockers, require_scope
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
@@ -155,15 +156,13 @@ class Works:
     ) -> Reply:
         """Record a change, and carry it out unless another person must approve it first."""
         parts = ask.parts
-        if ask.dry_run:
-            return await self.forecast_change(ask, kind, subject, arguments)
-        require_proof(ask, kind)
         waits = needs_approval(kind, parts.settings.api_four_eyes)
         request = ChangeRequest(
             kind=kind,
             subject=subject,
             tenant=tenant,
             arguments=dict(arguments),
+            scopes=ask.scopes,
             asked_by=ask.caller.subject,
             asked_at=ask.now,
             source=name_client(ask.request),
@@ -171,6 +170,10 @@ class Works:
             state=RequestState.WAITING if waits else RequestState.RUNNING,
             note="another person has to approve it" if waits else "",
         )
+        await require_scope(ask, request)
+        if ask.dry_run:
+            return await self.forecast_change(ask, request)
+        require_proof(ask, kind)
         with self.reserve_place(ask, kind) as place:
             if waits:
                 await _check_waiting(ask)
@@ -179,29 +182,20 @@ class Works:
                 return await self.answer_change(ask, stored)
             return await self.run(ask, stored, place.pop_all())
 
-    async def forecast_change(
-        self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
-    ) -> Reply:
+    async def forecast_change(self, ask: Ask, asked: ChangeRequest) -> Reply:
         """Return the effects of a change. Nothing is written, nothing is sent to a device."""
-        request = ChangeRequest(
-            kind=kind,
-            subject=subject,
-            arguments=dict(arguments),
-            asked_by=ask.caller.subject,
-            asked_at=ask.now,
-        )
-        find = self._forecasts.get(kind)
-        forecast = Forecast() if find is None else await find(ask.parts, request)
+        find = self._forecasts.get(asked.kind)
+        forecast = Forecast() if find is None else await find(ask.parts, asked)
         shown = OperationView(
             id="",
-            kind=kind.value,
-            subject=subject,
+            kind=asked.kind.value,
+            subject=asked.subject,
             state=OperationState.DRY_RUN,
-            asked_by=request.asked_by,
+            asked_by=asked.asked_by,
             opened_at=ask.now,
             result={
                 "lines": list(forecast.lines),
-                "approval": needs_approval(kind, ask.parts.settings.api_four_eyes),
+                "approval": needs_approval(asked.kind, ask.parts.settings.api_four_eyes),
                 **forecast.result,
             },
             blockers=forecast.blockers,
@@ -231,7 +225,9 @@ class Works:
 
     async def _carry_out(self, parts: ApiParts, asked: ChangeRequest) -> ChangeRequest:
         try:
-            outcome = await self._executors[asked.kind](parts, asked)
+            blockers = await find_scope_blockers(parts, asked)
+            execute = self._executors[asked.kind]
+            outcome = build_failure(*blockers) if blockers else await execute(parts, asked)
         except StaleWrite as stale:
             unblock = "Look at it, then ask again."
             outcome = build_objection(

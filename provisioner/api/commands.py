@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -37,6 +37,8 @@ SINGULAR = {
     "networks": "--range",
     "racks": "--rack",
     "logins": "--login",
+    "releases": "--release",
+    "tenants": "--for-tenant",
 }
 PAGED = ("limit", "cursor", "where")  # every list command has its own options for these
 EXAMPLES: Mapping[str, str] = {
@@ -255,7 +257,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "reveal_credential": C("credential reveal"),
     "list_tokens": C("token list"),
-    "create_token": C("token create", example="--subject ada --role operator --days 90"),
+    "create_token": C(
+        "token create", example="--subject ada --role operator --rack 'su0-*' --days 90"
+    ),
     "revoke_token": C("token revoke", destructive=True),
 }
 # pages and pictures for a browser, its cookie, answers that a local command shows better, and one
@@ -370,7 +374,7 @@ def _kind(annotation: Any) -> tuple[str, bool, list[str]]:
     """Return the type of a value on the command line, whether it repeats, and the choices."""
     origin = get_origin(annotation)
     parts = [a for a in get_args(annotation) if a is not NoneType]
-    if origin in (Union, UnionType) and len(parts) == 1:
+    if origin is Annotated or (origin in (Union, UnionType) and len(parts) == 1):
         return _kind(parts[0])
     if origin in (tuple, list) and _kind(parts[0])[0] == "text":
         return "text", True, []

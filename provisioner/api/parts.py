@@ -26,7 +26,7 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.model.access import Caller, ChangeKind, ChangeRequest
+from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Scope
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
@@ -64,9 +64,7 @@ class ChangeRunner(Protocol):
 
     async def run(self, ask: Ask, asked: ChangeRequest, place: ExitStack) -> Reply: ...
 
-    async def forecast_change(
-        self, ask: Ask, kind: ChangeKind, subject: str, arguments: Mapping[str, Any]
-    ) -> Reply: ...
+    async def forecast_change(self, ask: Ask, asked: ChangeRequest) -> Reply: ...
 
     async def close(self) -> None: ...
 
@@ -124,6 +122,7 @@ class Ask:
     query: Any
     body: Any
     now: float
+    scopes: tuple[Scope, ...]  # within which the caller's roles may change things; (): everywhere
     tag: str = ""  # of the record that is to be changed, once `check_match` compared it
 
     @property

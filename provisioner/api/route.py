@@ -76,6 +76,7 @@ class Route:
     entity: bool = False  # has an ETag of its own: takes If-Match where it changes
     media: str = "application/json"
     heavy: bool = False  # expensive to compute: a caller has few of them at a time
+    site: bool = False  # changes the whole site: refused to a role that has a scope
     reads: bool = False  # a POST that changes nothing: its question is too long for a query
     secret: bool = False  # its answer has a secret: it is never stored, not under a key either
     body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB

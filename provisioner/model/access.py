@@ -6,8 +6,10 @@ tokens of one person do not count as two people when a change needs a second app
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -25,6 +27,69 @@ class Role(StrEnum):
 
 
 STAFF = frozenset({Role.VIEWER, Role.OPERATOR, Role.APPROVER})
+SCOPED = frozenset({Role.OPERATOR, Role.APPROVER})  # a scope bounds changes: others make none
+
+Pattern = Annotated[str, Field(pattern=r"^[^\s,;=@]{1,64}$")]  # a name, or a glob of names
+PATTERNS_MAX = 64
+
+
+class Concern(Record):
+    """One thing that a change acts on. None: it is not confined to one rack, release or tenant."""
+
+    name: str  # for people
+    rack: str | None = None
+    release: str | None = None
+    tenant: str | None = None
+
+
+class Scope(Record):
+    """The part of a site that a role is for. Lists are globs; an empty one bounds nothing."""
+
+    racks: tuple[Pattern, ...] = Field(
+        (), max_length=PATTERNS_MAX, description="Racks that it is for; globs. Empty: all."
+    )
+    releases: tuple[Pattern, ...] = Field(
+        (), max_length=PATTERNS_MAX, description="Releases that it is for; globs. Empty: all."
+    )
+    tenants: tuple[Pattern, ...] = Field(
+        (), max_length=PATTERNS_MAX, description="Tenants that it is for; globs. Empty: all."
+    )
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it bounds nothing."""
+        return not (self.racks or self.releases or self.tenants)
+
+    def covers(self, concern: Concern) -> bool:
+        """Return whether each of its lists has the name that the change is confined to."""
+        named = (
+            (self.racks, concern.rack),
+            (self.releases, concern.release),
+            (self.tenants, concern.tenant),
+        )
+        return all(
+            not globs or (bool(name) and any(fnmatchcase(name or "", glob) for glob in globs))
+            for globs, name in named
+        )
+
+    def __str__(self) -> str:
+        parts = (("rack", self.racks), ("release", self.releases), ("tenant", self.tenants))
+        lists = [f"{noun} {' or '.join(globs)}" for noun, globs in parts if globs]
+        return " and ".join(lists) or "the whole site"
+
+
+class Bound(Record):
+    """A scope of one of a caller's roles."""
+
+    role: Role
+    scope: Scope
+
+
+def find_uncovered(scopes: Sequence[Scope], concerns: Sequence[Concern]) -> tuple[Concern, ...]:
+    """Return the concerns that none of the scopes covers; without scopes a role is for all."""
+    if not scopes:
+        return ()
+    return tuple(c for c in concerns if not any(scope.covers(c) for scope in scopes))
 
 
 class Token(Record):
@@ -35,6 +100,7 @@ class Token(Record):
     subject: str  # the person or program that holds it
     role: Role
     tenant: str = ""  # set for the role tenant: the tenant whose nodes it may see
+    scope: Scope = Scope()  # of an operator or approver: the part of the site that it may change
     made_at: float
     expires_at: float
     revoked_at: float = 0.0  # 0: not revoked
@@ -50,6 +116,7 @@ class Caller(Record):
     subject: str
     roles: frozenset[Role]
     tenant: str = ""  # set exactly for the role tenant, which has no second role
+    bounds: tuple[Bound, ...] = ()  # a role without one is for the whole site
     via: str = (
         ""  # "token 3f2a9c", "session 81c2d07e" or the issuer of an OIDC token: for the audit
     )
@@ -63,6 +130,12 @@ class Caller(Record):
     def staff(self) -> bool:
         """Return whether the caller sees the whole site."""
         return bool(self.roles & STAFF)
+
+    def list_scopes(self, roles: frozenset[Role]) -> tuple[Scope, ...]:
+        """Return the scopes within which the caller acts by these roles; (): the whole site."""
+        own = self.roles & roles
+        bounded = frozenset(b.role for b in self.bounds)
+        return () if own - bounded else tuple(b.scope for b in self.bounds if b.role in own)
 
 
 class SessionLimits(Record):
@@ -86,6 +159,7 @@ class Session(Record):
     subject: str
     roles: frozenset[Role]
     tenant: str = ""
+    bounds: tuple[Bound, ...] = ()  # of a provider's roles
     token: str = ""  # id of the local token that began it
     issuer: str = ""  # of the provider's token that began it
     made_at: float
@@ -225,6 +299,7 @@ class ChangeRequest(Record):
     subject: str  # the node or tenant that it concerns
     tenant: str = ""  # a tenant that may see it in addition to the staff
     arguments: dict[str, Any] = Field(default_factory=dict)
+    scopes: tuple[Scope, ...] = ()  # of the role that asked; the change stays within them
     asked_by: str
     asked_at: float
     source: str = ""  # address of the client, as the daemon's socket has it; "": not recorded

@@ -20,7 +20,7 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
-from provisioner.model.access import Role
+from provisioner.model.access import Role, Scope
 from provisioner.model.alert import Alert
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
@@ -39,6 +39,7 @@ from provisioner.store.sql_store import SqlStore, open_store
 MATRIX = read_matrix([Path(__file__).parents[2] / "firmware_matrix.yaml"])
 RELEASE, PROFILE = "spectrum-x-1.3.0", "hgx-h100-bf3"
 NOW = 1_800_000_000.0
+ELSEWHERE = Scope(racks=("su9-*",))  # no node of this fleet is there
 
 
 # for tests that ask thousands of times within a minute: limits are tests of their own
@@ -60,7 +61,10 @@ class StillClock:
 
 
 class Served:
-    """The parts, a client, and a token by role; "red" and "blue" are tenants' tokens."""
+    """The parts, a client, and a token by role; "red" and "blue" are tenants' tokens.
+
+    Those with a "-" have a scope.
+    """
 
     def __init__(self, parts: ApiParts, client: TestClient, tokens: dict[str, str]) -> None:
         self.parts, self.client, self.tokens = parts, client, tokens
@@ -181,14 +185,19 @@ async def serving(**settings: Any) -> AsyncIterator[Served]:
     try:
         await fill(store)
         tokens = {}
-        for name, role, tenant in (
-            ("viewer", Role.VIEWER, ""),
-            ("operator", Role.OPERATOR, ""),
-            ("approver", Role.APPROVER, ""),
-            ("red", Role.TENANT, "red"),
-            ("blue", Role.TENANT, "blue"),
+        for name, role, tenant, scope in (
+            ("viewer", Role.VIEWER, "", Scope()),
+            ("operator", Role.OPERATOR, "", Scope()),
+            ("approver", Role.APPROVER, "", Scope()),
+            ("red", Role.TENANT, "red", Scope()),
+            ("blue", Role.TENANT, "blue", Scope()),
+            ("operator-elsewhere", Role.OPERATOR, "", ELSEWHERE),
+            ("approver-elsewhere", Role.APPROVER, "", ELSEWHERE),
+            ("operator-rack1", Role.OPERATOR, "", Scope(racks=("su0-rack1",))),
+            ("operator-red", Role.OPERATOR, "", Scope(tenants=("red",))),
+            ("operator-release", Role.OPERATOR, "", Scope(releases=("spectrum-x-2.*",))),
         ):
-            token, record = new_token(f"{name}@example", role, tenant, 30.0, NOW - DAY_S)
+            token, record = new_token(f"{name}@example", role, tenant, 30.0, NOW - DAY_S, scope)
             await store.write(partial(token_rows.add_token, token=record, now=NOW))
             tokens[name] = token
         keeper = TenantKeeper(store, clock, [], no_leaves)

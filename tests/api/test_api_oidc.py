@@ -281,7 +281,11 @@ def test_roles_may_be_deep_in_the_claims_and_have_a_prefix():
         deep = {"roles": ["p-operator", "viewer", "p-nothing", "x-approver"]}
         caller = await ours.identify_caller(provider.token(roles=None, realm_access=deep))
         assert caller is not None
-        assert caller.roles == {Role.OPERATOR}
+        assert (caller.roles, caller.bounds) == ({Role.OPERATOR}, ())
+        part = {"roles": ["p-approver@rack=su0-*", "p-operator@rack"]}
+        caller = await ours.identify_caller(provider.token(roles=None, realm_access=part))
+        assert caller is not None
+        assert [(b.role, str(b.scope)) for b in caller.bounds] == [(Role.APPROVER, "rack su0-*")]
         assert (
             await ours.identify_caller(provider.token(roles=None, realm_access="p-operator"))
             is None

@@ -55,13 +55,25 @@ NOT_THERE = {
     "/nodes/{node}/logs": 409,
     "/nodes/{node}/metrics": 409,
 }
+# what a person changes of oneself
+OWN = {"begin_session", "end_session"}
+# what this site has no object of, so that the handler refuses first
+ABSENT = {
+    "defer_campaign_node": 404,
+    "skip_campaign_node": 404,
+    "again_campaign_node": 404,
+    "replace_pin": 400,
+    "merge_pin": 404,
+    "request_credential": 409,
+    "reveal_credential": 404,
+}
 OPEN = [r for r in table.ALL if not r.roles]
 CLOSED = [r for r in table.ALL if r.roles]
 
 
-def path_of(route: Route) -> str:
+def path_of(route: Route, **other: str) -> str:
     path = route.path
-    for word, value in RED.items():
+    for word, value in {**RED, **other}.items():
         path = path.replace("{" + word + "}", value)
     return path
 
@@ -114,6 +126,31 @@ def test_a_role_that_a_route_does_not_name_is_refused(who: str):
             assert told["unblock"]
 
     run(scenario)
+
+
+def test_a_role_for_another_part_of_the_site_changes_nothing_on_any_route():
+    async def scenario(served: Served) -> None:
+        await with_campaign_and_case(served)
+        body = {"id": "FanFailed", "why": "replaced"}
+        waiting = await served.ask("operator", "POST", "/nodes/su0-n01/alerts/clear", body)
+        path = {"request": waiting[1]["id"]}
+        before = await served.store.nodes.list(), await served.store.journal.get_head()
+        for route in (r for r in CLOSED if r.changes and r.name not in OWN):
+            role = Role.OPERATOR if Role.OPERATOR in route.roles else Role.APPROVER
+            who = f"{role.value}-elsewhere"
+            body = dict(route.example or {}) if route.body else None
+            for query in ("", "?dry_run=true") if route.recorded else ("",):
+                asked = path_of(route, **path) + query
+                status, told = await served.ask(who, route.verb, asked, body)
+
+                assert status == ABSENT.get(route.name, 403), (route.name, query, told)
+                if status == 403:
+                    assert told["type"] == "urn:provisioner:problem:scope", route.name
+                    assert "rack su9-*" in told["detail"], told
+                    assert "docs/access.md#scopes" in told["unblock"], told
+        assert (await served.store.nodes.list(), await served.store.journal.get_head()) == before
+
+    run(scenario, api_four_eyes=["alert.clear"], **WIDE)
 
 
 def test_nobody_is_let_in_without_a_good_token():

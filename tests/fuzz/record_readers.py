@@ -1,4 +1,4 @@
-"""Readers of other systems' records (NetBox, Ironic, MAAS, NICo), as registry.py lists them."""
+"""Readers of others' records (NetBox, Ironic, MAAS, NICo, OIDC), as registry.py lists them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ RECORD_BESIDE = {
 }
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
+    ("access.scope_claims", (), "read_scope", {}),
     ("planning.intake.netbox_places", (), "normalize_address", {}),
     ("planning.intake.belief_comparison", (), "format_address bracket_address", {}),
     ("planning.intake.ironic_nodes", (ValueError,), "list_nodes list_ports", {}),

@@ -264,6 +264,7 @@ ROUTES = (
         body_max=intake.BODY_MAX,
         example={"expected": "site: x\nnodes: []\n"},
         refusals={409: "This daemon acts: only one that observes adopts nodes."},
+        site=True,
     ),
     Route(
         "POST",

@@ -155,6 +155,7 @@ ROUTES = (
         body=Archiving,
         refusals={409: "An archive is not intact, or the process has no signing key."},
         example={"older_than_days": 90},
+        site=True,
     ),
     Route(
         "POST",
@@ -166,5 +167,6 @@ ROUTES = (
         prune_journal,
         _ASKED,
         refusals={409: "The journal or an archive is not intact, or a restore is not settled."},
+        site=True,
     ),
 )

@@ -52,5 +52,6 @@ ROUTES = (
             "made_at": "2027-01-15T08:00:00Z",
             "files": [{"path": "artifacts/nic.bin", "size": 8, "sha256": "0" * 64}],
         },
+        site=True,
     ),
 )

@@ -249,6 +249,7 @@ ROUTES = (
         _ASKED,
         body=CapabilityAsk,
         example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "step 1"},
+        site=True,
     ),
     Route(
         "POST",
@@ -261,5 +262,6 @@ ROUTES = (
         _ASKED,
         body=CapabilityAsk,
         example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "stop"},
+        site=True,
     ),
 )

@@ -14,7 +14,7 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
 from provisioner.api.routes.matters import Me, show_caller
-from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.access import Bound, ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant
 
@@ -28,6 +28,7 @@ class SessionView(Record):
     subject: str
     roles: tuple[Role, ...]
     tenant: str
+    bounds: tuple[Bound, ...] = ()
     token: str
     issuer: str
     made_at: Instant
@@ -171,6 +172,7 @@ ROUTES = (
         {200: OperationView, 202: OperationView},
         body=Person,
         example={"subject": "ada"},
+        site=True,
     ),
     Route(
         "POST",
@@ -181,5 +183,6 @@ ROUTES = (
         OPERATORS,
         end_another,
         {200: OperationView, 202: OperationView},
+        site=True,
     ),
 )

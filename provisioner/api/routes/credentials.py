@@ -14,7 +14,16 @@ from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
-from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.access import (
+    PATTERNS_MAX,
+    ChangeKind,
+    ChangeRequest,
+    Pattern,
+    RequestState,
+    Role,
+    Scope,
+    Token,
+)
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import Instant, InstantOrNone
@@ -27,6 +36,7 @@ class TokenView(Record):
     subject: str
     role: Role
     tenant: str
+    scope: Scope
     made_at: Instant
     expires_at: Instant
     revoked_at: InstantOrNone
@@ -56,13 +66,33 @@ class NewToken(Record):
     role: Role = Field(description="Role of the token (docs/access.md).")
     tenant: str = Field("", max_length=64, description="Tenant, for the role tenant.")
     days: float = Field(90.0, gt=0, le=DAYS_MAX, description="Days until it expires.")
+    racks: tuple[Pattern, ...] = Field(
+        (),
+        max_length=PATTERNS_MAX,
+        description="Racks that the role may change; globs. Empty: all.",
+    )
+    releases: tuple[Pattern, ...] = Field(
+        (),
+        max_length=PATTERNS_MAX,
+        description="Releases that the role may change; globs. Empty: all.",
+    )
+    tenants: tuple[Pattern, ...] = Field(
+        (),
+        max_length=PATTERNS_MAX,
+        description="Tenants that the role may change; globs. Empty: all.",
+    )
+
+    def build_record(self, now: float) -> Token:
+        """Return the record of the token. Raises InputError."""
+        scope = Scope(racks=self.racks, releases=self.releases, tenants=self.tenants)
+        return new_record(self.sha256, self.subject, self.role, self.tenant, self.days, now, scope)
 
 
 async def create(ask: Ask) -> Reply:
     """Ask for a new token."""
     body: NewToken = ask.body
     try:
-        new_record(body.sha256, body.subject, body.role, body.tenant, body.days, ask.now)
+        body.build_record(ask.now)
     except InputError as error:
         raise build_refusal(400, "body", error.problem, error.remedy, error.source) from None
     tenants = {t.name for t in await ask.parts.store.tenants.list()}
@@ -87,7 +117,7 @@ async def change_token(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     now = parts.clock.now()
     if asked.kind is ChangeKind.TOKEN_CREATE:
         body = NewToken.model_validate(asked.arguments, strict=False)
-        record = new_record(body.sha256, body.subject, body.role, body.tenant, body.days, now)
+        record = body.build_record(now)
         await parts.store.tokens.add(record, now)
         return Outcome(RequestState.DONE, {"token": record.id, "expires_at": record.expires_at})
     if await parts.store.tokens.revoke(asked.subject, now) is None:
@@ -119,6 +149,7 @@ ROUTES = (
         body=NewToken,
         example={"sha256": "0" * 64, "subject": "ada", "role": "viewer", "days": 90},
         refusals={404: "There is no such tenant."},
+        site=True,
     ),
     Route(
         "GET",
@@ -139,5 +170,6 @@ ROUTES = (
         OPERATORS,
         revoke,
         {200: OperationView, 202: OperationView},
+        site=True,
     ),
 )

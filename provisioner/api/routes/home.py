@@ -15,6 +15,7 @@ from provisioner.api.fleet_atlas import Capacity
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.scopes import keep_in_scope
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignState
@@ -241,11 +242,12 @@ async def foresee_group(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     return Forecast((f"{len(names)} nodes leave quarantine and go on: {shown}.",))
 
 
-async def _list_group(parts: ApiParts, asked: ChangeRequest) -> tuple[str, ...]:
+async def _list_group(parts: ApiParts, asked: ChangeRequest) -> list[str]:
     arguments = asked.arguments
-    return await parts.store.home.list_retryable(
+    names = await parts.store.home.list_retryable(
         str(arguments["reason"]), str(arguments["unblock"])
     )
+    return await keep_in_scope(parts, asked, names)
 
 
 ROUTES = (

@@ -306,6 +306,7 @@ ROUTES = (
         body=IntakeList,
         body_max=BODY_MAX,
         example={"expected": "site: x\nnodes: []\n"},
+        site=True,
     ),
     Route(
         "POST",

@@ -15,7 +15,7 @@ from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.checks import ALL as CHECKS
 from provisioner.control.engine.overload import list_notices, measure_load
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.model.access import Caller, Role
+from provisioner.model.access import Bound, Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
 from provisioner.model.times.instant import Instant, InstantOrNone
@@ -118,6 +118,9 @@ class Me(Record):
     subject: str
     roles: tuple[Role, ...]
     tenant: str
+    bounds: tuple[Bound, ...] = Field(
+        (), description="Scopes of roles; a role without one is for the whole site."
+    )
     via: str
     now: Instant = Field(description="The present time of the site's clock.")
     speed: float = Field(
@@ -265,6 +268,7 @@ async def show_caller(ask: Ask) -> Reply:
         subject=caller.subject,
         roles=tuple(sorted(caller.roles)),
         tenant=caller.tenant,
+        bounds=caller.bounds,
         via=caller.via,
         now=ask.now,
         speed=getattr(ask.parts.clock, "speed", 1.0),

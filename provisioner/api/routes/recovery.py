@@ -165,6 +165,7 @@ ROUTES = (
         body=PersonsWord,
         example={"subject": "su0-n01", "word": "keep"},
         refusals={404: "No such difference waits for a word."},
+        site=True,
     ),
     Route(
         "POST",
@@ -175,5 +176,6 @@ ROUTES = (
         OPERATORS,
         finish_recovery,
         _ASKED,
+        site=True,
     ),
 )

@@ -22,6 +22,7 @@ from provisioner.api.operations import (
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Paging, Route
+from provisioner.api.scopes import require_scope
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.ports import StaleWrite
@@ -120,9 +121,8 @@ async def approve_request(ask: Ask) -> Reply:
     """Approve a request: it is carried out now."""
     request = await _request(ask, ask.read_word("request"))
     if ask.dry_run:
-        return await ask.parts.works.forecast_change(
-            ask, request.kind, request.subject, request.arguments
-        )
+        await require_scope(ask, request)
+        return await ask.parts.works.forecast_change(ask, request)
     with ask.parts.works.reserve_place(ask, request.kind) as place:
         decided = await _decide(ask, RequestState.RUNNING)
         return await ask.parts.works.run(ask, decided, place.pop_all())
@@ -136,6 +136,7 @@ async def refuse_request(ask: Ask) -> Reply:
 
 async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
     request = await _request(ask, ask.read_word("request"))
+    await require_scope(ask, request)
     if state is RequestState.RUNNING:
         require_proof(ask, request.kind)
     if request.asked_by.casefold() == ask.caller.subject.casefold():

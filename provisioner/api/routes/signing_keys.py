@@ -156,6 +156,7 @@ ROUTES = (
         _ASKED,
         body=Rotation,
         example={"compromised": False},
+        site=True,
     ),
     Route(
         "GET",

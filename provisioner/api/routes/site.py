@@ -282,6 +282,7 @@ ROUTES = (
         OPERATORS,
         accept_clock,
         _ASKED,
+        site=True,
     ),
     Route(
         "PUT",
@@ -294,5 +295,6 @@ ROUTES = (
         _ASKED,
         body=FactoryLogins,
         example={"logins": {"nvidia": None}},
+        site=True,
     ),
 )

@@ -19,6 +19,7 @@ from provisioner.api.operations import OperationState, OperationView, needs_appr
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
 from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Counted, Paging, Route
+from provisioner.api.scopes import require_scope
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -197,6 +198,7 @@ async def _change(ask: Ask, kind: ChangeKind, arguments: dict[str, Any]) -> Repl
         request = ChangeRequest(
             kind=kind, subject=name, arguments=arguments, asked_by="", asked_at=ask.now
         )
+        await require_scope(ask, request)
         waits = needs_approval(kind, ask.parts.settings.api_four_eyes)
         return _dry(request, await _do(ask.parts, request, dry_run=True), tag, waits=waits)
     return await ask.parts.works.submit_change(ask, kind, name, name, arguments)

@@ -276,6 +276,7 @@ ROUTES = (
             "url": "https://hooks.example/provisioner",
             "secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
         },
+        site=True,
     ),
     Route(
         "PATCH",
@@ -289,6 +290,7 @@ ROUTES = (
         body=WebhookPatch,
         entity=True,
         example={"url": "https://hooks.example/new", "kinds": ["alert*"], "tenant": None},
+        site=True,
     ),
     Route(
         "DELETE",
@@ -300,6 +302,7 @@ ROUTES = (
         asking(ChangeKind.WEBHOOK_REMOVE),
         _ASKED,
         entity=True,
+        site=True,
     ),
     Route(
         "POST",
@@ -312,6 +315,7 @@ ROUTES = (
         _ASKED,
         body=Letters,
         example={},
+        site=True,
     ),
     Route(
         "POST",
@@ -324,6 +328,7 @@ ROUTES = (
         _ASKED,
         body=Letters,
         example={},
+        site=True,
     ),
     Route(
         "POST",
@@ -336,6 +341,7 @@ ROUTES = (
         _ASKED,
         body=Pause,
         example={"why": "it moves"},
+        site=True,
     ),
     Route(
         "POST",
@@ -346,6 +352,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_RESUME),
         _ASKED,
+        site=True,
     ),
     Route(
         "POST",
@@ -358,5 +365,6 @@ ROUTES = (
         _ASKED,
         body=NewSecret,
         example={"done": True},
+        site=True,
     ),
 )

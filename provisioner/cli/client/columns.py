@@ -36,7 +36,9 @@ COLUMNS: dict[str, str] = {
     "credential list": (
         "login=name changed=changed_at:at due=due_at:at cause shown_to:all failures why=problem"
     ),
-    "token list": "token=id subject role tenant made=made_at:at expires=expires_at:at good",
+    "token list": (
+        "token=id subject role tenant scope=scope:scope made=made_at:at expires=expires_at:at good"
+    ),
     "session list": "session=id subject roles:all tenant used=used_at:at expires=expires_at:at",
     "webhook list": (
         "webhook=name url kinds:all nodes:all waiting=pending dead sent=delivered "

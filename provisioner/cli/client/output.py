@@ -123,6 +123,9 @@ def format_cell(value: Any, how: str = "") -> str:
         return " ".join(f"pod{pod}/su{unit}" for pod, unit in value) or "all"
     if value in (None, "", [], {}):
         return "–"
+    if how == "scope":
+        globs = [f"{noun[:-1]}={glob}" for noun, named in value.items() for glob in named]
+        return strip_controls(" ".join(globs)) or "–"
     if how == "at":
         return format_minute(value)
     if how == "n":

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from provisioner.model.access import RequestState, Role
+from provisioner.model.access import RequestState, Role, Scope
 from provisioner.model.base import Record
 from provisioner.model.events.event import Event, EventKind
 from provisioner.model.times.instant import Instant
@@ -19,6 +19,7 @@ class TokenFacts(Record):
     subject: str
     role: Role
     tenant: str
+    scope: Scope = Scope()
     expires_at: Instant
 
 

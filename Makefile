@@ -25,8 +25,8 @@ setup: $(STAMP) ## make .venv with everything, from requirements.lock
 $(STAMP): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" .ci/setup "$(VENV)" "$(STAMP)"
 
-test: setup ## run the tests; ARGS are pytest's (ARGS="-k planner -x")
-	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: setup ## run the tests, last line JSON; ARGS are pytest's (ARGS="-k planner -x")
+	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal --json-line $(ARGS)
 
 test-all: setup ## install the Debian packages that tests need (root), then run the tests and the long ones
 	@test "$$(id -u)" = 0 || { echo "error: make test-all installs packages: run it as root" >&2; exit 2; }
@@ -80,6 +80,17 @@ check-capabilities: setup ## 10,000 histories of grants over adopted nodes, judg
 
 check-model: setup ## search the model of handovers exhaustively, with each protection left out; last line JSON; ARGS=--quick
 	@$(VENV)/bin/python tests/model/check_model.py $(ARGS)
+
+.PHONY: check-journals check-upgrades bench-setup
+check-journals: setup ## hold 40 journals of one daemon and of two against the model; last line JSON; ARGS=5 for fewer
+	@PYTHONHASHSEED=0 PYTHONPATH=.:tests/simulation:tests/bench $(VENV)/bin/python tests/model/check_journals.py $(ARGS)
+
+UPGRADES := $(addprefix tests/store/,test_live_upgrade.py test_live_upgrade_postgres.py test_way_back.py test_rolling_upgrade.py)
+check-upgrades: setup ## live operations from each schema to the newest and one back, SQLite and PostgreSQL; last line JSON
+	@$(VENV)/bin/pytest -q -m "" --json-line $(UPGRADES) $(ARGS)
+
+bench-setup: setup ## CPU and wall of `make setup` into an empty environment; last line JSON; ARGS=--cold
+	@$(VENV)/bin/python tests/bench/bench_setup.py $(ARGS)
 
 .PHONY: corpus
 corpus: setup ## judge and diagnose labelled outputs of public fixtures: precision, recall, culprits; last line JSON

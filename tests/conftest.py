@@ -7,7 +7,13 @@ What it finds becomes an `@example` of its test.
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import os
+import platform
+import resource
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +43,48 @@ REMEDIES = {
 }
 RECORDED = ("PROVISIONER_SAMPLES", "PROVISIONER_MOCKUPS", "sample", "recorded")
 PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No such file", "no ")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--json-line`."""
+    parser.addoption(
+        "--json-line", action="store_true", help="print counts, CPU and machine as a last JSON line"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count for `--json-line`, in the process that reports and in no worker of it."""
+    if config.getoption("--json-line") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(JsonLine(), "json line")
+
+
+class JsonLine:
+    """Prints the counts of a run, its time and its machine as the last line, in JSON."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._counts = dict.fromkeys(("passed", "failed", "skipped", "errors"), 0)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Take the counts of the report."""
+        for name in self._counts:
+            outcome = "error" if name == "errors" else name
+            self._counts[name] = len(terminalreporter.stats.get(outcome, []))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Print the line, once workers have ended: their CPU time is in it."""
+        used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        line = {
+            **self._counts,
+            "wall_s": round(time.monotonic() - self._began, 1),
+            "cpu_s": round(sum(u.ru_utime + u.ru_stime for u in used), 1),
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+            "load": round(os.getloadavg()[0], 1),
+            "python": platform.python_version(),
+        }
+        sys.stdout.write(json.dumps(line) + "\n")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -7,7 +7,7 @@ node in maintenance that can be asked to try; what is planted is planted in the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any
 
 from leaf_rig import Rig
@@ -30,6 +30,7 @@ FEW = frozenset({3, 5, 7})  # of two leaves with a name here and the last: enoug
 SERVER = "10.200.0.1"  # a storage server
 RED_CANARY = "10.201.0.1"  # a host of the site's own in RED, that serves RDMA
 ROUTER = "192.0.2.1"  # of the outside, at LEAF
+NO_MACS: Mapping[str, str] = {}
 VNIS = {"RED": "5001", "BLUE": "5002", "MAINT": "5003"}
 SETTINGS = {
     "release_settle_s": 0.05,  # one look: in memory, routes follow at once
@@ -139,11 +140,17 @@ class Bench:
         await self._parts(name)
         self.rig.nodes[name] = await self.rig.store.nodes.save(node.model_copy(update=changes))
 
-    async def _parts(self, name: str) -> None:
+    async def give_mac(self, name: str, slot: str, mac: str) -> None:
+        """The card in this slot has this MAC, as it was collected."""
+        await self._parts(name, {slot: mac})
+
+    async def _parts(self, name: str, macs: Mapping[str, str] = NO_MACS) -> None:
         """The cards as they were collected."""
         machine = self.rig.site.machines[name]
         devices = tuple(
-            Device(kind=DeviceKind.NIC, slot=slot, pci=machine.devices[slot].pci)
+            Device(
+                kind=DeviceKind.NIC, slot=slot, pci=machine.devices[slot].pci, mac=macs.get(slot)
+            )
             for slot in machine.bluefields
         )
         inventory = Inventory(node=name, vendor="x", devices=devices)

@@ -73,6 +73,18 @@ def test_a_handover_is_recorded_with_its_proof_and_its_event() -> None:
     assert events == [{"tenant": "red", "certificate": "c-1", "proof": proof.sha256}]
 
 
+def test_a_login_that_must_go_and_cannot_come_back_is_refused_before_a_port_moves() -> None:
+    async def scenario(bench: Bench) -> Any:
+        driver = Driver(bench, Parts(bench))
+        return await end(driver, await driver.release())
+
+    [problem], node, refusals, vrfs = play(scenario, TWO, handover_login="remove")
+
+    assert (problem.reason, problem.subject) == (Reason.NOT_OFFERED, f"{NODE}/login")
+    assert (node.state, node.placement) == (State.CERTIFIED, Placement.MAINTENANCE)
+    assert (node.served, refusals, vrfs) == ("", [], {"MAINT"})  # nothing was begun
+
+
 def test_what_the_gate_refuses_is_recorded_and_the_node_is_fenced() -> None:
     async def scenario(bench: Bench) -> Any:
         bench.when_moved(lambda: spoil(bench) if "RED" in bench.rig.truth(NODE) else None)

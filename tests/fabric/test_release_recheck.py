@@ -254,3 +254,22 @@ def test_cables_that_are_as_planned_contradict_nothing() -> None:
         return await looks(bench).find_miscablings(bench.node(), heard)
 
     assert play(scenario, TWO) == ()
+
+
+def test_where_both_ends_are_silent_the_macs_at_the_leaf_name_exchanged_cables() -> None:
+    macs = {NODE: "0c:42:a1:00:00:01", PEER: "0c:42:a1:00:00:02"}
+
+    async def scenario(bench: Bench) -> Any:
+        silence(bench)
+        for name, mac in macs.items():
+            await bench.give_mac(name, "NIC_3", mac)
+        mine, other = (bench.node(n).ports[0].interface for n in (NODE, PEER))
+        learned = {(LEAF, mine): {macs[PEER]}, (LEAF, other): {macs[NODE]}}
+        exchanged = await looks(bench).find_miscablings(bench.node(), {}, learned)
+        planned = {(LEAF, mine): {macs[NODE]}, (LEAF, other): {macs[PEER]}}
+        return exchanged, await looks(bench).find_miscablings(bench.node(), {}, planned)
+
+    exchanged, planned = play(scenario, TWO)
+
+    assert {f.at for f in exchanged} | {f.neighbour for f in exchanged} >= {(PEER, "NIC_3")}
+    assert planned == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from given_events import event_of, in_state
+from sqlalchemy import text
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.health import HealthReport
@@ -11,7 +12,7 @@ from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import ActionStatus, OperationStatus
 from provisioner.model.tenant import ReleaseProof
-from provisioner.ports import Fenced, StaleWrite
+from provisioner.ports import DamagedRow, Fenced, StaleWrite
 from provisioner.store import SqlStore
 from provisioner.store.schema.schema import inventories
 
@@ -289,3 +290,15 @@ def test_a_later_operation_settles_what_an_earlier_one_left_open(run):
         return [e.status for e in await store.operations.list_entries("n1")]
 
     assert run(scenario) == [ActionStatus.UNCLEAR]
+
+
+def test_an_operation_whose_row_is_damaged_is_named_and_not_driven(run):
+    async def scenario(store):
+        operation = await driven(store)
+        spoilt = text("UPDATE operations SET status = 'driven by nobody' WHERE id = :id")
+        await store.write(lambda c: c.execute(spoilt, {"id": operation.id}))
+        with pytest.raises(DamagedRow) as raised:
+            await store.operations.get(operation.id)
+        return raised.value.where == f"operations, {operation.id}"
+
+    assert run(scenario)

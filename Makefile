@@ -37,11 +37,12 @@ test-all: setup ## install the Debian packages that tests need (root), then run 
 test-long: setup ## the tests that CI has no time for: whole matrices of faults, golden stories, soaks
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter, ansible-lint
+lint: setup ## ruff, mypy --strict, import-linter, the console by TypeScript and ESLint, ansible-lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	.ci/console/check $(VENV)
 	cd ansible && PATH="$(abspath $(VENV))/bin:$$PATH" ansible-lint --offline --nocolor
 
 format: setup ## let ruff format the code

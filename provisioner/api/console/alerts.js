@@ -1,3 +1,4 @@
+// @ts-check
 // Alerts that are active: suspended for a time or cleared by hand, several at once.
 
 import { all } from "./api.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Asks the API. The session's secret is in a cookie that no script can read; the header says that
 // this page asks, which a foreign page cannot say.
 
@@ -34,7 +35,11 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) {
   addEventListener(kind, () => { touched = Date.now(); }, { passive: true, capture: true });
 }
 
-/** One request below /v1. {verb, body, match, token, signal} */
+/**
+ * One request below /v1; `match` is the generation that the change is of, `token` a credential in place of the session.
+ * @param {string} path
+ * @param {{verb?: string, body?: unknown, match?: string, token?: string, signal?: AbortSignal}} [options]
+ */
 export async function ask(path, { verb = "GET", body, match, token, signal } = {}) {
   const headers = { "X-Provisioner-Console": "1", Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -58,7 +63,11 @@ export async function ask(path, { verb = "GET", body, match, token, signal } = {
   throw problem;
 }
 
-/** The same, where "there is no such thing" is an answer: null. */
+/**
+ * The same, where "there is no such thing" is an answer: null.
+ * @param {string} path
+ * @param {Parameters<typeof ask>[1]} [options]
+ */
 export async function maybe(path, options) {
   try {
     return await ask(path, options);
@@ -68,7 +77,12 @@ export async function maybe(path, options) {
   }
 }
 
-/** The rows of a list, page by page, at most `most`. */
+/**
+ * The rows of a list, page by page, at most `most`.
+ * @param {string} path
+ * @param {number} [most]
+ * @param {Parameters<typeof ask>[1]} [options]
+ */
 export async function all(path, most = 2000, options = {}) {
   const rows = [];
   let next = "";

@@ -1,3 +1,4 @@
+// @ts-check
 // Requests of people: those that wait for a second person, and the others, the newest first.
 
 import { ask } from "./api.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Actions of people, the newest first: searched, verified, and saved as a file.
 
 import { ask } from "./api.js";
@@ -12,14 +13,20 @@ export async function page({ signal, query, again }) {
   const rows = [];
   let next = "";
   const load = async () => {
-    const older = await ask(`/audit?limit=${AT_ONCE}${next ? `&cursor=${encodeURIComponent(next)}` : ""}`, { signal });
-    rows.push(...older.items);
-    next = older.next;
+    const page_of_rows = await ask(`/audit?limit=${AT_ONCE}${next ? `&cursor=${encodeURIComponent(next)}` : ""}`, { signal });
+    rows.push(...page_of_rows.items);
+    next = page_of_rows.next;
   };
   await load();
   const place = made("div", { class: "card" });
   const said = made("p", { class: "said", role: "status" });
-  const older = made("button", { type: "button", on: { click: async () => { await load(); draw(); } } }, "Read older rows");
+  const read_older = async () => {
+    older.disabled = true; // a second press would read the same rows again
+    await load();
+    older.disabled = false;
+    draw();
+  };
+  const older = made("button", { type: "button", on: { click: read_older } }, "Read older rows");
   const draw = () => {
     place.replaceChildren(listing({
       caption: "Actions of people", rows, again, filter: query.get("filter") ?? "", sort: 0, down: true, name: (row) => `row ${row.seq}`, nothing: empty("Nobody did anything yet.", ""),

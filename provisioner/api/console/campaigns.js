@@ -1,3 +1,4 @@
+// @ts-check
 // Campaigns: the list, and one of them with its waves, its budget, and how far it is.
 
 import { all, ask, maybe } from "./api.js";
@@ -46,9 +47,9 @@ async function one(id, { signal, me, again }) {
   draw();
   const look = async () => {
     try {
-      const now = await ask(path);
-      if (draft && now.campaign.state !== "draft") again();
-      view.told = now;
+      const newer = await ask(path);
+      if (draft && newer.campaign.state !== "draft") again();
+      view.told = newer;
       draw();
     } catch { /* the next row tries again */ }
   };
@@ -81,9 +82,9 @@ function verbs(view, me, path, seen, again) {
 
 function start_words(seen) {
   const { hosts, switches, gpus, tenants } = seen.blast;
-  const nodes = `${many(hosts, "host")}, ${many(switches, "switch", "switches")} and ${many(gpus, "GPU")}`;
+  const blast = `${many(hosts, "host")}, ${many(switches, "switch", "switches")} and ${many(gpus, "GPU")}`;
   return [
-    `${nodes} go out of service in ${many(seen.waves.length, "wave")}, at most ${many(seen.at_once.hosts, "host")} at once.`,
+    `${blast} go out of service in ${many(seen.waves.length, "wave")}, at most ${many(seen.at_once.hosts, "host")} at once.`,
     `${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, ${seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "without an end"}.`,
     tenants.length ? `Tenants that feel it: ${tenants.join(", ")}.` : "No tenant feels it.",
     `${many(Object.keys(seen.refused).length, "node")} refused.`,
@@ -175,13 +176,13 @@ function rehearse(path, place) {
   const show = (...children) => place.replaceChildren(section("Rehearsal", ...children));
   const done = async (operation) => {
     show(made("p", { role: "status" }, "It is rehearsed on a twin. That takes some seconds a host."));
-    let now_ = operation;
-    while (["running", "waiting"].includes(now_.state) && place.isConnected) {
+    let latest = operation;
+    while (["running", "waiting"].includes(latest.state) && place.isConnected) {
       await new Promise((go_on) => { setTimeout(go_on, FOLLOW_MS); });
-      now_ = await ask(`/operations/${encodeURIComponent(operation.id)}`).catch(() => now_);
+      latest = await ask(`/operations/${encodeURIComponent(operation.id)}`).catch(() => latest);
     }
-    const { result } = now_;
-    if (!result?.report) show(now_.blockers?.length ? blockers(now_.blockers) : made("p", {}, operation_words(now_)));
+    const { result } = latest;
+    if (!result?.report) show(latest.blockers?.length ? blockers(latest.blockers) : made("p", {}, operation_words(latest)));
     else {
       show(facts([["Ended as", chip(result.report.state, "campaign")], ["Nodes", Object.entries(result.report.states).map(([state, n]) => `${number(n)} ${state}`).join(", ")], ["Minutes a node", number(Math.round(result.report.minutes_median))], ["Took", result.report.ended_at ? lasts(seconds(result.report.ended_at) - seconds(result.report.began_at)) : ""]]),
         result.report.left.length ? table("Left behind", [["Node"], ["Progress"], ["Reason"]], result.report.left.map((n) => [n.node, chip(n.state, "progress"), n.reason || "—"])) : null, result.blockers.length ? blockers(result.blockers) : null);

@@ -1,3 +1,4 @@
+// @ts-check
 // Cases: the list, and one repair from the fault to the node's return.
 
 import { ask } from "./api.js";
@@ -41,7 +42,7 @@ async function one(id, { signal, me, again }) {
     made("p", { class: "lead" }, line.reason || "Its reason is not told."),
     next_step ? made("p", { class: "notice" }, made("span", { class: "strong" }, "What happens next: "), next_step) : null,
     full ? section("Stages", stages(full)) : null,
-    full ? made("div", { class: "duo" }, made("div", { class: "stack" }, details(full)), made("div", { class: "stack" }, about, section("Parts and ticket", parts(full))))
+    full ? made("div", { class: "duo" }, made("div", { class: "stack" }, details(full)), made("div", { class: "stack" }, about, section("Parts and ticket", parts_and_ticket(full))))
       : [about, made("p", { class: "quiet" }, "More is told to the staff.")]);
   const end = follow((row) => row.node === line.node, () => again());
   const beside = made("div", { class: "buttons" }, verbs(line, full, due, me, again));
@@ -125,7 +126,7 @@ function faults(c) {
   return table("Faults, as last collected", [["Fault"], ["Part"], ["Seen by"], ["Count", "num"], ["Detail"]], c.faults.map((f) => [f.id, f.part || "node", words(f.source), String(f.count), f.detail || "—"]));
 }
 
-function parts(c) {
+function parts_and_ticket(c) {
   const t = c.ticket;
   const told = t || c.spare ? facts([
     ["Ticket", t ? t.id || "not taken to the ticket system yet" : ""], ["System", t?.system], ["Work", t?.work], ["Vendor's return", t?.rma], ["Identify light", t?.led ? "on" : ""],

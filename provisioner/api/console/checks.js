@@ -1,3 +1,4 @@
+// @ts-check
 // Health checks, their thresholds with the source of each, and how the fleet's values are spread.
 
 import { ask } from "./api.js";

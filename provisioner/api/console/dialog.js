@@ -1,3 +1,4 @@
+// @ts-check
 // Asks before something is changed, asks the server for it, and says what became of it. Where the
 // server wants a fresh sign-in first, it asks for the token and sends the same again.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Builds pages. Rule: what a device, a person or the server said becomes text, never markup; there
 // is no other way to put words into a page than `made`.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Drafts a campaign: a release from the list with its difference from what runs, the picked nodes
 // as a live picture, the policy as a form, and the preview as if every one-way step were agreed to.
 
@@ -6,11 +7,11 @@ import { forecast } from "./campaigns.js";
 import { ask_proved, operation_words, row } from "./dialog.js";
 import { blockers, chip, empty, made, section, table, tell } from "./dom.js";
 import { NodePicker } from "./node_picker.js";
+import { read_policy } from "./policy_data.js";
 import { append_blockers } from "./problem_words.js";
 import { approval_words, read_values, watch_dry } from "./proposal.js";
 import { many, number } from "./words.js";
 
-const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const COMPARED_MAX = 4; // releases that run on the picked nodes, each compared with the new one
 const SHARE = { kind: "number", most: 6 };
 const POLICY = [
@@ -98,18 +99,4 @@ async function differences(picture, newer, signal) {
 function move(m) {
   return [made("p", { class: "strong" }, m.profile, " ", chip(m.blockers.length ? "not met" : "met", "fact")), made("p", { class: "quiet" }, `${many(m.steps.length, "step")}, ${many(m.resets, "reset")}, about ${number(m.minutes)} min a node`),
     table(`Versions of ${m.profile}`, [["Component"], ["Runs", "num"], ["Then", "num"]], m.changes.map((c) => [c.kind, c.before || "—", c.after || "—"])), m.blockers.length ? blockers(m.blockers) : null];
-}
-
-function read_policy(v) {
-  const share = (name) => ({ percent: Number(v[name]) });
-  const [hour, minute] = (v.begins || "0:0").split(":").map(Number);
-  const days = v.days.split(/[\s,]+/).filter(Boolean).map((day) => DAYS.findIndex((d) => day.toLowerCase().startsWith(d.toLowerCase())));
-  const first = Number(v.first);
-  return {
-    canary: { size: Number(v.canaries), soak_s: Number(v.canary_soak) * 60 },
-    waves: [...(first > 0 && first < 100 ? [{ upto: { percent: first }, soak_s: Number(v.wave_soak) * 60 }] : []), { upto: { percent: 100 }, soak_s: 0 }],
-    limits: Object.fromEntries(["rack", "scalable_unit", "tenant", "total"].map((domain) => [domain, share(domain)])),
-    failure_budget: share("budget"), breaker: { same_reason: Number(v.same_reason) }, tenants: { notice_s: Number(v.notice) * 3600 }, allow_irreversible: v.irreversible,
-    windows: days.length ? [{ days, start_min: hour * 60 + minute, minutes: Number(v.minutes), zone: v.zone }] : [],
-  };
 }

@@ -1,3 +1,4 @@
+// @ts-check
 // Nodes whose versions differ from their target, and what is written but waits for a reset.
 
 import { ask } from "./api.js";

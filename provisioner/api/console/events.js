@@ -1,3 +1,4 @@
+// @ts-check
 // What happens, as it happens: the newest first. Nothing is asked for again and again.
 
 import { chip, empty, link, made } from "./dom.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // The language that picks nodes, as docs/api.md has it and planning/select_expression.py reads it:
 // tests hold both against each other. Here it is tried on 65,536 nodes at once, without the server.
 

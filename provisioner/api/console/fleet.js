@@ -1,3 +1,4 @@
+// @ts-check
 // The fleet: a map by rack or by rail, coloured by state or by release, filtered, and as a table.
 
 import { made, chip, empty, tame, tell } from "./dom.js";

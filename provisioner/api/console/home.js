@@ -1,3 +1,4 @@
+// @ts-check
 // What needs a person now: blocked nodes by their remedy, cases, approvals, alerts, certificates,
 // campaigns, tenants; and how much room there is. Each part is there only while it has something.
 

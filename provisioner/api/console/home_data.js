@@ -1,3 +1,4 @@
+// @ts-check
 // What the home page decides on its records. No page here.
 
 const ORDER = ["technician", "tenant", "person"];

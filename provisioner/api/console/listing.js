@@ -1,3 +1,4 @@
+// @ts-check
 // A table that is filtered, sorted and selected from, with actions on all that is selected. The rows
 // are records of the API; a column says how one shows and by which value it is sorted.
 
@@ -9,8 +10,15 @@ import { many, number } from "./words.js";
 const SHOWN_MAX = 300; // rows in the page; the filter finds the others
 
 /**
- * `columns`: [{head, cell(row), value(row), num}]; `bulk`: [{words, title, says(rows), fields, request(row, values),
- * fits(row), danger}], each an action on the selected rows that fit; `name(row)` identifies one for a person.
+ * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, num?: boolean}} Column
+ * @typedef {{words: string, title?: string, says: (rows: any[]) => string, fields?: any[], danger?: boolean,
+ *   request: (row: any, values: any) => {path: string, verb?: string, body?: unknown}, fits?: (row: any) => any}} Action
+ */
+
+/**
+ * The table. `bulk` are actions on the selected rows that fit; `name(row)` identifies one for a person.
+ * @param {{caption: string, columns: Column[], rows: any[], bulk?: Action[], name: (row: any) => string, nothing?: any,
+ *   again: () => void, filter?: string, sort?: number, down?: boolean}} about
  */
 export function listing({ caption, columns, rows, bulk = [], name, nothing, again, filter: before = "", sort = 0, down = false }) {
   const state = { sort, down, text: before, picked: new Set() };

@@ -1,3 +1,4 @@
+// @ts-check
 // Which rows of a table fit a filter, and in which order they stand. No page here: values in, rows out.
 
 const order = new Intl.Collator("en", { numeric: true }).compare;

@@ -1,8 +1,10 @@
+// @ts-check
 // What happens, as it happens: one stream of server-sent events for the whole page, read with fetch
 // (EventSource tells only of kinds that one names). It goes on where it ended. A page that nobody
 // looks at lets go of it after a while and catches up later, so it costs the server nothing.
 
 import { gone } from "./api.js";
+import { read_event, within } from "./stream_data.js";
 
 const HIDDEN_MS = 30_000; // a browser has six connections to a server; hidden pages shall not keep them
 const SILENT_MS = 45_000; // the server says that it is alive every 15 s: a longer silence is a dead connection
@@ -16,6 +18,7 @@ class Live extends EventTarget {
   #wanted = false;
   #timer = 0;
   #ready = null;
+  /** @type {(value?: any) => void} */
   #isReady = () => {};
 
   constructor() {
@@ -102,38 +105,11 @@ class Live extends EventTarget {
   }
 
   #one(block) {
-    const fields = {};
-    for (const line of block.split("\n")) {
-      const at = line.indexOf(": ");
-      if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
-    }
-    if (fields.id === undefined) return;
-    this.last = Number(fields.id);
+    const event = read_event(block);
+    if (!event) return;
+    this.last = event.id;
     this.#isReady();
-    if (fields.event === "cursor") return;
-    let row;
-    try {
-      row = JSON.parse(fields.data);
-    } catch {
-      return; // not ours to repair: the next row says more
-    }
-    this.dispatchEvent(new CustomEvent("row", { detail: row }));
-  }
-}
-
-/** The next part of a stream; a stream that is silent for too long is given up, and fails. */
-export async function within(reader, silent_ms) {
-  let timer = 0;
-  const silence = new Promise((_, fail) => {
-    timer = setTimeout(() => fail(new Error("the stream is silent")), silent_ms);
-  });
-  try {
-    return await Promise.race([reader.read(), silence]);
-  } catch (error) {
-    reader.cancel().catch(() => {}); // it is gone already
-    throw error;
-  } finally {
-    clearTimeout(timer);
+    if (event.row) this.dispatchEvent(new CustomEvent("row", { detail: event.row }));
   }
 }
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Signing in: at the site's provider, or with a token, which is sent once and kept by nothing. The
 // browser gets the secret of a session in a cookie that no script can read.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The shell: who is signed in, which page is shown, what the address says. A page is a function
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
@@ -40,6 +41,7 @@ const AGAIN_MS = 3000;
 let me = null;
 let shown = null;
 let cut = null;
+let first = true; // nothing takes the focus from a person who has just arrived
 
 /** Go to a page of the console. */
 export function go(where, query = "") {
@@ -82,8 +84,8 @@ async function show() {
   shown = page;
   const title = put(page);
   document.title = `${page.title} · Provisioner`;
-  if (!address.first) title.focus({ preventScroll: true });
-  address.first = false;
+  if (!first) title.focus({ preventScroll: true });
+  first = false;
   page.shown?.();
 }
 
@@ -97,6 +99,7 @@ function put(page) {
   return title;
 }
 
+/** @param {() => unknown} again */
 function failed(problem, again = show) {
   const body = made("div", { class: "card" });
   append_blockers(body, problem);
@@ -111,7 +114,7 @@ function waiting(problem, again) {
 }
 
 function mark(name) {
-  for (const a of at("bar").querySelectorAll("nav a")) {
+  for (const a of /** @type {NodeListOf<HTMLElement>} */ (at("bar").querySelectorAll("nav a"))) {
     const mine = a.dataset.page === name || a.dataset.page === PARENTS[name];
     if (mine) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
@@ -120,9 +123,9 @@ function mark(name) {
 
 function bar() {
   const dot = made("span", { class: "live", "data-status": live.status, role: "status" }, words_of(live.status));
-  live.addEventListener("status", (event) => {
-    dot.dataset.status = event.detail;
-    dot.textContent = words_of(event.detail);
+  live.addEventListener("status", () => {
+    dot.dataset.status = live.status;
+    dot.textContent = words_of(live.status);
   });
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
@@ -231,7 +234,6 @@ async function open() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (me) label(); });
   gone.addEventListener("signed-out", leave_if_over);
   window.addEventListener("hashchange", () => { if (me) show(); });
-  address.first = true;
   await arrive();
 }
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Draws the fleet: one square for each node (by rack), or for each cable (by rail). Only what is
 // seen is drawn, so that 65,536 nodes scroll as smoothly as 64. `fleet.js` has the same as a table.
 
@@ -37,6 +38,7 @@ export class FleetMap {
     this.mark = box.querySelector(".map-mark");
     this.opened = opened;
     this.pointed = pointed;
+    /** @type {{fleet: any, by: string, field: string, picked: Uint8Array | null, colour: (word: string) => string}} */
     this.view = { fleet: null, by: "rack", field: "state", picked: null, colour: () => "#888" };
     this.sizes = new ResizeObserver(() => this.relay());
     this.sizes.observe(box);

@@ -1,3 +1,4 @@
+// @ts-check
 // Where every square of the map is: units beside one another, racks within units, nodes within racks.
 // No drawing here: numbers in, numbers out.
 

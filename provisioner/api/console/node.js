@@ -1,3 +1,4 @@
+// @ts-check
 // One node: where it is on its journey, what it waits for, what would be done, what proves it.
 
 import { all, ask, maybe } from "./api.js";
@@ -190,9 +191,9 @@ function evidence(report) {
 
 function attested(signed) {
   const cell = (hex) => made("code", { title: hex }, short(hex));
-  const list = (proved) => proved.map((root) => [root.component, chip(root.verdict, "fact"), `${root.matched} of ${root.golden}`, root.identity]);
-  const rows = list(signed.roots);
-  const devices = list(signed.devices);
+  const proofs = (proved) => proved.map((root) => [root.component, chip(root.verdict, "fact"), `${root.matched} of ${root.golden}`, root.identity]);
+  const rows = proofs(signed.roots);
+  const devices = proofs(signed.devices);
   const differing = [...signed.roots, ...signed.devices].flatMap((root) => root.mismatches.map((m) => [root.component, number(m.index),
     made("span", {}, m.golden.map(cell)), m.measured ? cell(m.measured) : "none", m.reference]));
   const keys = signed.systems.flatMap((system) => system.databases.map((d) => [d.database, number(d.entries), cell(d.entries_sha256),

@@ -1,29 +1,15 @@
+// @ts-check
 // Picks nodes on the map: a click or Enter takes a square in or out, and a rule picks as many as
 // are asked for. Also the picture of nodes that an expression picks, where nothing is clicked.
 
 import { made } from "./dom.js";
 import { Fleet } from "./fleet_data.js";
 import { FleetMap } from "./map.js";
+import { is_free } from "./node_choice.js";
 import { many } from "./words.js";
 
 export const RULES = [["near", "Close together, by the allocator"], ["unit", "The same unit"], ["rails", "Whole rails: all on the same leaves"], ["map", "Picked on the map"]];
 const CHOICES = [["not free"], ["free"], ["picked"]];
-
-/** The free nodes that a rule picks, without those in `taken`: of the unit, or of the leaves, that has the fewest free ones that suffice. */
-export function choose(fleet, rule, count, taken = new Set()) {
-  if (rule === "near" || rule === "map" || count < 1) return [];
-  const groups = new Map();
-  for (let i = 0; i < fleet.size; i += 1) {
-    if (!is_free(fleet, i, taken)) continue;
-    const leaves = fleet.ports(i).filter(([rail]) => rail >= 0).map(([, leaf]) => leaf).sort();
-    const key = rule === "unit" ? `${fleet.word("pod", i)}/${fleet.word("su", i)}` : leaves.join(" ");
-    groups.set(key, [...(groups.get(key) ?? []), fleet.nodes[i]]);
-  }
-  const enough = [...groups.values()].filter((names) => names.length >= count).sort((a, b) => a.length - b.length);
-  return enough.length ? enough[0].slice(0, count) : [];
-}
-
-const is_free = (fleet, i, taken) => !taken.has(fleet.nodes[i]) && fleet.word("kind", i) === "host" && fleet.word("state", i) === "certified" && !fleet.word("tenant", i);
 
 /** A small map. `changed(names)` hears of each pick; without it nothing can be picked, and `show(where)` gives the picture. */
 export class NodePicker {

@@ -1,3 +1,4 @@
+// @ts-check
 // Nodes as a table with reason, age and tenant: filtered by the fleet's language, and acted on
 // several at once.
 

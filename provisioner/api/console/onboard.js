@@ -1,9 +1,11 @@
+// @ts-check
 // Onboards a tenant: the form, and beside it what each leaf would receive, before anything is done.
 
 import { all } from "./api.js";
 import { ask_proved, operation_words, row } from "./dialog.js";
 import { facts, made, section, tell } from "./dom.js";
-import { choose, NodePicker, RULES } from "./node_picker.js";
+import { choose } from "./node_choice.js";
+import { NodePicker, RULES } from "./node_picker.js";
 import { append_blockers } from "./problem_words.js";
 import { approval_words, difference, read_values, watch_dry } from "./proposal.js";
 import { many } from "./words.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Which colour says what. States have theirs in the style sheet; releases take them in their order.
 
 const SERIES = 8;

@@ -1,3 +1,4 @@
+// @ts-check
 // Pinned releases: of a node, a rack or the fleet, each with its reason and end.
 
 import { ask } from "./api.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // The server's no, for people: what it is and what would unblock it.
 
 import { blockers, made } from "./dom.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // A change with its dry run: a dialog that shows what the server would do with the values as they
 // stand, and lets nobody agree before that stands there. It names the approval that is needed.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // Releases of the matrix: the list, the pins of one, and the difference between two.
 
 import { ask } from "./api.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // A table of any length: only the rows that are seen are there, each says which of all it is, and
 // a row that leaves above comes in again below with other words.
 

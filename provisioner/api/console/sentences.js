@@ -1,3 +1,4 @@
+// @ts-check
 // Says a row of the journal as a sentence: no record is shown as it is stored. No page here.
 
 import { lasts, when } from "./words.js";

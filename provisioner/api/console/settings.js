@@ -1,3 +1,4 @@
+// @ts-check
 // The settings as they are in force, those that differ from their default first.
 
 import { ask } from "./api.js";

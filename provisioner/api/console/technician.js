@@ -1,3 +1,4 @@
+// @ts-check
 // The technician's view, made for a phone: a serial leads to its case, and a case to the part, its
 // place and its light. A hand scanner types the serial like a keyboard.
 

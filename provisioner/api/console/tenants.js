@@ -1,3 +1,4 @@
+// @ts-check
 // Tenants: the list, and one of them with what it has of what it may have.
 
 import { all, ask } from "./api.js";
@@ -42,7 +43,7 @@ async function one(name, { signal, me, again, go }) {
       made("p", {}, made("a", { href: `#/fleet?where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"))]
       : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
     rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), table("Its nodes, those on their way first", [["Node"], ["State"], ["Now"]],
-      [...rows].sort((a, b) => (a.state === "released") - (b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,
+      [...rows].sort((a, b) => Number(a.state === "released") - Number(b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,
     notices ? section("Notices", notices.items.length ? made("ul", { class: "plain" }, notices.items.map((n) => made("li", {}, n.text))) : empty("There is none.", "")) : null,
     section("Sessions to the outside", tenant.outside.length ? table("Sessions", [["Leaf"], ["Peer", "num"], ["AS", "num"], ["Takes"], ["Sends"]],
       tenant.outside.map((o) => [link(["nodes", o.switch], o.switch), o.peer, String(o.remote_as), o.accepts.join(", ") || "nothing", o.sends.join(", ") || "nothing"])) : empty("It has none.", "Nothing of it is exchanged with the outside.")));

@@ -1,3 +1,4 @@
+// @ts-check
 // Chooses light or dark before anything is drawn: what the person chose here, else what the system
 // says. It is no module, so that no page is ever shown in the wrong one.
 "use strict";

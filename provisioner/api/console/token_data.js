@@ -1,3 +1,4 @@
+// @ts-check
 // Makes a token as `provisioner token create` does: 256 random bits, of which only a digest leaves.
 
 /** {token, sha256}: the token, and its digest in hex. */

@@ -1,3 +1,4 @@
+// @ts-check
 // Tokens: listed, made, revoked. A token is made in this page; the server gets its SHA-256 only.
 
 import { ask } from "./api.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Receivers of events: how far each is, and what could not be delivered.
 
 import { ask } from "./api.js";

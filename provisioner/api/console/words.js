@@ -1,3 +1,4 @@
+// @ts-check
 // Numbers and times as people read them.
 
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
@@ -10,7 +11,7 @@ let site = { at: Date.now() / 1000, heard: performance.now() / 1000, speed: 1 };
 /** Take the site's clock over: its time now, and how fast it runs. */
 export function set_clock(time, speed) {
   const at = seconds(time);
-  if (Number.isFinite(at)) site = { at, heard: performance.now() / 1000, speed: speed || 1 };
+  if (at > 0) site = { at, heard: performance.now() / 1000, speed: speed || 1 };
 }
 
 /** The site's time, in seconds since the epoch. */
@@ -39,8 +40,8 @@ export function when(time) {
 export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(seconds(at) * 1000)));
 
 /** How long: "2 h 5 min". */
-export function lasts(seconds) {
-  const s = Math.max(0, Math.round(seconds));
+export function lasts(duration_s) {
+  const s = Math.max(0, Math.round(duration_s));
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;

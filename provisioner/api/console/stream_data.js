@@ -1,0 +1,36 @@
+// @ts-check
+// One stream of server-sent events: its parts, and the moment at which it is given up. No page here.
+
+/** The number and the row of an event; the row is null where the event only says how far the journal is. */
+export function read_event(block) {
+  /** @type {Record<string, string>} */
+  const fields = {};
+  for (const line of block.split("\n")) {
+    const at = line.indexOf(": ");
+    if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
+  }
+  if (fields.id === undefined) return null;
+  const id = Number(fields.id);
+  if (fields.event === "cursor") return { id, row: null };
+  try {
+    return { id, row: JSON.parse(fields.data) };
+  } catch {
+    return { id, row: null }; // not ours to repair: the next row says more
+  }
+}
+
+/** The next part of a stream; a stream that is silent for too long is given up, and fails. */
+export async function within(reader, silent_ms) {
+  let timer = 0;
+  const silence = new Promise((_, fail) => {
+    timer = setTimeout(() => fail(new Error("the stream is silent")), silent_ms);
+  });
+  try {
+    return await Promise.race([reader.read(), silence]);
+  } catch (error) {
+    reader.cancel().catch(() => {}); // it is gone already
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { ago, instant, lasts, many, moment, now, seconds, set_clock, short, when } from "../../../provisioner/api/console/words.js";
+
+test("times are read as text and as seconds, and shown in UTC", () => {
+  assert.equal(when("2027-01-15T08:00:00Z"), "15 Jan 2027, 08:00:00 UTC");
+  assert.equal(when(1.8e9), when("2027-01-15T08:00:00Z"));
+  assert.equal(moment(1.8e9), "15 Jan, 08:00");
+  for (const none of ["", 0, null, undefined, "not a time", 1e300]) assert.equal(when(none), "—");
+  assert.equal(instant(seconds("2027-01-15T08:00:00Z")), "2027-01-15T08:00:00.000Z");
+});
+
+test("the site's clock counts, not the browser's", () => {
+  set_clock("2027-01-15T08:00:00Z", 1);
+  assert.ok(Math.abs(now() - 1.8e9) < 60);
+  assert.match(ago("2027-01-15T06:00:00Z"), /^2 h [01] min ago$/);
+  assert.match(ago("2027-01-15T12:30:30Z"), /^in 4 h (29|30) min$/);
+  set_clock("no time", 1);
+  assert.ok(Math.abs(now() - 1.8e9) < 60);
+});
+
+test("lengths, counts and digests are short", () => {
+  assert.deepEqual([-3, 59, 60, 3600, 90_000].map(lasts), ["0 s", "59 s", "1 min", "1 h 0 min", "1 d 1 h"]);
+  assert.deepEqual([many(1, "node"), many(1200, "switch", "switches")], ["1 node", "1,200 switches"]);
+  assert.equal(short("a".repeat(64)), "aaaaaaaaaaaa…");
+});

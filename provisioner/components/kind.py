@@ -52,7 +52,8 @@ class ComponentKind(Record):
     `method` names how it is written: "redfish_push", "bluefield_bfb", "playbook_host_software",
     "playbook_nic_firmware", "playbook_nic_config", "playbook_host_baseline",
     "playbook_check_tools", "nvue_image", "nvue_packages", "onie",
-    "sonic_installer", "with_bundle" (only as part of a bundle) or "none" (not an update target).
+    "sonic_installer", "switch_settings", "with_bundle" (only as part of a bundle) or "none" (not an
+    update target).
     `target` is the push target under the inventory collection where it is not the item's own path;
     "*" means the whole package, without targets.
     """

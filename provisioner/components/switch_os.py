@@ -15,6 +15,13 @@ KINDS = (
         duration_s=900,
     ),
     ComponentKind(
+        name="switch.settings",
+        title="settings of a switch",
+        method="switch_settings",
+        activation=Activation.NONE,
+        duration_s=60,
+    ),
+    ComponentKind(
         name="switch.asic",
         title="switch ASIC firmware",
         grammar="dotted",

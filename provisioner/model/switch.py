@@ -31,6 +31,19 @@ class Platform(Record):
     serial: str | None = None
 
 
+class SwitchServices(Record):
+    """The servers that a switch is configured to use, and who is asked about a login, in order.
+
+    `tacacs_keyed`: a key for its TACACS+ servers is stored on it; keys are never read.
+    """
+
+    ntp: tuple[str, ...] = ()
+    syslog: tuple[str, ...] = ()
+    tacacs: tuple[str, ...] = ()  # the first one is asked first
+    logins: tuple[str, ...] = ("local",)
+    tacacs_keyed: bool = False
+
+
 @dataclass(frozen=True)
 class LoginCheck:
     """The switch's answer to a login. `status`: "accepted", "refused", "must_change" or "other".

@@ -26,6 +26,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    SwitchServices,
     TenantPort,
     TenantRouting,
     Wellness,
@@ -56,6 +57,18 @@ class SwitchFacts:
     scheme: str  # of a management address
     networks: NetworkLimits = field(default_factory=NetworkLimits)  # on tenants' networks
     stored_login: bool = True  # False: it is logged in to by the daemon's own key
+    takes_tacacs_key: bool = False  # it takes the key of TACACS+ servers, and logs it nowhere
+
+
+@dataclass(frozen=True)
+class ServiceChange:
+    """Servers and order of logins that a switch is set to; None: they stay as they are."""
+
+    ntp: tuple[str, ...] | None = None
+    syslog: tuple[str, ...] | None = None
+    tacacs: tuple[str, ...] | None = None
+    logins: tuple[str, ...] | None = None
+    tacacs_key: Secret | None = None
 
 
 class ImageReads(Protocol):
@@ -231,7 +244,26 @@ class SwitchNetworks(NetworkReads, Protocol):
         ...
 
 
-class SwitchReads(ImageReads, PortReads, WatchReads, NetworkReads, Protocol):
+class ServiceReads(Protocol):
+    """Readings of the services that a switch is configured to use."""
+
+    async def read_services(self, source: str) -> SwitchServices:
+        """Return the services of one source: "applied", or "startup" for the next start."""
+        ...
+
+
+class SwitchServiceWrites(ServiceReads, Protocol):
+    """Time, syslog and logins of a switch."""
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        """Apply a change and return its name; "" if there was nothing to change.
+
+        It survives a reboot after `save_configuration`.
+        """
+        ...
+
+
+class SwitchReads(ImageReads, PortReads, WatchReads, NetworkReads, ServiceReads, Protocol):
     """One switch that can only be read: no method changes it."""
 
     @property
@@ -240,7 +272,15 @@ class SwitchReads(ImageReads, PortReads, WatchReads, NetworkReads, Protocol):
         ...
 
 
-class Switch(SwitchImages, SwitchPorts, SwitchWatch, SwitchNetworks, SwitchReads, Protocol):
+class Switch(
+    SwitchImages,
+    SwitchPorts,
+    SwitchWatch,
+    SwitchNetworks,
+    SwitchServiceWrites,
+    SwitchReads,
+    Protocol,
+):
     """One switch at one address, with one credential."""
 
 

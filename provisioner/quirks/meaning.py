@@ -23,7 +23,8 @@ class Meaning(Record):
     """A setting in our own words. `values`: permitted ones; none: text that the row reads."""
 
     title: str
-    group: Literal["bios", "secure_boot", "bmc", "card"]  # card: of the BMC of a BlueField alone
+    # card: of the BMC of a BlueField alone; switch: of a switch alone
+    group: Literal["bios", "secure_boot", "bmc", "card", "switch"]
     values: tuple[str, ...] = ON_OFF
     pattern: str = ""  # of a value that is no word of a list
 
@@ -102,6 +103,17 @@ VOCABULARY: dict[str, Meaning] = {
         title="power after a power cut", group="bmc", values=("on", "off", "last")
     ),
     "host_rshim": Meaning(title="rshim of a BlueField for its host", group="card"),
+    "tacacs": Meaning(
+        title="TACACS+ servers, the first one first, separated by commas; off",
+        group="switch",
+        values=(),
+        pattern=r"off|[A-Za-z0-9.:-]{1,253}(,[A-Za-z0-9.:-]{1,253}){0,7}",
+    ),
+    "login_order": Meaning(
+        title="accounts that are asked about a login, in order",
+        group="switch",
+        values=("local", "tacacs,local", "local,tacacs"),
+    ),
 }
 
 

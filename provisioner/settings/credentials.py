@@ -41,6 +41,12 @@ class CredentialSettings(Record):
         description="File with the set-up password that the site's hosts have today; empty: they "
         "have none, or the daemon's.",
     )
+    switch_tacacs_key_file: str = Field(
+        "",
+        max_length=1024,
+        description="File with the key of the TACACS+ servers that sets of switches name; empty: "
+        "such a set is refused on switches that take the key.",
+    )
     credential_shown_h: float = Field(
         4.0,
         gt=0,

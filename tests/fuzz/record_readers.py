@@ -11,6 +11,10 @@ from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 RECORD_DECODERS = {"adapters.record_service": "planning.intake.ironic_nodes:list_nodes"}
 
 RECORD_BESIDE = {
+    "adapters.switches.cumulus.nvue_calls:build_merge": "it takes what we made ourselves",
+    "adapters.switches.cumulus.services:encode_change": "tests/switches/test_switch_settings.py",
+    "adapters.switches.cumulus.services:read_services": "tests/switches/test_switch_settings.py",
+    "adapters.switches.sonic.services:plan_services": "tests/switches/test_switch_settings.py",
     "planning.intake.ironic_nodes:list_links": "of list_ports; tests/ironic/test_adopt_ironic.py",
 }
 
@@ -31,4 +35,5 @@ RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ("planning.intake.ironic_nodes", (), "read_belief", {"firmware": None, "inventory": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "firmware": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "inventory": None}),
+    ("adapters.switches.sonic.services", (), "read_services", {}),
 )

@@ -101,6 +101,9 @@ def test_on_and_off_need_no_quotes_and_sets_on_the_way_are_read_too() -> None:
         ("{version: fast}", "{version: faster}", 8, "Add them under machine_settings"),
         ("{version: fast}", "{version: safe}", 8, "Pin it under host.bmc_settings"),
         ("  safe: {ipmi: off", "  none: {}\n  safe: {ipmi: off", 16, "List them"),
+        ("ipmi: off", "login_order: radius", 16, "Write one of local"),
+        ("safe: {ipmi: off", "safe: {tacacs: off, ipmi: off", 16, "no setting of switch.settings"),
+        ("safe: {ipmi: off", 'safe: {login_order: "local,tacacs"', 16, "add `tacacs`"),
     ],
 )
 def test_nonsense_is_refused_with_its_line_and_the_remedy(

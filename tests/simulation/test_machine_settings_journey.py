@@ -16,6 +16,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 
 HOUR_S = 3600.0
 EVIDENCE = "a test's own choice"
+KEY = "a-key-of-the-site"
 SETS = {
     "bios-1": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
     "bmc-1": {"ipmi": "off"},
@@ -98,3 +99,48 @@ def test_the_daemon_writes_both_boots_once_and_sees_what_drifts(tmp_path: Path) 
     assert ended["read"] == [["bios-1", "bmc-1", "card-1"], ["none", "bmc-1", "card-1"]]
     assert ended["cards"] == {("Disabled", False)}
     assert ended["boots"] == ["ac_cycle su0-n00"], "settings share the reset of the firmware"
+
+
+def pin_switches(overlay: Path) -> None:
+    """Pin a set in the profile of the site's switches."""
+    document: dict[str, Any] = json.loads(overlay.read_text())
+    profile = document["releases"]["spectrum-x-1.3.0"]["profiles"]["sn5600"]
+    profile["pins"]["switch.settings"] = {"version": "switch-1", "evidence": EVIDENCE}
+    document["edges"]["switch.settings"] = [
+        {"from": ["*"], "to": "switch-1", "activates_by": "none", "evidence": EVIDENCE}
+    ]
+    document["machine_settings"] = {"switch-1": {"ntp": "10.0.0.1", "tacacs": "10.0.0.4"}}
+    overlay.write_text(json.dumps(document))
+
+
+async def lived_with_switches(folder: Path) -> dict[str, Any]:
+    key = folder / "tacacs"
+    key.write_text(KEY)
+    settings: dict[str, Any] = {"switch_tacacs_key_file": str(key)}
+    world = World(folder, nodes=1, seed=12, **settings)
+    pin_switches(world.files.overlay)
+    await world.take_in()
+    await world.start()
+    switch = world.site.switches["leaf-su0-r0"]
+    for _ in range(90):
+        await world.clock.sleep(HOUR_S / 6)
+        if "10.0.0.4" in str(switch.startup):
+            break
+    entries = await world.store.operations.list_entries(switch.name)
+    journal = await world.store.journal.list(limit=10_000)
+    logged = f"{journal}{entries}{switch.log}"
+    await world.crash()
+    return {
+        "written": [e.action for e in entries if e.action.startswith("switch.settings")],
+        "ntp": "10.0.0.1" in str(switch.startup),
+        "shown": KEY in logged,
+    }
+
+
+@pytest.mark.long
+def test_the_daemon_writes_the_settings_of_switches_without_a_reboot_of_theirs(
+    tmp_path: Path,
+) -> None:
+    ended = virtual_time.run(lived_with_switches(tmp_path))
+
+    assert ended == {"written": ["switch.settings switch-1"], "ntp": True, "shown": False}

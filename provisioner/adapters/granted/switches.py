@@ -16,7 +16,7 @@ from provisioner.model.node import Node
 from provisioner.model.switch import Move, PortChange
 from provisioner.model.tenant_network import NetworkChange
 from provisioner.ports import Clock, Secret, SwitchAddress, SwitchPasswords
-from provisioner.ports.switch import Switch, Switches, SwitchFacts, Turn
+from provisioner.ports.switch import ServiceChange, Switch, Switches, SwitchFacts, Turn
 from provisioner.runtime.capability_gate import CapabilityGate, Need
 from provisioner.settings import Settings
 
@@ -85,6 +85,10 @@ class GrantedSwitch(ReadOnlySwitch):
     async def save_configuration(self) -> None:
         async with self._admit(Capability.ISOLATION, "save the configuration"):
             await self._switch.save_configuration()
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        async with self._admit(Capability.ISOLATION, "change its time, syslog and logins"):
+            return await self._switch.apply_services(change)
 
     async def set_password(self, username: str, new: Secret) -> str:
         async with self._admit(Capability.CREDENTIALS, "change its password"):

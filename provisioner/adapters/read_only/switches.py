@@ -14,13 +14,21 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    SwitchServices,
     TenantPort,
     TenantRouting,
     Wellness,
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Clock, LookOnly, Secret, SwitchAddress
-from provisioner.ports.switch import Switch, Switches, SwitchFacts, SwitchReads, Turn
+from provisioner.ports.switch import (
+    ServiceChange,
+    Switch,
+    Switches,
+    SwitchFacts,
+    SwitchReads,
+    Turn,
+)
 from provisioner.settings import Settings
 
 
@@ -83,6 +91,9 @@ class ReadOnlySwitch:
     async def read_filter_state(self) -> FilterState:
         return await self._reads.read_filter_state()
 
+    async def read_services(self, source: str) -> SwitchServices:
+        return await self._reads.read_services(source)
+
     async def is_saved(self) -> bool:
         return await self._reads.is_saved()
 
@@ -139,6 +150,9 @@ class ReadOnlySwitch:
 
     async def save_configuration(self) -> None:
         raise self._refuse("save_configuration")
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        raise self._refuse("apply_services")
 
     async def set_password(self, username: str, new: Secret) -> str:
         raise self._refuse("set_password")

@@ -30,8 +30,9 @@ def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], 
             raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
         if (fault := find_setting_fault(name, value)) is not None:
             raise InputError("--set", pair, *fault)
-        if find_kind(name) not in kinds:
-            other = next(word for word, several in _KINDS.items() if several != kinds)
-            raise InputError("--set", pair, f"no setting of {action}", f"Use {other}.")
+        if (kind := find_kind(name)) not in kinds:
+            other = next((word for word, several in _KINDS.items() if kind in several), "")
+            remedy = f"Use {other}." if other else "It is a switch's: pin it in the matrix."
+            raise InputError("--set", pair, f"no setting of {action}", remedy)
         settings[name] = value
     return tuple(settings.items())

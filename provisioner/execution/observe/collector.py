@@ -14,6 +14,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.machine_settings import add_settings
 from provisioner.execution.observe.switch_api import ask, open_switch
+from provisioner.execution.observe.switch_services import read_switch_settings
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
@@ -227,12 +228,15 @@ class Collector:
                 return None, (switch,)
             images = await ask(node, switch.read_images())
             platform = await ask(node, switch.read_platform())
+            settings = await ask(node, read_switch_settings(self._site, node, switch))
         except PortError as error:
             return None, (blocked(error, node.id),)
         if isinstance(images, Blocker):
             return None, (images,)
         if isinstance(platform, Blocker):
             return None, (platform,)
+        if isinstance(settings, Blocker):
+            return None, (settings,)
         os = Component(
             kind="switch.os",
             slot="switch",
@@ -246,7 +250,7 @@ class Collector:
             vendor=switch.facts.name,
             system_serial=platform.serial,
             model=platform.model,
-            components=(os,),
+            components=(os, *settings),
         )
         return inventory, ()
 

@@ -1,7 +1,8 @@
 """Sets of settings as a person writes them, each value checked against the vocabulary. Pure.
 
-A set is for the BIOS (with Secure Boot), for the host's BMC, or for the BMC of each card: the first
-takes effect at a boot, the others at once, and a profile pins them under kinds of their own.
+A set is for the BIOS (with Secure Boot), for the host's BMC, for the BMC of each card, or for a
+switch: the first takes effect at a boot, the others at once, and a profile pins them under kinds of
+their own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ PinnedSets = Mapping[str, Mapping[str, Mapping[str, str]]]  # kind -> name -> se
 BIOS = BIOS_SETTINGS
 BMC = "host.bmc_settings"
 CARD = "card.bmc_settings"  # of each BlueField's own BMC
-KINDS = (BIOS, BMC, CARD)
-_OF_BMC = ("bmc", "card")
+SWITCH = "switch.settings"
+KINDS = (BIOS, BMC, CARD, SWITCH)
+_GROUPS = {"bmc": BMC, "card": CARD, "switch": SWITCH}
+_SHARED = ("ntp", "syslog")  # a switch has these too
 _ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,500}")
 _SECRET = re.compile(r"passw|passphrase", re.IGNORECASE)
@@ -78,21 +81,36 @@ def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
 def find_kind(name: str) -> str:
     """Return the component kind under which a setting can be pinned."""
     meaning = VOCABULARY.get(name)
-    if meaning is None or meaning.group not in _OF_BMC:
-        return BIOS
-    return CARD if meaning.group == "card" else BMC
+    return BIOS if meaning is None else _GROUPS.get(meaning.group, BIOS)
 
 
 def find_set_kind(settings: Mapping[str, str]) -> str:
-    """Return a component kind that may hold a whole set; a card's BMC has a host's settings too."""
+    """Return a component kind that may hold a whole set; cards and switches share some with a
+    host's BMC.
+    """
     kinds = [find_kind(name) for name in settings]
-    return CARD if CARD in kinds and kinds[0] != BIOS else kinds[0]
+    special = next((kind for kind in (CARD, SWITCH) if kind in kinds), BMC)
+    return special if kinds[0] != BIOS else BIOS
 
 
 def find_stranger(kind: str, settings: Mapping[str, str]) -> str | None:
     """Return a setting of a set that this kind does not hold, if there is one."""
-    held = (BMC, CARD) if kind == CARD else (kind,)
-    return next((name for name in settings if find_kind(name) not in held), None)
+    return next((name for name in settings if not _is_held(kind, name)), None)
+
+
+def _is_held(kind: str, name: str) -> bool:
+    own = find_kind(name)
+    if kind == SWITCH:
+        return own == SWITCH or name in _SHARED
+    return own in (BMC, CARD) if kind == CARD else own == kind
+
+
+def find_contradiction(settings: Mapping[str, str]) -> str | None:
+    """Return why the settings of a set exclude each other; None: they do not."""
+    order = settings.get("login_order", "local")
+    if "tacacs" in order.split(",") and settings.get("tacacs", "off") == "off":
+        return "login_order asks TACACS+, and the set has no server of it: add `tacacs`"
+    return None
 
 
 def select_machine_sets(matrix: Matrix) -> PinnedSets:

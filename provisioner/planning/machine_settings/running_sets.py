@@ -56,7 +56,7 @@ def build_components(
     kind = BMC if bmc == SLOT else CARD
     if sets.get(kind) and settings.bmcs:
         values = {name: value for one in settings.bmcs for name, value in one.values.items()}
-        version = _name_set(sets[kind], lambda name, value: _runs_on_bmc(name, value, values))
+        version = name_set(sets[kind], lambda name, value: _runs_on_bmc(name, value, values))
         own = "" if bmc == SLOT else bmc  # the BMC that a step of a card goes to
         source = settings.bmcs[0].source
         components.append(Component(kind=kind, slot=bmc, version=version, bmc=own, source=source))
@@ -85,10 +85,10 @@ def _build_bios(
     later: dict[str, Value] = {**current, **bios.pending}
     if bios.registry is not None:
         later = predict(bios.registry, current, bios.pending)
-    version = _name_set(
+    version = name_set(
         sets, lambda name, value: _runs(name, value, current, settings, rows, later=False)
     )
-    waiting = _name_set(
+    waiting = name_set(
         sets, lambda name, value: _runs(name, value, later, settings, rows, later=True)
     )
     staged = waiting if waiting not in (NONE, version) else None
@@ -102,7 +102,8 @@ def _build_bios(
     )
 
 
-def _name_set(sets: Mapping[str, Mapping[str, str]], runs: Callable[[str, str], bool]) -> str:
+def name_set(sets: Mapping[str, Mapping[str, str]], runs: Callable[[str, str], bool]) -> str:
+    """Return the largest set whose every value runs, "none" if none does."""
     fitting = [
         name for name, settings in sets.items() if all(runs(n, v) for n, v in settings.items())
     ]

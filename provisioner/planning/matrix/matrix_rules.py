@@ -131,6 +131,8 @@ class _Rules:
         for setting, value in settings.items():
             if (fault := pinned_sets.find_setting_fault(setting, value)) is not None:
                 raise self.located.build_error((*path, setting), *fault)
+        if (contradiction := pinned_sets.find_contradiction(settings)) is not None:
+            raise self.located.build_error(path, contradiction, "Correct the set.")
         first = pinned_sets.find_set_kind(settings)
         if (stranger := pinned_sets.find_stranger(first, settings)) is not None:
             raise self.located.build_error(

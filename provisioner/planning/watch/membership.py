@@ -46,6 +46,7 @@ OF_ONE_MACHINE = frozenset(
         "operations_max",
         "requests_max",
         "ssh_connections_max",
+        "switch_tacacs_key_file",
         "trace_endpoint",
         "tpm_makers_file",
         "trace_headers_file",

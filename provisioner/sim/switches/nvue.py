@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
-from provisioner.sim.switches.nvue_schema import find_violation
+from provisioner.sim.switches.nvue_schema import find_violation, hide_secrets
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_config import Revision, Tree
 from provisioner.sim.switches.switch_fabric import Fabric
@@ -119,7 +119,7 @@ class NvueService:
             return _not_found(parts)
         if rev == "operational" and parts[:1] == ("interface",):
             document = self._with_link(document, parts, now)
-        return _json(200, document)
+        return _json(200, hide_secrets(document))
 
     def _with_link(self, document: Any, parts: tuple[str, ...], now: float) -> Any:
         """Add the VRF, even the default one, and the link to operational interfaces."""
@@ -176,7 +176,7 @@ class NvueService:
         if violation := find_violation(self.switch.version, parts, document):
             return _problem(400, "Bad Request", violation)
         revision.changes.append((parts, document))  # since 5.10 the answer is the change
-        return _json(200, document)
+        return _json(200, hide_secrets(document))
 
     def _change_revision(self, parts: tuple[str, ...], document: Any, now: float) -> Answer:
         state = document.get("state") if isinstance(document, dict) else None

@@ -39,13 +39,40 @@ ROWS = (
     Row((*FAMILY, "route-import", "from-vrf"), "enable", "state"),
     Row((*FAMILY, "route-export", "to-evpn"), "enable", "state"),
 )
+
+
+class Command(NamedTuple):
+    """An object that only some releases have: from `since` on, and before `until`."""
+
+    path: tuple[str, ...]
+    since: tuple[int, int]
+    until: tuple[int, int]
+
+
+# source: NVUE reference, "Syslog" and "TACACS" (release of each command), and the table of "NTP" of
+# the guide named above (CumulusNetworks/docs, content/nvue-reference/Set-and-Unset-Commands)
+FIRST = (5, 0)
+LAST = (99, 0)
+COMMANDS = (
+    Command(("service", "ntp"), FIRST, NEW_DIALECT),
+    Command(("system", "ntp"), NEW_DIALECT, LAST),
+    Command(("service", "syslog"), FIRST, (5, 13)),
+    Command(("system", "syslog"), (5, 13), LAST),
+    Command(("system", "aaa", "tacacs", "enable"), FIRST, (5, 12)),
+    Command(("system", "aaa", "tacacs", "server", ANY, "host"), FIRST, (5, 12)),
+    Command(("system", "aaa", "tacacs", "server", ANY, "priority"), (5, 12), LAST),
+)
 BEFORE = ("on", "off")
 SINCE = ("enabled", "disabled")
 
 
 def find_violation(version: str, parts: tuple[str, ...], body: Tree) -> str:
     """Why this release refuses the body of a PATCH at this path; "" if it takes it."""
-    new = parse_release(version) >= NEW_DIALECT
+    release = parse_release(version)
+    new = release >= NEW_DIALECT
+    for command in COMMANDS:
+        if not command.since <= release < command.until and _names(command.path, parts, body):
+            return f"{'/'.join(command.path)} is no object of this release"
     for path, key, value in _walk(parts, body):
         for row in ROWS:
             if not _fits(row.path, path) or key not in (row.before, row.since):
@@ -60,9 +87,24 @@ def find_violation(version: str, parts: tuple[str, ...], body: Tree) -> str:
 
 def take_over(version: str, tree: Tree) -> Tree:
     """The configuration as this release starts with it."""
+    tree = _move_servers(parse_release(version), tree)
     if parse_release(version) < NEW_DIALECT:
         return tree
     return _take_over((), tree)
+
+
+def _move_servers(release: tuple[int, int], tree: Tree) -> Tree:
+    """Put the servers of services where this release has them."""
+    service = dict(tree.get("service", {}))
+    system = dict(tree.get("system", {}))
+    for name, since in (("ntp", NEW_DIALECT), ("syslog", (5, 13))):
+        if name in service and release >= since:
+            servers: Tree = {}
+            for entry in service.pop(name).values():
+                servers |= entry.get("server", {})
+            system[name] = {"server": servers}
+    moved = {k: v for k, v in (("service", service), ("system", system)) if v or k in tree}
+    return {**tree, **moved}
 
 
 def _take_over(path: tuple[str, ...], tree: Tree) -> Tree:
@@ -83,6 +125,24 @@ def parse_release(version: str) -> tuple[int, int]:
     """(5, 15) of "5.15.0.0020"."""
     major, minor = [*version.split("."), "0", "0"][:2]
     return int(major), int(minor)
+
+
+def hide_secrets(document: Any) -> Any:
+    """The document as NVUE shows it: an asterisk in place of each secret (reference, "TACACS")."""
+    if not isinstance(document, dict):
+        return document
+    return {k: "*" if k == "secret" else hide_secrets(v) for k, v in document.items()}
+
+
+def _names(path: tuple[str, ...], parts: tuple[str, ...], body: Any) -> bool:
+    """Whether a body at `parts` says anything at `path`; to unset what is not there is nothing."""
+    if path[: len(parts)] != parts[: len(path)] and parts:
+        return False
+    trees = [body]
+    for step in path[len(parts) :]:
+        inner = [tree for tree in trees if isinstance(tree, dict)]
+        trees = [v for tree in inner for k, v in tree.items() if step in (ANY, k)]
+    return any(tree is not None for tree in trees)
 
 
 def _fits(row: tuple[str, ...], path: tuple[str, ...]) -> bool:

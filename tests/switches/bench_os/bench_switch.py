@@ -17,13 +17,14 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    SwitchServices,
     TenantPort,
     TenantRouting,
     Wellness,
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Clock, HostShell, Malformed, Secret, SwitchAddress, SwitchRefused
-from provisioner.ports.switch import SwitchFacts, Turn
+from provisioner.ports.switch import ServiceChange, SwitchFacts, Turn
 
 FACTS = SwitchFacts(name="bench_os", scheme="bench", stored_login=False)
 SOURCES = {"applied": "config", "startup": "startup", "operational": "state"}
@@ -137,6 +138,14 @@ class BenchSwitch:
 
     async def save_configuration(self) -> None:
         await self._line.write("save now")
+
+    async def read_services(self, source: str) -> SwitchServices:
+        """Return none: it has no services."""
+        return SwitchServices()
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        """Refuse: it has no services."""
+        raise SwitchRefused(Reason.NOT_OFFERED, "it has no services")
 
     async def set_password(self, username: str, new: Secret) -> str:
         raise SwitchRefused(Reason.NOT_OFFERED, "it is reached with a key")

@@ -16,6 +16,7 @@ from provisioner.adapters.switches.cumulus import (
 from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.adapters.switches.cumulus.revisions import Revisions
+from provisioner.adapters.switches.cumulus.services import Services
 from provisioner.adapters.switches.cumulus.state_look import StateLook
 from provisioner.adapters.switches.cumulus.tenant_networks import TenantNetworks
 from provisioner.adapters.switches.cumulus.tenant_routing import read_states, read_targets
@@ -29,6 +30,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    SwitchServices,
     TenantPort,
     TenantRouting,
     Wellness,
@@ -36,7 +38,7 @@ from provisioner.model.switch import (
 from provisioner.model.tenant_network import NetworkChange, NetworkLimits, NetworkState
 from provisioner.model.versions import parse_version
 from provisioner.ports import Clock, LoginRefused, PortError, Secret, SwitchAddress, SwitchTransport
-from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
+from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
 from provisioner.settings import Settings
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ FACTS = SwitchFacts(
         vrfs_max=255,  # source: Cumulus Linux guide, "VRF": tables 1001 to 1255
         tenant_networks=True,
     ),
+    takes_tacacs_key=True,
 )
 GRAMMAR = "cumulus"
 PLATFORM_PATH = f"{PREFIX}/platform?rev=operational"
@@ -76,6 +79,7 @@ class CumulusSwitch:
         self._revisions = Revisions(self._line, clock, settings)
         self._look = StateLook(self._line, clock, settings)
         self._networks = TenantNetworks(self._line, self._revisions)
+        self._services = Services(self._line, self._revisions)
 
     # --- images
 
@@ -292,6 +296,16 @@ class CumulusSwitch:
     async def apply_networks(self, change: NetworkChange) -> str:
         """Apply a change of tenants' networks as one revision."""
         return await self._networks.apply(change)
+
+    # --- services
+
+    async def read_services(self, source: str) -> SwitchServices:
+        """Return time servers, syslog servers and logins of one tree."""
+        return await self._services.read(source)
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        """Apply a change of them as one revision."""
+        return await self._services.apply(change)
 
     def _checked(self, value: T | None, path: str) -> T:
         if value is None:

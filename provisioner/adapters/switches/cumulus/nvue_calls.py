@@ -130,6 +130,17 @@ def move_ports(revision: str, change: PortChange) -> Ask:
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
 
 
+def build_merge(revision: str, body: Mapping[str, Any]) -> Ask:
+    """A merge of settings; null takes one away. Nothing else is touched."""
+    return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", dict(body))
+
+
+def object_path(path: tuple[str, ...], revision: str) -> str:
+    """One object of a tree."""
+    steps = "/".join(quote(step, safe="") for step in path)
+    return f"{PREFIX}/{steps}?rev={quote(revision, safe='')}"
+
+
 def set_password(revision: str, username: str, password: str) -> Ask:
     """A new password of one user. source: NVUE reference, `nv set system aaa user <user>
     password`; NVUE keeps its hash alone, and shows an asterisk in its place.

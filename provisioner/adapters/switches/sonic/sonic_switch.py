@@ -15,6 +15,7 @@ from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import (
     acl_rows,
     config_db,
+    services,
     sonic_look,
     switch_state,
 )
@@ -28,6 +29,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    SwitchServices,
     TenantPort,
     TenantRouting,
     Wellness,
@@ -39,7 +41,7 @@ from provisioner.model.tenant_network import (
     VrfNetwork,
 )
 from provisioner.ports import Clock, HostShell, Malformed, PortError, Secret, SwitchAddress
-from provisioner.ports.switch import SwitchFacts, SwitchRefused, Turn
+from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
 
 # source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
 FACTS = SwitchFacts(
@@ -357,3 +359,19 @@ class SonicSwitch:
         """Refuse, because their form is not published."""
         detail = "tenants' L3VNIs, targets and policy are not published for SONiC"
         raise SwitchRefused(Reason.NOT_OFFERED, detail)
+
+    # --- services
+
+    async def read_services(self, source: str) -> SwitchServices:
+        """Return time servers, syslog servers and logins of CONFIG_DB or the startup file."""
+        config = await sonic_look.read_configuration(self._line, source)
+        return services.read_services(config.tables)
+
+    async def apply_services(self, change: ServiceChange) -> str:
+        """Apply a change of them as one patch."""
+        applied = await sonic_look.read_configuration(self._line)
+        steps = services.plan_services(applied.tables, change)
+        if not steps:
+            return ""
+        await self._line.write(config_db.apply_patch(steps))
+        return config_db.name_patch(steps)

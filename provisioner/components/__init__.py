@@ -11,6 +11,7 @@ from functools import lru_cache
 from provisioner.components import (
     bluefield,
     copies,
+    drive,
     hgx,
     host,
     host_os,
@@ -28,6 +29,7 @@ ALL: dict[str, ComponentKind] = {
         bluefield,
         hgx,
         nic,
+        drive,
         host,
         host_os,
         host_settings,

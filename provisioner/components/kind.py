@@ -50,8 +50,8 @@ class ComponentKind(Record):
     """One kind of component. Durations are estimates in seconds.
 
     `method` names how it is written: "redfish_push", "bluefield_bfb", "playbook_host_software",
-    "playbook_nic_firmware", "playbook_nic_config", "playbook_host_baseline",
-    "playbook_check_tools", "nvue_image", "nvue_packages", "onie",
+    "playbook_nic_firmware", "playbook_nic_config", "playbook_drive_firmware",
+    "playbook_host_baseline", "playbook_check_tools", "nvue_image", "nvue_packages", "onie",
     "sonic_installer", "switch_settings", "with_bundle" (only as part of a bundle) or "none" (not an
     update target).
     `target` is the push target under the inventory collection where it is not the item's own path;

@@ -50,8 +50,8 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.executor import Executor
-from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.identify import Identifier
+from provisioner.execution.observe.pinned_collector import build_collector
 from provisioner.execution.rewriting import build_eraser
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_recheck import Rechecks
@@ -143,7 +143,7 @@ class Daemon:
         reach = _reach(parts)
         self.site = _site(parts, reach)
         profiles = parts.matrix.nic_profiles
-        collector = Collector(self.site, profiles, select_sets(parts.matrix))
+        collector = build_collector(self.site, parts.matrix)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
         self.observer = Observer(

@@ -28,10 +28,9 @@ from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.watches import list_senders
-from provisioner.execution.observe.collector import Collector
+from provisioner.execution.observe.pinned_collector import build_collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
-from provisioner.planning.certification.host_settings import select_sets
 from provisioner.ports import BmcTransport, HostShell, SwitchTransport
 
 SILENT = ServedAgents(NoAgents())
@@ -96,10 +95,9 @@ class ObservingDaemon:
         self.composed = Daemon(parts)  # its loops that act are never started
         composed = self.composed
         self.context = composed.context
-        sets = select_sets(parts.matrix)
         bmcs = OutOfBand(composed.site.reach, parts.clock, parts.settings.watch_requests_per_s)
         eyes = Eyes(
-            Collector(composed.site, parts.matrix.nic_profiles, sets),
+            build_collector(composed.site, parts.matrix),
             composed.tenancy,
             Rechecks(composed.site, parts.store, parts.matrix, parts.thresholds),
             bmcs if composed.watcher is None else composed.watcher.eyes,

@@ -134,8 +134,8 @@ class Executor:
                 return await methods_redfish.bluefield_bfb(site, node, step, inventory)
             case "playbook_host_software" | methods_inband.OFED_MIGRATION:
                 return methods_inband.install_software(site, node, step)
-            case "playbook_nic_firmware":
-                return methods_inband.nic_firmware(site, node, step, inventory)
+            case "playbook_nic_firmware" | methods_inband.DRIVE_FIRMWARE:
+                return methods_inband.burn_firmware(site, node, step, inventory)
             case "playbook_nic_config":
                 parameters = self._nic_profiles.get(step.to_version, {})
                 return methods_inband.nic_config(site, node, step, inventory, parameters)

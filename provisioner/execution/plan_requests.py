@@ -43,6 +43,7 @@ _METHODS: dict[str, tuple[Means, str]] = {
     "playbook_host_software": ("ansible", "play host_software"),
     "playbook_ofed_migration": ("ansible", "play host_software, which may remove MLNX_OFED"),
     "playbook_nic_firmware": ("ansible", "play nic_firmware"),
+    "playbook_drive_firmware": ("ansible", "play drive_firmware"),
     "playbook_nic_config": ("ansible", "play nic_config"),
     "playbook_host_baseline": ("ansible", "play host_baseline"),
     "playbook_check_tools": ("ansible", "play check_tools"),

@@ -20,7 +20,7 @@ ANSIBLE = Path(__file__).parents[2] / "ansible"
 STANDINS = Path(__file__).parent / "standins"
 BINARIES = (
     "flint mlxconfig mlxfwreset mlxreg mlnx_qos bfb-install dpu-release nvidia-smi systemctl"
-    " setpci lspci netplan update-grub modinfo dkms"
+    " setpci lspci netplan update-grub modinfo dkms nvme"
 )
 PLACES = {
     **{f"/usr/local/bin/{n}": n for n in BINARIES.split()},
@@ -87,6 +87,7 @@ def fresh_state() -> dict[str, Any]:
             NIC_B: _card("MT_0000001010", 1, "B3140L E-Series FHHL SuperNIC; 400GbE"),
             DPU: _card("MT_0000000884", 2, "B3220 P-Series FHHL DPU; 200GbE"),
         },
+        "drives": {"nvme0": make_drive("032510B842C5"), "nvme1": make_drive("132510B824CD")},
         "driver_loaded": "535.129.03",
         "fabric_state": "Completed",
         "bridges": ["0000:00:01.0", "0000:00:02.0"],  # the second has no ACS
@@ -111,6 +112,26 @@ def fresh_state() -> dict[str, Any]:
         "units_running": [],
         "faults": {},
     }
+
+
+def make_drive(serial: str, **other: Any) -> dict[str, Any]:
+    """A data drive with three slots, the first read-only, as delivered.
+
+    source: OVH's guide to firmware of the Micron 7500 (model, serials, E3MQ001 to E3MQ005).
+    """
+    return {
+        "serial": serial,
+        "model": "MTFDKCC1T9TGP-1BK1DABYY",
+        "running": "E3MQ001",
+        "slots": {"1": "E3MQ001", "2": "E3MQ001"},
+        "active": 2,
+        "next": 0,
+        "announces": True,
+        "asks": "",  # the reset that a commit asks for, as nvme-cli names it
+        "oacs": 0x5E,
+        "frmw": 0x17,
+        "downloads": 0,
+    } | other
 
 
 def _card(psid: str, number: int, about: str) -> dict[str, Any]:

@@ -18,6 +18,10 @@ from role_lab import ANSIBLE, DPU, NIC_A, NIC_B, play, refresh
 DRIVER, NCCL = "535.129.03", "2.21.5-1+cuda12.4"
 BOTH = [NIC_A, NIC_B]
 DPKG = "cd /srv/mirror && dpkg --force-downgrade -i "
+WRITE_NVME = (
+    "echo MTFDKCC1T9TGP-1BK1DABYY {revision} >{file} && nvme fw-download /dev/{drive} --fw={file}"
+    " && nvme fw-commit /dev/{drive} --slot=3 --action=1"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,21 @@ FAST = (
             "dpkg --purge datacenter-gpu-manager-4-core",
             "datacenter-gpu-manager-4-core is not installed",
             DPKG + "datacenter-gpu-manager-4-core*.deb",
+        ),
+    ),
+    (
+        Case(
+            "nvme_drives", "drive_firmware",
+            {
+                "drives": ["032510B842C5", "132510B824CD"], "model": "MTFDKCC1T9TGP-1BK1DABYY",
+                "version": "E3MQ005", "image": "e3mq005.ubi",
+            },
+            WRITE_NVME.format(file="/tmp/old", revision="E3MQ001", drive="nvme1"),
+            "132510B824CD runs E3MQ001, and E3MQ001 after a reset, not E3MQ005",
+            " && ".join(
+                WRITE_NVME.format(file="/tmp/new", revision="E3MQ005", drive=d)
+                for d in ("nvme0", "nvme1")
+            ),
         ),
     ),
 )  # fmt: skip

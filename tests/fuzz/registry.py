@@ -11,6 +11,7 @@ from typing import Any
 import feeding
 from attestation_readers import ATTESTATION_BESIDE, ATTESTATION_READERS
 from feeding import Parser
+from host_readers import HOST_READERS
 from import_readers import IMPORT_READERS
 from kubernetes_readers import KUBERNETES_BESIDE, KUBERNETES_READERS
 from lease_readers import LEASE_READERS
@@ -28,7 +29,6 @@ from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Pin
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
@@ -44,8 +44,6 @@ NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
 NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
 _NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
-HOST_SETS = {"sets": {"k": {"n": {}}}, "rail_cards": (), "rail_mtu": 9216}
-PINNED = {"host.driver": Pin(version="550.90.07")}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
 _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -155,13 +153,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("planning.lifecycle.explain_words", (), "clean_text", {}),
     ("planning.intake.expected_text", (InputError,), "parse", _FILE),
-    ("planning.intake.host_look", (), "read_sets", HOST_SETS),
-    ("planning.intake.host_look", (), "is_look", {}),
-    ("planning.intake.reading_commands", (), "is_reading_command", {}),
-    ("planning.intake.host_tools", (), "find_lacks", {}),
-    ("planning.intake.host_systems", (), "refuse_system", {"node_id": "n1", "pins": PINNED}),
-    ("model.host_packages", (), "read_stack", {"versions": {}}),
-    ("planning.intake.inband_facts", (), "read", {"cards": (), "profiles": {}}),
+    *HOST_READERS,
     *IMPORT_READERS,
     *LEASE_READERS,
     *RECORD_READERS,

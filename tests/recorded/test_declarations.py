@@ -18,6 +18,7 @@ METHODS = {
     "playbook_host_software",
     "playbook_nic_firmware",
     "playbook_nic_config",
+    "playbook_drive_firmware",
     "playbook_host_baseline",
     "playbook_check_tools",
     "redfish_bios_settings",

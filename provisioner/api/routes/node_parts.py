@@ -19,7 +19,7 @@ from provisioner.model.outcome import Gap
 from provisioner.model.plan import Plan
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.path.history import build_history
-from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.pins import judge_pin, select_target
 from provisioner.planning.path.planner import PlanningNode
 
 TAG = "nodes"
@@ -99,7 +99,7 @@ async def show_parts(ask: Ask) -> Reply:
             FiveFacts(
                 kind=c.kind,
                 slot=c.slot,
-                target=pin.version if pin is not None else "",
+                target=select_target(c.kind, c.version, pin) if pin is not None else "",
                 running=c.version or "",
                 staged=c.staged or "",
                 background_copied=c.background_copy.value if c.background_copy else "",

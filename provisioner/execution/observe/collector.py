@@ -21,7 +21,7 @@ from provisioner.model.location import list_rail_paths
 from provisioner.model.node import BmcRef, Boots, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.certification.host_settings import NO_SETS, HostSets
-from provisioner.planning.intake import host_look, inband_facts
+from provisioner.planning.intake import drive_firmware, host_look, inband_facts
 from provisioner.planning.intake.inband_facts import InbandFacts
 from provisioner.ports import PortError
 
@@ -64,16 +64,22 @@ _SILENT = frozenset(
 
 
 class Collector:
-    """`nic_profiles`, `host_sets` are the matrix's: configuration is named by what it equals."""
+    """`nic_profiles`, `host_sets` are the matrix's: configuration is named by what it equals.
+
+    `drives`: the firmware of NVMe drives is read too, because a profile pins it.
+    """
 
     def __init__(
         self,
         site: Site,
         nic_profiles: Mapping[str, Mapping[str, str]],
         host_sets: HostSets = NO_SETS,
+        *,
+        drives: bool = False,
     ) -> None:
         self._site = site
         self._host_sets = host_sets
+        self._drives = drives
         self._nic_profiles = nic_profiles
         self._seen: dict[tuple[str, str], tuple[float, Inventory]] = {}  # (node, BMC) -> when, what
 
@@ -165,10 +171,16 @@ class Collector:
         to_other_leaf = self._site.settings.rail_proof == "other_leaf"
         rails = list_rail_paths(node.ports, to_other_leaf=to_other_leaf)
         look = host_look.build_look(self._host_sets, rails)
-        return inband_facts.COMMANDS if look is None else (*inband_facts.COMMANDS, look)
+        looks = [look] if look is not None else []
+        looks += [drive_firmware.COMMAND] if self._drives else []
+        return (*inband_facts.COMMANDS, *looks)
 
     def _read_host(self, node: Node, outputs: Mapping[str, Evidence]) -> InbandFacts:
         facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
+        if drive_firmware.LOOK in outputs:
+            drives, gaps = drive_firmware.read_drives(outputs[drive_firmware.LOOK])
+            both = {"components": (*facts.components, *drives), "gaps": (*facts.gaps, *gaps)}
+            facts = facts.model_copy(update=both)
         if host_look.LOOK not in outputs:
             return facts
         slots = {p.nic_slot for p in node.ports if p.rail >= 0}

@@ -16,6 +16,7 @@ from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.observe.inband import run_commands, until_quiet
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
+from provisioner.model.machine.drive_firmware import split_version
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -27,6 +28,7 @@ from provisioner.planning.certification.host_settings import (
 )
 from provisioner.planning.certification.rail_links import list_rail_links, write_netplan
 from provisioner.planning.intake.host_look import LOOK, build_look, read_facts
+from provisioner.planning.path.activation import AT_ONCE
 from provisioner.ports import PlaybookCall, PlaybookResult, Unreachable
 
 _STATUS = {
@@ -36,6 +38,7 @@ _STATUS = {
     "unknown": (Reason.CANNOT_TELL, "It is looked at by itself; nothing is repeated before."),
 }
 OFED_MIGRATION = "playbook_ofed_migration"  # of an edge that leads away from MLNX_OFED
+DRIVE_FIRMWARE = "playbook_drive_firmware"
 _UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at work in the host
 
 
@@ -75,7 +78,14 @@ def install_software(site: Site, node: Node, step: Step) -> Work:
     return _work(site, node, step, "host_software", variables, "installed", packages)
 
 
-def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+def burn_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
+    """Write firmware from inside the host: of drives, else of network cards."""
+    if step.method == DRIVE_FIRMWARE:
+        return _drive_firmware(site, node, step)
+    return _nic_firmware(site, node, step, inventory)
+
+
+def _nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
     """Burn NIC firmware from the host; it runs after its activation."""
     devices = _pci(inventory, step)
     if isinstance(devices, Blocker):
@@ -90,6 +100,25 @@ def nic_firmware(site: Site, node: Node, step: Step, inventory: Inventory) -> Wo
     }
     versions = dict.fromkeys(devices, step.to_version)
     return _work(site, node, step, "nic_firmware", variables, "burned", versions)
+
+
+def _drive_firmware(site: Site, node: Node, step: Step) -> Work:
+    """Write the firmware of NVMe drives of one model; the slots are their serial numbers.
+
+    It runs after the step's activation, or at once where the edge has none.
+    """
+    model, version = split_version(step.to_version)
+    variables = {
+        "drives": list(step.slots),
+        "model": model,
+        "version": version,
+        "image": step.artifact,
+        "sha256": step.sha256,
+        "url": site.artifacts.pull_url(step.artifact),
+        "at_once": step.activation in AT_ONCE,
+    }
+    versions = dict.fromkeys(step.slots, version)
+    return _work(site, node, step, "drive_firmware", variables, "written", versions)
 
 
 def nic_config(

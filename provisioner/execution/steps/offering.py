@@ -12,7 +12,9 @@ from provisioner.model.plan import Step
 
 # methods whose device, host or switch fetches the file itself, from an address that it is sent
 BFB = "bluefield_bfb"
-PULLED = frozenset({BFB, "playbook_nic_firmware", "nvue_image", "sonic_installer"})
+PULLED = frozenset(
+    {BFB, "playbook_nic_firmware", "playbook_drive_firmware", "nvue_image", "sonic_installer"}
+)
 
 
 async def prepare_file(site: Site, step: Step, entry: LedgerEntry | None) -> Blocker | None:

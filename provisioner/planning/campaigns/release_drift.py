@@ -16,7 +16,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
 from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
-from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.pins import judge_pin, select_target
 
 
 class Behind(Record):
@@ -180,7 +180,8 @@ def _behind(
         pin = pins.get(part.kind)
         if pin is None or not pin.known or judge_pin(part.kind, part.version, pin).met:
             continue
-        key = (part.kind, part.version or "?", pin.version)
+        target = select_target(part.kind, part.version, pin) or "no pin for this model"
+        key = (part.kind, part.version or "?", target)
         counts[key] = counts.get(key, 0) + 1
     return tuple(
         Behind(kind=kind, running=running, wanted=pinned_version, slots=slots)

@@ -93,6 +93,7 @@ COMPONENTS: dict[str, frozenset[Domain]] = {
     "host.spcx_cc": frozenset({_N, _F}),
     "host.storage_client": frozenset({_D, _S}),
     "host.nvme": frozenset({_D}),
+    "drive.": frozenset({_D}),
     "host.raid": frozenset({_D}),
     "host.gpu": frozenset({_G, _V, _P}),
     "host.nvswitch": frozenset({_V}),

@@ -56,6 +56,7 @@ TOOLS = (
     HostTool("smartctl", "smartmontools"),
     HostTool("lscpu", "util-linux"),
     HostTool("setpci", "pciutils", ("host.baseline",)),
+    HostTool("nvme", "nvme-cli", ("drive.nvme",)),
     HostTool("fio", "fio"),
     HostTool("stress-ng", "stress-ng"),
     # Debian's perftest is built without CUDA (linux-rdma/perftest: CUDA_H_PATH)

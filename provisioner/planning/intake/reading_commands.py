@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 
 from provisioner.checks import lldp
-from provisioner.planning.intake import host_look, host_tools, inband_facts
+from provisioner.planning.intake import drive_firmware, host_look, host_tools, inband_facts
 
 _LINES = frozenset(
     (
         *(line for _, line, _ in inband_facts.COMMANDS),
         host_tools.LOOK,
+        drive_firmware.COMMAND[1],
         *(command.line for command in lldp.CHECK.commands),
     )
 )

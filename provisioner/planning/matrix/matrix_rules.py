@@ -15,6 +15,7 @@ from provisioner.model.inventory import DeviceKind
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
 from provisioner.planning.certification import host_settings, runtime
 from provisioner.planning.machine_settings import pinned_sets
+from provisioner.planning.matrix.drive_rules import find_edge_fault, find_pin_fault
 from provisioner.planning.matrix.located_yaml import Located, Path
 from provisioner.planning.matrix.spellings import check_spellings
 from provisioner.planning.path.conditions import parse_terms
@@ -204,6 +205,8 @@ class _Rules:
             for alternative in pin.also:
                 self._check_version((*at, "also"), alternative, known=True)
             self._check_file(at, pin.artifact, pin.sha256, pin.evidence)
+            if (wrong := find_pin_fault(kind, pin)) is not None:
+                raise self.located.build_error((*at, wrong[0]), *wrong[1:])
             if pin.known and kind == "nic.config" and pin.version not in self.matrix.nic_profiles:
                 raise self.located.build_error(
                     (*at, "version"),
@@ -249,6 +252,8 @@ class _Rules:
             raise self.located.build_error(
                 (*path, "from"), "the edge starts nowhere", "List the versions it starts from."
             )
+        if (wrong := find_edge_fault(kind, edge)) is not None:
+            raise self.located.build_error((*path, wrong[0]), *wrong[1:])
         for part, version in edge.carries.items():
             self._check_kind((*path, "carries", part), part)
             self._check_version((*path, "carries", part), version, known=True)

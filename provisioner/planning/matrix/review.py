@@ -87,7 +87,14 @@ class Readiness(Record):
 # methods that push or serve a file from the artifact store; the others install from a package
 # repository, set parameters, or come with another component
 FILE_METHODS = frozenset(
-    {"redfish_push", "bluefield_bfb", "playbook_nic_firmware", "nvue_image", "sonic_installer"}
+    {
+        "redfish_push",
+        "bluefield_bfb",
+        "playbook_nic_firmware",
+        "playbook_drive_firmware",
+        "nvue_image",
+        "sonic_installer",
+    }
 )
 FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FILE_METHODS)
 

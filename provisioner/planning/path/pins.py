@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner import components
+from provisioner.model.machine.drive_firmware import NVME_FIRMWARE, have_same_model, split_version
 from provisioner.model.matrix import Pin
 from provisioner.model.versions import is_same_version
 
@@ -35,6 +36,17 @@ def is_pinned(grammar: str, version: str, pin: Pin) -> bool:
     return any(is_same_version(grammar, version, name) for name in (pin.version, *pin.also))
 
 
+def select_target(kind: str, version: str | None, pin: Pin) -> str:
+    """Return the pinned version that a part running `version` must have.
+
+    A pin of drives has one for each model; "" if it has none for the model of this drive.
+    """
+    if kind != NVME_FIRMWARE or not pin.known:
+        return pin.version
+    names = (pin.version, *pin.also)
+    return next((name for name in names if have_same_model(name, version or "")), "")
+
+
 def judge_pin(kind: str, version: str | None, pin: Pin | None) -> PinVerdict:
     """Return whether the running version meets the pin, or why the two cannot be compared."""
     if pin is None:
@@ -43,4 +55,7 @@ def judge_pin(kind: str, version: str | None, pin: Pin | None) -> PinVerdict:
         return PinVerdict(None, "the pin is unknown: nobody publishes the version")
     if not version:
         return PinVerdict(None, "the device gives no version")
+    if not select_target(kind, version, pin):
+        model = split_version(version)[0] or version
+        return PinVerdict(None, f"no firmware is pinned for drives of the model {model}")
     return PinVerdict(is_pinned(grammar_of(kind), version, pin))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from provisioner.model.inventory import Component, Inventory
+from provisioner.model.machine.drive_firmware import NVME_FIRMWARE, have_same_model, split_version
 from provisioner.model.machine.settings import BIOS_SETTINGS, NO_SET
 from provisioner.model.matrix import Release
 from provisioner.model.outcome import Blocker, Reason
@@ -17,7 +18,7 @@ from provisioner.model.plan import History, Neighbour, StagedFact
 from provisioner.planning.path import activation as act
 from provisioner.planning.path import bundles, conditions
 from provisioner.planning.path.hops import Moves
-from provisioner.planning.path.pins import is_pinned
+from provisioner.planning.path.pins import is_pinned, select_target
 from provisioner.planning.path.ranks import ONE_AT_A_TIME, get_rank
 from provisioner.planning.path.tracks import MIXED, Problem, ReportedSlot, Staged, Track
 
@@ -78,6 +79,7 @@ def build_problem(
     return problem, (
         *_find_missing_versions(inventory, moves),
         *_find_mixed_bundles(inventory, problem),
+        *_find_models_without_pin(inventory, moves),
     )
 
 
@@ -159,7 +161,7 @@ def _group_tracks(
             running=moves.normalize_version(first.kind, first.version or ""),
             staged=waiting[first.kind, first.slot],
             reported=tuple(ReportedSlot(c.slot, c.version or "", c.staged, c.bmc) for c in members),
-            goal=_goal(str(kind), moves),
+            goal=_goal(str(kind), moves, first.version),
             updateable=all(c.updateable is not False for c in members),
             exhausted=_list_failed(str(kind), slots, moves, history) | completed,
             without_effect=completed,
@@ -175,19 +177,22 @@ def _derived(kind: str, staged: Staged | None, moves: Moves, history: History) -
         running=MIXED,
         staged=staged,
         reported=(),
-        goal=_goal(kind, moves),
+        goal=_goal(kind, moves, None),
         derived=True,
         exhausted=_list_failed(kind, slots, moves, history) | completed,
         without_effect=completed,
     )
 
 
-def _goal(kind: str, moves: Moves) -> frozenset[str] | None:
+def _goal(kind: str, moves: Moves, version: str | None) -> frozenset[str] | None:
     pin = moves.pins.get(kind)
     if pin is None or not pin.known:
         return None
     grammar = moves.grammars.get(kind, "opaque")
-    return frozenset(name for name in moves.list_versions(kind) if is_pinned(grammar, name, pin))
+    names = frozenset(name for name in moves.list_versions(kind) if is_pinned(grammar, name, pin))
+    if kind != NVME_FIRMWARE:
+        return names
+    return frozenset(name for name in names if have_same_model(name, version or "")) or None
 
 
 def _list_completed(
@@ -233,6 +238,23 @@ def _find_missing_versions(inventory: Inventory, moves: Moves) -> Iterable[Block
                     detail=f"the device gives no version; {pin.version} is pinned",
                     unblock=f"Make {part.source or 'the device'} tell its version.",
                 )
+
+
+def _find_models_without_pin(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
+    """Name the drives of models that the pin does not list; a laboratory leaves them alone."""
+    pin = moves.pins.get(NVME_FIRMWARE)
+    if pin is None or not pin.known or not moves.production:
+        return
+    for part in inventory.of_kind(NVME_FIRMWARE):
+        if not part.version or select_target(NVME_FIRMWARE, part.version, pin):
+            continue
+        model, firmware = split_version(part.version)
+        yield Blocker(
+            reason=Reason.UNKNOWN_PIN,
+            subject=f"{NVME_FIRMWARE}/{part.slot}",
+            detail=f"no firmware is pinned for drives of the model {model}; {firmware} runs",
+            unblock=f"Add '{model}@FIRMWARE' under `also` of {NVME_FIRMWARE} in an overlay.",
+        )
 
 
 def _find_mixed_bundles(inventory: Inventory, problem: Problem) -> Iterable[Blocker]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from provisioner import components
 from provisioner.model.base import Record
+from provisioner.model.machine.drive_firmware import NVME_FIRMWARE
 from provisioner.model.matrix import Matrix
 from provisioner.planning.path.hops import Moves
 from provisioner.planning.path.pins import grammar_of, is_pinned
@@ -130,10 +131,12 @@ def list_starts(matrix: Matrix, release: str, profile: str, kind: str) -> tuple[
     for older in list_ancestors(matrix, release):
         pins = matrix.releases[older].profiles.get(profile)
         if pins and kind in pins.pins and pins.pins[kind].known:
-            version = pins.pins[kind].version
-            start_of.setdefault(
-                version, Start(kind=kind, version=version, origin=f"release {older}")
-            )
+            pin = pins.pins[kind]
+            # of drives each version is of another model
+            for version in (pin.version, *(pin.also if kind == NVME_FIRMWARE else ())):
+                start_of.setdefault(
+                    version, Start(kind=kind, version=version, origin=f"release {older}")
+                )
     return tuple(start_of.values())
 
 

@@ -198,12 +198,9 @@ def _describe_running(problem: Problem, kinds: Iterable[str]) -> str:
 
 
 def _assume_pins(problem: Problem) -> tuple[str, ...]:
-    pins = problem.moves.pins
     return tuple(
-        t.running
-        if t.goal is None
-        else problem.moves.normalize_version(t.kind, pins[t.kind].version)
-        for t in problem.tracks
+        t.running if t.goal is None else problem.name_goal(index)
+        for index, t in enumerate(problem.tracks)
     )
 
 
@@ -284,7 +281,7 @@ def _objections(track: Track, hop: Hop) -> tuple[Reason, ...]:
 
 
 def _goal(problem: Problem, track: Track) -> str:
-    return problem.moves.normalize_version(track.kind, problem.moves.pins[track.kind].version)
+    return problem.name_goal(problem.tracks.index(track))
 
 
 def _subject(track: Track) -> str:

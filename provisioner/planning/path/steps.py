@@ -61,7 +61,7 @@ def _explain_update(
     problem: Problem, move: Push, later_moves: tuple[Move, ...], release: str
 ) -> str:
     hop = move.hop
-    goal = problem.moves.normalize_version(hop.kind, problem.moves.pins[hop.kind].version)
+    goal = problem.name_goal(move.track)
     clauses = [f"{release} pins {hop.kind} to {goal}, {hop.start} runs"]
     if hop.to != goal:
         clauses.append(f"the way there leads through {hop.to}")

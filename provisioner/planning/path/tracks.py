@@ -84,6 +84,12 @@ class Problem:
         goal = self.tracks[index].goal
         return goal is None or version in goal
 
+    def name_goal(self, index: int) -> str:
+        """Return the version that a pinned track must run, where the pin approves several."""
+        track = self.tracks[index]
+        pinned = self.moves.normalize_version(track.kind, self.moves.pins[track.kind].version)
+        return pinned if track.goal is None or pinned in track.goal else min(track.goal)
+
     def find_hops(self, index: int, version: str) -> tuple[Hop, ...]:
         """Return the hops without objections that a track at `version` may take."""
         track = self.tracks[index]

@@ -37,6 +37,26 @@ class Disk:
     system: str = ""  # the stamp that its system writes at its first boot
     packages: dict[str, str] = field(default_factory=dict)  # installed by its image
     booted: bool = True  # whether its system has booted already
+    # source: firmware slots as the NVM Express Base Specification has them (log page 03h, FRMW);
+    # revisions of a Micron 7500, as OVH's guide to its firmware prints them
+    firmware: str = "E3MQ001"
+    slots: dict[int, str] = field(default_factory=lambda: {1: "E3MQ001", 2: "E3MQ001"})
+    active_slot: int = 2
+    next_slot: int = 0  # what the next reset activates
+
+    def write_firmware(self, revision: str) -> None:
+        """Place an image in the slot that does not run; slot 1 is read-only."""
+        self.next_slot = 3 if self.active_slot == 2 else 2
+        self.slots[self.next_slot] = revision
+
+    def activate_firmware(self) -> bool:
+        """Run what was chosen for this reset; whether that changed anything."""
+        if not self.next_slot:
+            return False
+        self.active_slot = self.next_slot
+        self.next_slot = 0
+        self.firmware = self.slots[self.active_slot]
+        return True
 
     def erase(self) -> None:
         """Remove everything from it."""

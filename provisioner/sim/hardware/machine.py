@@ -243,6 +243,9 @@ class Machine:
         self._boot(now + self.add_jitter(self.durations.power_on_s), turn)
 
     def _take_nv_config(self, now: float) -> None:
+        for disk in self.disks.values():  # every start of the host resets the drives' controllers
+            if disk.activate_firmware():
+                self.log_event(now, "activate", f"drive/{disk.device.serial}", disk.firmware)
         for card in self.bluefields.values():
             if card.nv_config_next != card.nv_config:
                 card.nv_config = dict(card.nv_config_next)

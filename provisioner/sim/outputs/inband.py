@@ -16,6 +16,7 @@ from provisioner.sim.outputs import (
     outputs_attestation,
     outputs_baseline,
     outputs_burn,
+    outputs_drives,
     outputs_fabric,
     outputs_gpu,
     outputs_load,
@@ -72,6 +73,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("lldpctl -f json", outputs_nic.print_lldpctl, 0.2),
 )
 INSTALL_S = 90.0  # one package set with its kernel modules
+DRIVE_S = 8.0  # a download of some megabytes and its commit
 CONFIG_S = 6.0  # `mlxconfig set` on one card
 RUNTIME_S = 15.0  # the management service starts, sets and reads a hundred values
 SSH_S = 3.0  # connect, gather, fork
@@ -94,6 +96,7 @@ class Inband:
             "host_software": self._host_software,
             "nic_firmware": self._nic_firmware,
             "nic_config": self._nic_config,
+            "drive_firmware": self._drive_firmware,
             "bluefield_runtime": self._runtime,
             "host_baseline": partial(self._host_sets, outputs_baseline.apply_baseline),
             "check_tools": partial(self._host_sets, outputs_baseline.apply_tools),
@@ -197,6 +200,24 @@ class Inband:
         if outcome is not None:
             return outcome
         return _ok({"burned": {pci: i.staged or i.running for pci, i in items.items()}})
+
+    async def _drive_firmware(self, view: HostView, variables: Mapping[str, Any]) -> Result:
+        drives = outputs_drives.select_drives(view, variables)
+        if isinstance(drives, str):
+            return _failed(drives)
+        version = str(variables["version"])
+
+        def write(serial: str, now: float) -> None:
+            drives[serial].write_firmware(version)
+            view.machine.log_event(now, "push", f"drive/{serial}", version)
+
+        old = [s for s, d in drives.items() if outputs_drives.find_following(d) != version]
+        writes = [(f"drive/{serial}", DRIVE_S, serial) for serial in old]
+        outcome = await self._write(view, writes, write)
+        if outcome is not None:
+            return outcome
+        written = {s: outputs_drives.find_following(d) for s, d in drives.items()}
+        return _ok({"written": written})
 
     async def _nic_config(self, view: HostView, variables: Mapping[str, Any]) -> Result:
         requested = {str(k): str(v) for k, v in dict(variables.get("parameters") or {}).items()}

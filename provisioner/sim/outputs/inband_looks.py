@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from provisioner.sim.outputs import (
     outputs_baseline,
+    outputs_drives,
     outputs_link,
     outputs_nic,
     outputs_reach,
@@ -48,6 +49,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     ("grep -H . /sys/devices/system/edac/", outputs_server.print_memory_errors, 0.1),
     ("ipmitool sel elist", outputs_server.print_event_log, 2.0),
     ("for d in $(ls /dev ", outputs_server.print_smart, 1.0),
+    ("for c in /sys/class/nvme/nvme*; do ", outputs_drives.print_drives, 0.5),
     ("df -PT -k", outputs_server.print_disk_space, 0.1),
     ("dmesg --time-format iso | head -n 1; ", outputs_server.print_kernel_errors, 0.2),
 )

@@ -9,7 +9,8 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import standin_host
 import standin_nic
-from standin_state import boot
+import standin_nvme
+from standin_state import boot, state
 
 TOOLS = {
     "flint": standin_nic.flint,
@@ -17,6 +18,7 @@ TOOLS = {
     "mlxfwreset": standin_nic.mlxfwreset,
     "mlxreg": standin_nic.mlxreg,
     "mlnx_qos": standin_nic.mlnx_qos,
+    "nvme": standin_nvme.nvme,
     "setpci": standin_nic.setpci,
     "lspci": standin_nic.lspci,
     "netplan": lambda words: None,
@@ -31,8 +33,15 @@ TOOLS = {
     "ofed_uninstall.sh": standin_host.ofed_uninstall,
     "dmsd": standin_host.dmsd,
     "dmsc": standin_host.dmsc,
-    "boot": lambda _: boot(cold=os.environ.get("HOST_COLD") == "1"),
+    "boot": lambda _: start(),
 }
+
+
+def start():
+    """Power came, or the system started again."""
+    boot(cold=os.environ.get("HOST_COLD") == "1")
+    with state() as content:
+        standin_nvme.boot(content["drives"])
 
 
 def main():

@@ -24,6 +24,7 @@ METHODS = {
     "redfish_bios_settings",
     "redfish_bmc_settings",
     "nvue_image",
+    "switch_settings",
     "deploy_image",
     "with_bundle",
     "none",

@@ -1,7 +1,7 @@
 """Tokens of an OIDC provider: keys fetched by discovery, signature, issuer, audience and times.
 
 The provider's keys are fetched by OpenID Connect Discovery 1.0 section 4 and read by RFC 7517. An
-access token is a JWT by RFC 9068. The algorithms are chosen here, never by the token (RFC 8725).
+access token is a JWT by RFC 9068. The algorithms are chosen here, never by the token (RFC 8725). `amr` is that of RFC 8176.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class OidcSite:
     roles_claim: str = "roles"
     tenant_claim: str = "tenant"
     role_prefix: str = ""  # "provisioner-": a role is "provisioner-operator"
+    methods: tuple[str, ...] = ()  # a token has to name one of them in `amr`; (): any will do
 
     def check(self) -> None:
         """Raise InputError for an issuer without TLS, or for an empty audience."""
@@ -96,10 +97,19 @@ class OidcProvider:
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
+            self._check_methods(claims)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
             log.info("a token of the provider was refused: %s", str(error)[:200])
             return None
         return claims
+
+    def _check_methods(self, claims: Mapping[str, Any]) -> None:
+        """Raise InvalidTokenError unless the person signed in by a method that the site demands."""
+        named = claims.get("amr")
+        methods = [m for m in named if isinstance(m, str)] if isinstance(named, list) else []
+        if self._site.methods and not set(methods) & set(self._site.methods):
+            demanded = " or ".join(self._site.methods)
+            raise jwt.InvalidTokenError(f"its sign-in (amr) was not by {demanded}")
 
     def find_caller(self, claims: Mapping[str, Any]) -> Caller | None:
         """Return the caller with the roles that verified claims give it, or None without any."""

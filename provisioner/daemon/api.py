@@ -138,6 +138,7 @@ def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> Oi
         settings.api_oidc_roles_claim,
         settings.api_oidc_tenant_claim,
         settings.api_oidc_role_prefix,
+        settings.api_oidc_methods,
     )
     return OidcProvider(site, clock.now, ca_file)
 

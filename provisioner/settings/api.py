@@ -124,6 +124,11 @@ class ApiSettings(Record):
     api_oidc_audience: str = Field("", description="Audience that its tokens for this API name.")
     api_oidc_roles_claim: str = Field("roles", description="Claim with a caller's roles.")
     api_oidc_role_prefix: str = Field("", description="Prefix of our roles in that claim.")
+    api_oidc_methods: tuple[str, ...] = Field(
+        (),
+        max_length=16,
+        description="Values of `amr`, such as mfa: its tokens need one of them; empty: any sign-in will do.",
+    )
     api_oidc_client_id: str = Field(
         "", description="The console's own client id there; empty: people sign in with a token."
     )

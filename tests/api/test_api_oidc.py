@@ -87,7 +87,7 @@ class Provider:
         return jwt.encode(said, key, algorithm=algorithm, headers={"kid": kid})
 
 
-def run(scenario: Callable[[Provider, OidcProvider], Awaitable[None]], **more: str) -> None:
+def run(scenario: Callable[[Provider, OidcProvider], Awaitable[None]], **more: Any) -> None:
     async def bounded() -> None:
         provider = Provider()
         async with asyncio.timeout(30), TestServer(provider.application()) as server:

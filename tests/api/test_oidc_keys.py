@@ -89,3 +89,15 @@ def test_a_document_without_a_list_of_keys_takes_no_key_away(keys: Any):
         assert await ours.identify_caller(provider.token()) is not None
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("amr", "taken"),
+    [(["pwd", "otp"], True), (["hwk"], True), (["pwd"], False), ("otp", False), (None, False)],
+)
+def test_a_site_may_demand_how_the_person_signed_in(amr: Any, taken: bool):
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        caller = await ours.identify_caller(provider.token(amr=amr))
+        assert (caller is not None) is taken
+
+    run(scenario, methods=("otp", "hwk"))

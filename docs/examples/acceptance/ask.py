@@ -28,6 +28,7 @@ import own_steps
 import partition_steps
 import power_steps
 import rights_steps
+import second_steps
 import transport_steps
 import unoffered
 from daemon_client import RefusedError, open_daemon
@@ -49,6 +50,7 @@ STEPS = {
     **console_steps.STEPS,
     **attestation_steps.STEPS,
     **partition_steps.STEPS,
+    **second_steps.STEPS,
 }
 
 

@@ -92,6 +92,12 @@ bare_metal query_key_access foreign machine_id AUTH03-01
 bare_metal query_ib_tenant_isolation partition - SDN04-04
 bare_metal query_ib_keys no_M_Key - SDN04-05
 own read_console_only foreign machine_id TELEM02-01
+security oidc_user_auth_test audience - SEC01-01
+security mfa_enforcement factor - SEC07-01
+security kms_encryption_options_test opened - SEC09-02
+security centralized_kms_test opened - SEC09-03
+security customer_managed_key_test opened - SEC09-04
+own query_collector uncollected - OBS01-01
 """)
 # after it, since these break something
 AFTER = _read_rows("""

@@ -255,6 +255,44 @@ def clear_management_key(site: Demonstration) -> AbstractContextManager[Mapping[
 
 
 @contextmanager
+def demand_no_factor(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the second daemon take any sign-in of its provider."""
+    with site.second.restarted(api_oidc_methods=[]):
+        yield {}
+
+
+@contextmanager
+def expect_another_audience(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the second daemon take tokens for another service only."""
+    with site.second.restarted(api_oidc_audience="another"):
+        yield {}
+
+
+@contextmanager
+def open_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the second daemon's master key be in clear beside its data."""
+    site.second.stop()
+    site.second.run("db", "unwrap-key")
+    site.second.start()
+    try:
+        yield {}
+    finally:
+        site.second.stop()
+        site.second.seal()
+        site.second.start()
+
+
+@contextmanager
+def refuse_logs(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the receiver of OpenTelemetry take nothing."""
+    site.second.collecting = False
+    try:
+        yield {}
+    finally:
+        site.second.collecting = True
+
+
+@contextmanager
 def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Change nothing more: an earlier row or the suite itself has broken something."""
     yield {}
@@ -282,6 +320,10 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "partition": (add_partition, "UFM lists a partition that is no tenant's"),
     "no_M_Key": (clear_management_key, "the subnet manager has no M_Key"),
     "other_program": (send_otherwise, "another program sends the change"),
+    "factor": (demand_no_factor, "the daemon demands no second factor"),
+    "audience": (expect_another_audience, "the daemon expects another audience"),
+    "opened": (open_key, "the master key is in clear beside the data"),
+    "uncollected": (refuse_logs, "the receiver takes nothing"),
     "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),
     "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),

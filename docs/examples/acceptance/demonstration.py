@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon_client import Daemon, list_hosts
+from second_site import SecondSite
 
 START_S = 900.0
 STOP_S = 60.0
@@ -30,7 +31,9 @@ PROGRAM = (sys.executable, "-m", "provisioner")
 
 
 class Demonstration:
-    """A running demonstration: its address, its token, and its folder."""
+    """A running demonstration: its address, its token, its folder, and a daemon beside it."""
+
+    second: SecondSite
 
     def __init__(self, directory: Path, url: str, token: str) -> None:
         self.directory = directory
@@ -53,6 +56,8 @@ class Demonstration:
             "ACCEPTANCE_TOKEN_FILE": str(self._token),
             "ACCEPTANCE_EVIDENCE": str(self.evidence),
             "ACCEPTANCE_EXPECTED": str(self.directory / "expected.yaml"),
+            "ACCEPTANCE_DATA": str(self.data),
+            **self.second.environment(),
         }
 
     def open(self) -> Daemon:

@@ -22,7 +22,7 @@ then each step once more with the thing behind it broken. A pass counts only if 
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
 this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
 are skipped. Networks are probed from another address of the same machine. The suites storage, k8s,
-slurm and vm are not run. Sixteen readings are ours:
+slurm and vm are not run. Eighteen readings are ours:
 
 - A tag `name:x` is the key `Name` with the value `x`, since tags have small letters.
 - A tenant's VRF is a VPC, and its VNI the identity of both.
@@ -39,6 +39,9 @@ slurm and vm are not run. Sixteen readings are ours:
 - A tenant is a resource: its key reads its own nodes, and no other tenant's.
 - The region of a row of the journal is its node's site; rows leave it by a person's order only.
 - A pinned set of settings that runs on every host, with Secure Boot on, is Secure Boot in the BIOS.
+- A second daemon, `provisioner serve`, has what the demonstration has not: sign-in at an OIDC
+  provider with a second factor, OpenBao, and a receiver of OpenTelemetry.
+- The owner of a site is the customer whose key, in OpenBao, seals what the daemon stores.
 - No run lasts a month: the oldest two lines of a console are placed before it, with their date.
 
 The suite's plan has more ids than its checks. The rows of `own` are checks of ours for such ids, in

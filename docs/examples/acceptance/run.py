@@ -25,6 +25,7 @@ import counterproofs
 import yaml
 from demonstration import Demonstration, run_demonstration
 from page import write_page
+from second_site import run_second_site
 from verdicts import OWN, Verdict, read_verdicts
 
 HERE = Path(__file__).resolve().parent
@@ -153,7 +154,12 @@ def main() -> int:
         verdicts = {i: Verdict(**fields) for i, fields in earlier["verdicts"].items()}
         proofs = earlier["counterproofs"]
         parts |= set(earlier.get("only", ()))
-    with run_demonstration(out / "site", options.nodes) as site:
+    shutil.rmtree(out / "second", ignore_errors=True)
+    with (
+        run_second_site(out / "second") as second,
+        run_demonstration(out / "site", options.nodes) as site,
+    ):
+        site.second = second
         rows = choose_rows(counterproof_rows.BEFORE, choice)
         proofs |= counterproofs.prove(site, suite, python, rows)
         for name in () if options.counterproofs else SUITES:

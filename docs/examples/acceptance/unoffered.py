@@ -13,7 +13,6 @@ OF_BARE_METAL = {
 NO_FILTER = "a tenant is separated by its VRF; leaves get no filter rules from this program"
 NO_SERVICE = "it is a service for tenants' systems, which this program does not run"
 LOOPBACK = "BMCs and API of the demonstration are on loopback: no network is there to probe from"
-NO_KMS = "the demonstration has no key service; OpenBao or Vault can seal the master key"
 OTHERS = {
     "s3_object_lifecycle": "the program has no storage of objects",
     "vpc_update": "a VRF has neither tags nor settings of DNS",
@@ -41,12 +40,7 @@ OTHERS = {
     "bmc_protocol_security": LOOPBACK,
     "bmc_bastion_access": LOOPBACK,
     "mutual_tls_test": "callers of the API show a token; certificates of callers are not taken",
-    "mfa_enforcement": "it is the OIDC provider's, and the demonstration has none",
-    "oidc_user_auth_test": "the demonstration has no OIDC provider",
     "cert_rotation_test": "the demonstration ends before a certificate is renewed",
-    "kms_encryption_options_test": NO_KMS,
-    "centralized_kms_test": NO_KMS,
-    "customer_managed_key_test": NO_KMS,
     "tenant_isolation_test": "tenants have no keys and volumes here to be refused",
 }
 
@@ -96,7 +90,6 @@ OF_PLAN = {
     "CNP08-05": "an update of a switch takes a campaign, which this run does not wait for",
     "CP04-01": "the run has one daemon; rolling restarts have tests of their own",
     "HWING02-01": "a retirement is asked for, and its notice is longer than the run",
-    "OBS01-01": "OpenTelemetry is sent to a site's collector, and the demonstration has none",
     "OBS03-01": "a tenant's system sends its log to the tenant",
     "OBS04-01": "alerts are raised and sent; no step of ours breaks a part and waits for one",
     "SDN04-03": "the demonstration forwards no packets; the lab of FRR switches does",

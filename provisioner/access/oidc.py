@@ -1,7 +1,8 @@
 """Tokens of an OIDC provider: keys fetched by discovery, signature, issuer, audience and times.
 
 The provider's keys are fetched by OpenID Connect Discovery 1.0 section 4 and read by RFC 7517. An
-access token is a JWT by RFC 9068. The algorithms are chosen here, never by the token (RFC 8725). `amr` is that of RFC 8176.
+access token is a JWT by RFC 9068. The algorithms are chosen here, never by the token (RFC 8725).
+`amr` is that of RFC 8176.
 """
 
 from __future__ import annotations

@@ -89,6 +89,8 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "show_bmc_logs": C("node logs", example="su0-n03 --bmc host"),
     "show_bmc_metrics": C("node metrics"),
+    "show_links": C("node links", example="su0-n03 --part GPU_SXM_1"),
+    "count_ports": C("node ports"),
     "follow_bmc": C("node follow-bmc", example="su0-n03 --url https://10.0.1.77 --dry-run"),
     "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),
     "show_node_tags": C("node tags"),

@@ -34,7 +34,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.model.watch import WatchStatus
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import BmcTransport, Clock, Credentials
+from provisioner.ports import BmcTransport, Clock, Credentials, PortReader
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
@@ -94,6 +94,7 @@ class ApiParts:
     # None: devices pull from us, or the server is not configured here
     outside: OutsideArtifacts | None = None
     transport: BmcTransport | None = None  # None: no BMC is reached, and nothing is taken in
+    port_reader: PortReader | None = None  # None: no leaf is reached
     directory: Path | None = None  # the data directory
     read_watch: Callable[[], tuple[WatchStatus, float]] | None = None  # newest report, age in s
     exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key

@@ -36,7 +36,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import BmcTransport, Clock, Credentials
+from provisioner.ports import BmcTransport, Clock, Credentials, PortReader
 from provisioner.ports.rehearsals import Rehearsals
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
@@ -65,6 +65,7 @@ def api_parts(
     plan: AddressPlan | None = None,
     outside: OutsideArtifacts | None = None,
     transport: BmcTransport | None = None,
+    port_reader: PortReader | None = None,
     thresholds: Mapping[str, Thresholds] | None = None,
     opened: tuple[Path, Data] | None = None,
     observer: SiteObserver | None = None,
@@ -107,6 +108,7 @@ def api_parts(
         plan=plan,
         outside=outside,
         transport=transport,
+        port_reader=port_reader,
         thresholds=thresholds or {},
         observer=observer,
         directory=None if opened is None else opened[0],

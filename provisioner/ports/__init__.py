@@ -48,7 +48,14 @@ from provisioner.ports.storage import (
     Credentials,
     Store,
 )
-from provisioner.ports.switch import Switch, Switches, SwitchFacts, SwitchPasswords, SwitchRefused
+from provisioner.ports.switch import (
+    PortReader,
+    Switch,
+    Switches,
+    SwitchFacts,
+    SwitchPasswords,
+    SwitchRefused,
+)
 from provisioner.ports.wire import (
     BmcAddress,
     BmcTransport,
@@ -96,6 +103,7 @@ __all__ = [
     "PlaybookResult",
     "PlaybookRunner",
     "PortError",
+    "PortReader",
     "Remote",
     "Reply",
     "Run",

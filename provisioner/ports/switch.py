@@ -18,7 +18,8 @@ from typing import Protocol
 
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.leaf_state import LeafState
-from provisioner.model.outcome import Reason
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import (
     Images,
     LoginCheck,
@@ -298,6 +299,16 @@ class Switches(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class PortReader(Protocol):
+    """Reads counters of leaves' ports; it changes nothing."""
+
+    async def read_counters(
+        self, leaf: Node, interfaces: Sequence[str]
+    ) -> Mapping[str, PortCounters] | Blocker:
+        """Return the counters of some ports of a leaf now, or why it gives none."""
+        ...
 
 
 class SwitchPasswords(Protocol):

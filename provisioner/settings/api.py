@@ -127,7 +127,7 @@ class ApiSettings(Record):
     api_oidc_methods: tuple[str, ...] = Field(
         (),
         max_length=16,
-        description="Values of `amr`, such as mfa: its tokens need one of them; empty: any sign-in will do.",
+        description="Values of `amr` of which its tokens need one, as mfa; empty: any will do.",
     )
     api_oidc_client_id: str = Field(
         "", description="The console's own client id there; empty: people sign in with a token."

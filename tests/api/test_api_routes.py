@@ -54,6 +54,8 @@ NOT_THERE = {
     "/nodes/{node}/attestation": 404,
     "/nodes/{node}/logs": 409,
     "/nodes/{node}/metrics": 409,
+    "/nodes/{node}/links": 400,
+    "/nodes/{node}/ports": 409,
 }
 # what a person changes of oneself
 OWN = {"begin_session", "end_session"}

@@ -30,6 +30,7 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
     ("adapters.redfish.tasks", (), "read_view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
     ("adapters.redfish.upkeep.certificates", (), "read_request", {}),
+    ("adapters.redfish.upkeep.link_counters", (), "list_counts", {"prefix": "", "depth": 0}),
     (
         "execution.observe.issued_certificate",
         (),

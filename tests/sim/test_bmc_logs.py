@@ -13,6 +13,7 @@ from served import Served, run
 
 from provisioner.adapters.redfish import diagnostics, telemetry
 from provisioner.adapters.redfish.readings import Reading
+from provisioner.adapters.redfish.upkeep.link_counters import list_counts, read_link_counters
 
 SEL = "/redfish/v1/Managers/1/LogServices/SEL"
 JOURNAL = "/redfish/v1/Managers/HGX_BMC_0/LogServices/Journal"
@@ -55,11 +56,53 @@ def test_values_of_gpus_come_in_the_reports_that_a_baseboard_makes() -> None:
     assert sum("TEMP_0" in name for name in names) == 8
 
 
+def links_of(part: str) -> dict[tuple[str, str], int]:
+    """The counters of a part's links by port and name; one GPU's first link has replays."""
+    wire, host, _ = host_of("supermicro")
+    wire.client.machine.devices["GPU_SXM_2"].traits["nvlink_errors"] = 7
+    counters, gaps = asyncio.run(read_link_counters(host.service, part))
+    assert gaps == ()
+    return {(c.port.rsplit("/", 2)[1], c.name): c.count for c in counters}
+
+
+def test_each_link_of_a_gpu_and_of_a_switch_has_its_counters() -> None:
+    gpu = links_of("GPU_SXM_2")
+    switch = links_of("NVSwitch_0")
+
+    assert gpu["NVLink_0", "NVLinkErrors.ReplayCount"] == 7
+    assert gpu["NVLink_1", "NVLinkErrors.ReplayCount"] == 0
+    assert gpu["NVLink_0", "RXBytes"] > 0
+    assert (len({p for p, _ in gpu}), len({p for p, _ in switch})) == (18, 32)
+    assert links_of("CPU_7") == {}
+
+
+def test_counts_are_named_without_the_makers_own_objects() -> None:
+    recorded = {
+        "@odata.id": "/x",
+        "RXBytes": 5,
+        "Oem": {
+            "Nvidia": {"RXNoProtocolBytes": 4, "NVLinkErrors": {"ReplayCount": 1, "Bad": True}}
+        },
+        "RX": {"Frames": 3, "Rate": 0.5, "Below": -1},
+    }
+
+    assert list_counts(recorded) == {
+        "RXBytes": 5,
+        "RXNoProtocolBytes": 4,
+        "NVLinkErrors.ReplayCount": 1,
+        "RX.Frames": 3,
+    }
+
+
 def test_the_routes_name_a_bmc_of_the_node_and_are_the_staffs() -> None:
     async def scenario(served: Served) -> None:
-        for kind in ("logs", "metrics"):
+        status, refused = await served.ask("viewer", "GET", "/nodes/su0-n01/ports")
+        assert (status, refused["type"]) == (409, "urn:provisioner:problem:leaf")
+        assert (await served.ask("red", "GET", "/nodes/su0-n01/ports"))[0] == 403
+        for kind in ("logs?limit=9", "metrics?bmc=host", "links?part=GPU_SXM_1"):
             path = f"/nodes/su0-n01/{kind}"
-            status, refused = await served.ask("viewer", "GET", f"{path}?bmc=NIC_9")
+            strange = path.replace("bmc=host&", "").replace("?bmc=host", "?")
+            status, refused = await served.ask("viewer", "GET", f"{strange}&bmc=NIC_9")
             assert (status, refused["title"]) == (404, "There is no such BMC of this node")
             status, refused = await served.ask("viewer", "GET", path)
             assert (status, refused["type"]) == (409, "urn:provisioner:problem:bmc")

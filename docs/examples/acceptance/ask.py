@@ -29,6 +29,7 @@ import partition_steps
 import power_steps
 import rights_steps
 import second_steps
+import telemetry_steps
 import transport_steps
 import unoffered
 from daemon_client import RefusedError, open_daemon
@@ -51,6 +52,7 @@ STEPS = {
     **attestation_steps.STEPS,
     **partition_steps.STEPS,
     **second_steps.STEPS,
+    **telemetry_steps.STEPS,
 }
 
 

@@ -98,6 +98,9 @@ security kms_encryption_options_test opened - SEC09-02
 security centralized_kms_test opened - SEC09-03
 security customer_managed_key_test opened - SEC09-04
 own query_collector uncollected - OBS01-01
+observability east_west_network_telemetry stranger - OBS07-01
+network sdn_latency_perf_logging stranger - SDN09-02
+network sdn_hardware_fault_logging stranger - SDN09-01
 """)
 # after it, since these break something
 AFTER = _read_rows("""
@@ -118,4 +121,7 @@ network stable_ip_test silent retired_id SDN11-01
 network vpc_isolation leaf - SDN04-02
 bare_metal serial_console silent retired_id CNP06-01
 bare_metal host_status_log silent retired_id BMAAS07-01
+observability gpu_nvlink_telemetry silent retired_id TELEM07-01
+observability switch_nvlink_telemetry silent retired_id TELEM08-01
+observability nvswitch_fabric_telemetry silent retired_id OBS09-01
 """)

@@ -1,16 +1,14 @@
 """A second daemon, `provisioner serve`, with services beside it that the demonstration has not.
 
-They are an OIDC provider that demands a second factor, a receiver of OpenTelemetry, a UFM, and an
-OpenBao server that seals the daemon's master key. UFM is the stand-in of this project's tests, by
-its published REST API. OpenBao is the real program; without it its steps are skipped.
+They are an OIDC provider that demands a second factor, a receiver of OpenTelemetry, and an OpenBao
+server that seals the daemon's master key. OpenBao is the real program (`bao` in PATH, or
+PROVISIONER_BAO); without it its steps are skipped.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -28,11 +26,10 @@ from login_provider import AUDIENCE, CLIENT, MFA, LoginProvider
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 ROOT = Path(__file__).resolve().parents[3]
-STAND_INS = ("key_service", "real/postgres", "tenants")  # of the tests
+HELPERS = ("key_service", "real/postgres")  # of the tests: they start OpenBao
 PROGRAM = (sys.executable, "-m", "provisioner")
 START_S = 60.0
 STOP_S = 30.0
-UFM_SECRET = "PROVISIONER_UFM_SECRET"  # noqa: S105 (the name of a variable)
 
 
 class SecondSite:
@@ -45,7 +42,6 @@ class SecondSite:
         self.rows = directory / "collected.jsonl"  # what the receiver of OpenTelemetry got
         self.collecting = True
         self.bao: Any = None
-        self.ufm: Any = None
         self.port = _find_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -98,7 +94,6 @@ class SecondSite:
         settings = {
             "production": False,
             "site": "second",
-            "isolation": "infiniband",
             "api_oidc_issuer": self.provider.issuer,
             "api_oidc_audience": AUDIENCE,
             "api_oidc_client_id": CLIENT,
@@ -111,15 +106,12 @@ class SecondSite:
         file.write_text(json.dumps(settings), encoding="utf-8")  # JSON is valid YAML
         ports = ("--artifact-port", "0", "--agent-port", "0", "--api-port", str(self.port))
         files = ("--settings", str(file), "--artifacts", str(self.directory / "artifacts"))
-        ufm = ("--ufm", f"https://127.0.0.1:{self.ufm.port}", "--ufm-user", self.ufm.username)
         with (self.directory / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*PROGRAM, "serve", "--data", str(self.data), *ports, *files]
-                + [*ufm, "--ufm-pin", self.ufm.pin, "--default-limited"],
+                [*PROGRAM, "serve", "--data", str(self.data), *ports, *files],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, UFM_SECRET: self.ufm.password},
             )
         until = time.monotonic() + START_S
         while not self._answers():
@@ -164,19 +156,6 @@ class SecondSite:
             self._collector.shutdown()
             self._collector.server_close()
 
-    @contextmanager
-    def partitions(self) -> Iterator[None]:
-        """Serve the UFM in a thread."""
-        loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, daemon=True).start()
-        self.ufm = importlib.import_module("ufm_standin").Ufm()
-        asyncio.run_coroutine_threadsafe(self.ufm.__aenter__(), loop).result(START_S)
-        try:
-            yield
-        finally:
-            asyncio.run_coroutine_threadsafe(self.ufm.__aexit__(), loop).result(START_S)
-            loop.call_soon_threadsafe(loop.stop)
-
 
 def _find_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -210,7 +189,7 @@ def _make_collector(site: SecondSite) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def run_second_site(directory: Path) -> Iterator[SecondSite]:
     """Start the services and the daemon, and end them afterwards."""
-    sys.path += [str(ROOT / "tests" / name) for name in STAND_INS]
+    sys.path += [str(ROOT / "tests" / name) for name in HELPERS]
     bao_server = importlib.import_module("bao_server")
     directory.mkdir(parents=True)
     (directory / "artifacts").mkdir()
@@ -220,7 +199,6 @@ def run_second_site(directory: Path) -> Iterator[SecondSite]:
         site.provider.serve()
         stack.callback(site.provider.close)
         stack.enter_context(site.collector())
-        stack.enter_context(site.partitions())
         if bao_server.find_bao() is not None:
             site.bao = stack.enter_context(bao_server.running_bao(directory / "bao"))
         site.provider.write_tokens(directory / "logins.json")

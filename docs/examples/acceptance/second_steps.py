@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from control_steps import create_key, revoke_key
 from daemon_client import Daemon, RefusedError, mark, wait_for
 
 EVIDENCE = "ACCEPTANCE_EVIDENCE"
@@ -236,8 +237,7 @@ def kms_encryption_options_test(daemon: Daemon, _node: str, _rack: str) -> Answe
 def query_collector(_daemon: Daemon, _node: str, _rack: str) -> Answer:
     """Make a change, and look for its row at the receiver of OpenTelemetry."""
     second = _open_second("query_collector")
-    second.change("PUT", "/tenants/otel", {"nodes": 0})
-    second.change("DELETE", "/tenants/otel")
+    revoke_key(second, create_key(second, "acceptance-otel")["access_key_id"])
     row = second.get("/audit", limit=1)["items"][0]
     file = Path(os.environ["ACCEPTANCE_COLLECTED"])
 

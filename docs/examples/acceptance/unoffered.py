@@ -27,8 +27,6 @@ OTHERS = {
     "vpc_ip_config": "addresses come from the site's address plan; a tenant sets none",
     "byoip_test": "addresses come from the site's address plan; a tenant sets none",
     "dhcp_ip_test": NO_LOGIN,
-    "sdn_hardware_fault_logging": "no route lists the faults of switches apart from other events",
-    "sdn_latency_perf_logging": "latency is measured for a certificate, not logged in service",
     "stable_egress_ip_test": NO_SERVICE,
     "floating_ip_test": NO_SERVICE,
     "dns_test": NO_SERVICE,
@@ -44,22 +42,18 @@ OTHERS = {
     "tenant_isolation_test": "tenants have no keys and volumes here to be refused",
 }
 
-NO_PLANE = "ports of this network are judged for a release; their counters are not exported"
+NO_PLANE = "switches of the management network are the site's own; this program reads none"
 NO_SWITCH_LOG = "logs of switches go to the site's own collector; this program reads none"
 NO_FABRIC_LOG = "the simulated hosts run no such service; a case collects its log in-band"
 OF_OBSERVABILITY = {
-    "north_south_network_telemetry": NO_PLANE,
-    "east_west_network_telemetry": NO_PLANE,
+    "north_south_network_telemetry": "no host of the demonstration is cabled north-south",
     "management_network_telemetry": NO_PLANE,
-    "nvswitch_fabric_telemetry": "no recorded tree has a report with counters of NVSwitches",
     "host_nic_network_telemetry": "counters of NICs are read in-band for a certificate only",
     "vpc_flow_logs": "flows of tenants are not recorded by this program",
     "host_syslogs": "a tenant's system sends its log to the tenant",
     "bmc_gpu_telemetry": "no source says which of the BMC's values a host's system lacks",
     "storage_capacity_telemetry": "volumes of tenants are not this program's",
     "storage_performance_telemetry": "volumes of tenants are not this program's",
-    "gpu_nvlink_telemetry": "no recorded tree has a report with counters of NVLinks",
-    "switch_nvlink_telemetry": "no recorded tree has a report with counters of NVLinks",
     "fabric_manager_logs": NO_FABRIC_LOG,
     "subnet_manager_logs": NO_FABRIC_LOG,
     "ufm_event_logs": "the demonstration has no InfiniBand fabric",

@@ -1,4 +1,4 @@
-"""Routes of a node's BMCs as they are now: their logs, and the values of their metric reports.
+"""Routes of a node's BMCs as they are now: logs, values of metric reports, counters of links.
 
 Nothing is stored. The text is the device's own: printable characters of it are passed on, without
 those that look like a secret.
@@ -11,11 +11,13 @@ from pydantic import Field
 from provisioner.adapters.redfish import diagnostics, telemetry
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.readings import Reading
+from provisioner.adapters.redfish.upkeep.link_counters import LinkCounter, read_link_counters
 from provisioner.api.bmc_reach import read_bmc
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
+from provisioner.model.outcome import Gap
 from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.power_requests import HOST
 from provisioner.planning.watch.console_text import clean_line
@@ -35,6 +37,33 @@ class LogQuery(BmcQuery):
     """The BMC that is read, and a bound."""
 
     limit: int = Field(200, ge=1, le=ENTRIES_MAX, description="Newest entries of each log at most.")
+
+
+class LinkQuery(BmcQuery):
+    """The part whose links are read."""
+
+    part: str = Field(
+        max_length=64, description="Id of a GPU or an NVSwitch in the BMC's tree: GPU_SXM_1."
+    )
+
+
+class LinkCount(Record):
+    """One counter of one link."""
+
+    port: str = Field(description="Path of the port's metrics.")
+    name: str = Field(description="Name that the BMC gives it.")
+    count: int = Field(description="The count; it begins at a start of the device.")
+
+
+class LinkCounts(Record):
+    """The counters of the links of one GPU or NVSwitch, as its BMC has them now."""
+
+    node: str
+    bmc: str = Field(description="Name of the BMC in the node.")
+    part: str = Field(description="Id of the GPU or the NVSwitch.")
+    read_at: Instant = Field(description="Time of the reading.")
+    counters: tuple[LinkCount, ...] = Field(description="Counters of all of its ports.")
+    gaps: tuple[str, ...] = Field(description="Resources that could not be read, with reasons.")
 
 
 class BmcLog(Record):
@@ -159,6 +188,30 @@ async def show_metrics(ask: Ask) -> Reply:
     return Reply(view)
 
 
+async def show_links(ask: Ask) -> Reply:
+    """Return the counters of the NVLinks of a GPU or an NVSwitch; none is reset."""
+    node = await ask.read_node()
+    name = ask.query.bmc
+    if not any(b.name == name for b in node.bmcs):
+        raise refuse_missing("BMC of this node")
+
+    async def read(client: Redfish) -> tuple[tuple[LinkCounter, ...], tuple[Gap, ...]]:
+        return await read_link_counters(client.service, ask.query.part)
+
+    counters, gaps = await read_bmc(ask, node, name, read)
+    view = LinkCounts(
+        node=node.id,
+        bmc=name,
+        part=ask.query.part,
+        read_at=ask.now,
+        counters=tuple(
+            LinkCount(port=_clean(c.port), name=_clean(c.name), count=c.count) for c in counters
+        ),
+        gaps=tuple(_clean(f"{g.source}: {g.detail}"[:300]) for g in gaps),
+    )
+    return Reply(view)
+
+
 _REFUSALS = {409: "This process reaches no BMC.", 503: "The BMC does not answer."}
 ROUTES = (
     Route(
@@ -184,6 +237,19 @@ ROUTES = (
         show_metrics,
         {200: BmcMetrics},
         query=BmcQuery,
+        heavy=True,
+        refusals=_REFUSALS,
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/links",
+        "show_links",
+        TAG,
+        "Show the counters of the NVLinks of a GPU or an NVSwitch, as a BMC has them now.",
+        VIEWERS,
+        show_links,
+        {200: LinkCounts},
+        query=LinkQuery,
         heavy=True,
         refusals=_REFUSALS,
     ),

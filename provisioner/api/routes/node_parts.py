@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pydantic import Field
+
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import refuse_missing
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Counted, Paging, Route
 from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
@@ -15,12 +17,13 @@ from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Device, Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
-from provisioner.model.outcome import Gap
+from provisioner.model.outcome import Blocker, Gap
 from provisioner.model.plan import Plan
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.pins import judge_pin, select_target
 from provisioner.planning.path.planner import PlanningNode
+from provisioner.runtime import permit
 
 TAG = "nodes"
 
@@ -49,6 +52,26 @@ class PartsView(Record):
     components: tuple[FiveFacts, ...]
     devices: tuple[Device, ...]
     gaps: tuple[Gap, ...]
+
+
+class PortCount(Record):
+    """The counters of one leaf port that a host is cabled to."""
+
+    switch: str = Field(description="Name of the leaf.")
+    interface: str = Field(description="Port of the leaf.")
+    rail: int = Field(description="Rail of the east-west network; -1: north-south.")
+    carried_bytes: int | None = Field(description="Bytes both ways; null: the leaf counts none.")
+    in_errors: int | None = Field(description="Damaged frames from the host; null: not counted.")
+    carrier_changes: int | None = Field(description="Changes of carrier; null: not counted.")
+
+
+class PortCounts(Record):
+    """The counters of a host's leaf ports, as the leaves have them now."""
+
+    node: str
+    read_at: Instant = Field(description="Time of the reading.")
+    ports: tuple[PortCount, ...] = Field(description="Ports that could be read.")
+    gaps: tuple[str, ...] = Field(description="Leaves that could not be read, with reasons.")
 
 
 class Report(Record):
@@ -191,6 +214,41 @@ def _action(entry: LedgerEntry) -> Action:
     )
 
 
+async def count_ports(ask: Ask) -> Reply:
+    """Return the counters of the leaf ports that a host is cabled to; none is reset."""
+    node = await ask.read_node()
+    reader = ask.parts.port_reader
+    if reader is None:
+        raise build_refusal(409, "leaf", "This process reaches no leaf", "Ask the daemon.")
+    ports = []
+    gaps = []
+    for name in sorted({port.switch for port in node.ports}):
+        own = [port for port in node.ports if port.switch == name]
+        leaf = await ask.parts.store.nodes.get(name)
+        if leaf is None:
+            gaps.append(f"{name}: it is not known here")
+            continue
+        with permit.allow_reads():
+            counts = await reader.read_counters(leaf, [port.interface for port in own])
+        if isinstance(counts, Blocker):
+            gaps.append(f"{name}: {counts.detail}"[:300])
+            continue
+        for port in own:
+            count = counts[port.interface]
+            ports.append(
+                PortCount(
+                    switch=name,
+                    interface=port.interface,
+                    rail=port.rail,
+                    carried_bytes=count.carried_bytes,
+                    in_errors=count.in_errors,
+                    carrier_changes=count.carrier_changes,
+                )
+            )
+    ports.sort(key=lambda port: (port.rail, port.switch, port.interface))
+    return Reply(PortCounts(node=node.id, read_at=ask.now, ports=tuple(ports), gaps=tuple(gaps)))
+
+
 ROUTES = (
     Route(
         "GET",
@@ -233,5 +291,17 @@ ROUTES = (
         list_actions,
         {200: ActionPage},
         query=Paging,
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/ports",
+        "count_ports",
+        TAG,
+        "Show the counters of the leaf ports that a host is cabled to, as they are now.",
+        VIEWERS,
+        count_ports,
+        {200: PortCounts},
+        heavy=True,
+        refusals={409: "This process reaches no leaf."},
     ),
 )

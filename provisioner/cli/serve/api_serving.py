@@ -13,6 +13,7 @@ from provisioner.control.context import Context
 from provisioner.control.node.observing import SiteObserver
 from provisioner.daemon.api import SOCKET, api_parts, serve_api
 from provisioner.daemon.data import Data
+from provisioner.daemon.port_counters import open_port_reader
 from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
@@ -37,7 +38,11 @@ async def served_api(
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
     gate = context.get_gate()
-    async with open_keeper(opened.store, opened.vault, context.clock, access, gate) as keeper:
+    clock = context.clock
+    async with (
+        open_keeper(opened.store, opened.vault, clock, access, gate) as keeper,
+        open_port_reader(opened.vault, clock, access) as ports,
+    ):
         parts = api_parts(
             opened.store,
             keeper,
@@ -51,6 +56,7 @@ async def served_api(
             plan=access.plan,
             outside=files if isinstance(files, OutsideArtifacts) else None,
             transport=transport,
+            port_reader=ports,
             thresholds=thresholds,
             observer=observer,
             opened=(data, opened),

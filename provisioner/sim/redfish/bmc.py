@@ -89,7 +89,7 @@ def _has_board(machine: Machine, bmc: str) -> bool:
     return bmc not in machine.bluefields and ("host", "HGX_FW_BMC_0") in machine.firmware
 
 
-_BOARD_SERVICES = ("TelemetryService", "ComponentIntegrity")
+_BOARD_SERVICES = ("TelemetryService", "ComponentIntegrity", "Fabrics")
 
 
 def mount_root(service: RedfishService) -> None:

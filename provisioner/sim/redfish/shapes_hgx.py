@@ -10,6 +10,7 @@ from functools import partial
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_logs import mount_journal
+from provisioner.sim.redfish.redfish_nvlinks import mount_nvlinks
 from provisioner.sim.redfish.redfish_power import make_link, reset_action
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.shapes_host import OK, HostTree
@@ -35,6 +36,7 @@ class HgxTree:
         self._manager()
         self._chassis()
         self._drivers()
+        mount_nvlinks(self.tree, self.gpus, self.switches, BOARD)
 
     def _running(self, item: str) -> str:
         return self.machine.firmware["host", item].running
@@ -112,6 +114,7 @@ class HgxTree:
                     "MaxLanes": gpu.link_width_max,
                 },
             },
+            "Ports": make_link("Systems", BOARD, "Processors", slot, "Ports"),
             "Links": {"Chassis": make_link("Chassis", f"HGX_{slot}")},
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from provisioner.components.kind import ComponentKind, Rule
 from provisioner.model.inventory import Activation
+from provisioner.model.machine.settings import DPU_SETTINGS, SUPERNIC_SETTINGS
 from provisioner.model.plan import Disruption
 
 IDENTITY = "bluefield.identity"
@@ -103,5 +104,19 @@ KINDS = (
         method=_BUNDLED,
         activation=Activation.COLD_BOOT,
         rules=(Rule(id=r"^DPU_OFED$", slot="{bmc}"),),
+    ),
+    ComponentKind(
+        name=DPU_SETTINGS,
+        title="mode and host privilege of a BlueField",
+        method="redfish_card_settings",
+        activation=Activation.COLD_BOOT,  # as NVIDIA's guide asks for a change of mode
+        duration_s=60,
+    ),
+    ComponentKind(
+        name=SUPERNIC_SETTINGS,
+        title="mode of a BlueField SuperNIC",
+        method="redfish_card_settings",
+        activation=Activation.COLD_BOOT,
+        duration_s=60,
     ),
 )

@@ -21,9 +21,8 @@ from provisioner.execution.steps import (
     methods_switch,
 )
 from provisioner.execution.steps.deployment import deploy_image
-from provisioner.execution.steps.methods_settings import write_settings
+from provisioner.execution.steps.methods_settings import SETTINGS_METHODS, write_settings
 from provisioner.execution.steps.methods_sonic import install_sonic_image
-from provisioner.execution.steps.methods_switch_settings import write_switch_settings
 from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
@@ -141,11 +140,8 @@ class Executor:
                 return methods_inband.nic_config(site, node, step, inventory, parameters)
             case "playbook_host_baseline" | "playbook_check_tools":
                 return self._set_host(node, step, inventory)
-            case "redfish_bios_settings" | "redfish_bmc_settings" | "switch_settings":
-                write = (
-                    write_switch_settings if step.method == "switch_settings" else write_settings
-                )
-                return await write(site, node, step)
+            case method if method in SETTINGS_METHODS:
+                return await write_settings(site, node, step)
             case "nvue_image":
                 return await methods_switch.install_image(site, node, step)
             case "sonic_installer":

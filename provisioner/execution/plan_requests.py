@@ -49,6 +49,7 @@ _METHODS: dict[str, tuple[Means, str]] = {
     "playbook_check_tools": ("ansible", "play check_tools"),
     "redfish_bios_settings": ("redfish", "PATCH of the BIOS's settings object"),
     "redfish_bmc_settings": ("redfish", "PATCH of the BMC's resources"),
+    "redfish_card_settings": ("redfish", "mode and attributes of a BlueField, for its next start"),
     "switch_settings": ("switch", "change of time servers, syslog and logins, read back, saved"),
     "nvue_image": ("switch", "image of Cumulus Linux through NVUE"),
     "sonic_installer": ("switch", "image of SONiC through sonic-installer"),

@@ -17,14 +17,15 @@ from provisioner.model.machine.settings import Value
 
 SUFFIX = r"(_[0-9A-F]{4})?"  # Supermicro: changes with the BIOS
 ON_OFF = ("on", "off")
+ATTRIBUTE_GROUPS = ("bios", "card_boot")  # their settings are attributes of a system's BIOS
 
 
 class Meaning(Record):
     """A setting in our own words. `values`: permitted ones; none: text that the row reads."""
 
     title: str
-    # card: of the BMC of a BlueField alone; switch: of a switch alone
-    group: Literal["bios", "secure_boot", "bmc", "card", "switch"]
+    # card: of the BMC of a BlueField alone; card_boot: of its start; switch: of a switch alone
+    group: Literal["bios", "secure_boot", "bmc", "card", "card_boot", "switch"]
     values: tuple[str, ...] = ON_OFF
     pattern: str = ""  # of a value that is no word of a list
 
@@ -103,6 +104,12 @@ VOCABULARY: dict[str, Meaning] = {
         title="power after a power cut", group="bmc", values=("on", "off", "last")
     ),
     "host_rshim": Meaning(title="rshim of a BlueField for its host", group="card"),
+    "card_mode": Meaning(title="mode of a BlueField", group="card_boot", values=("dpu", "nic")),
+    "host_privilege": Meaning(
+        title="rights of a host over its BlueField",
+        group="card_boot",
+        values=("restricted", "unrestricted"),
+    ),
     "tacacs": Meaning(
         title="TACACS+ servers, the first one first, separated by commas; off",
         group="switch",

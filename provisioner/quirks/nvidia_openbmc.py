@@ -6,7 +6,20 @@ from provisioner.quirks.meaning import Row, enabled
 from provisioner.quirks.quirk import AcCycle, Quirk
 
 _GB200 = "captured registry of a GB200 tray"
+_CARD = "captured tree of a BlueField-3; libredfish nvidia_dpu.rs"
 _MEANINGS = (
+    Row(
+        meaning="host_privilege",
+        attribute=r"Host ?Privilege ?Level",  # with blanks before BMC 24.10
+        values={"restricted": ("Restricted",), "unrestricted": ("Privileged",)},
+        source=_CARD,
+    ),
+    Row(
+        meaning="card_mode",  # of a BlueField-2; a BlueField-3 has an action for it
+        attribute=r"NicMode",
+        values={"dpu": ("DpuMode",), "nic": ("NicMode",)},
+        source=_CARD,
+    ),
     Row(
         meaning="acs",
         attribute=r"Socket\d+Pcie\d+AdvertiseACS",

@@ -62,3 +62,23 @@ def test_a_value_that_was_never_read_is_refused_where_there_is_no_registry(tmp_p
 
     assert (code, shown["writes"]) == (1, [])
     assert "registry cannot be read" in shown["refused"]["detail"]
+
+
+def test_mode_and_host_privilege_of_a_recorded_card(tmp_path: Path) -> None:
+    tree = recorded_tree("nvidia_dpu", tmp_path)
+    code, shown = preview(tree, "host_privilege=unrestricted", "card_mode=nic")
+
+    assert (code, shown["refused"]) == (0, None)
+    card = "/redfish/v1/Systems/Bluefield"
+    assert [(w["method"], w["path"], w["body"]) for w in shown["writes"]] == [
+        ("PATCH", f"{card}/Bios/Settings", {"Attributes": {"HostPrivilegeLevel": "Privileged"}}),
+        ("POST", f"{card}/Oem/Nvidia/Actions/Mode.Set", {"Mode": "NicMode"}),
+    ]
+
+
+@pytest.mark.parametrize("name", ["dell", "nvidia_viking"])
+def test_a_recorded_host_has_no_mode_of_a_card(name: str, tmp_path: Path) -> None:
+    code, shown = preview(recorded_tree(name, tmp_path), "card_mode=nic")
+
+    assert (code, shown["writes"]) == (1, [])
+    assert "card_mode" in shown["refused"]["detail"] + str(shown["refused"])

@@ -21,13 +21,16 @@ SETS = {
     "bios-1": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
     "bmc-1": {"ipmi": "off"},
     "card-1": {"ssh": "off", "host_rshim": "off"},
+    "dpu-1": {"card_mode": "dpu", "host_privilege": "unrestricted"},
 }
 RESETS = ("warm_reboot", "cold_boot", "ac_cycle")
 PINS = {
     "host.bios_settings": "bios-1",
     "host.bmc_settings": "bmc-1",
     "card.bmc_settings": "card-1",
+    "bluefield.settings": "dpu-1",
 }
+ENDS_BY = {"host.bios_settings": "warm_reboot", "bluefield.settings": "cold_boot"}
 
 
 def pin_sets(overlay: Path) -> None:
@@ -36,7 +39,7 @@ def pin_sets(overlay: Path) -> None:
     pins = document["releases"]["spectrum-x-1.3.0"]["profiles"]["hgx-h100-bf3"]["pins"]
     for kind, name in PINS.items():
         pins[kind] = {"version": name, "evidence": EVIDENCE}
-        ends_by = "warm_reboot" if kind == "host.bios_settings" else "none"
+        ends_by = ENDS_BY.get(kind, "none")
         document["edges"][kind] = [
             {"from": ["*"], "to": name, "activates_by": ends_by, "evidence": EVIDENCE}
         ]
@@ -68,7 +71,7 @@ async def lived(folder: Path) -> dict[str, Any]:
         machine.host.bios.running.update(change)
         inventory, unseen = await collector.collect(host)
         assert inventory is not None, unseen
-        slots = ("host", "host", "DPU_0")
+        slots = ("host", "host", "DPU_0", "DPU_0")
         components = [
             inventory.find_component(kind, slot) for kind, slot in zip(PINS, slots, strict=True)
         ]
@@ -77,6 +80,7 @@ async def lived(folder: Path) -> dict[str, Any]:
     return {
         "read": read,
         "names": sorted(machine.bluefields),
+        "privileges": {(name[:3], card.privilege) for name, card in machine.bluefields.items()},
         "cards": {
             (card.host_rshim, machine.bmcs[name].protocols["SSH"])
             for name, card in machine.bluefields.items()
@@ -92,11 +96,19 @@ def test_the_daemon_writes_both_boots_once_and_sees_what_drifts(tmp_path: Path) 
 
     of_cards = [name for name in ended["written"] if name.startswith("card.")]
     assert sorted(of_cards) == [f"card.bmc_settings card-1 {name}" for name in ended["names"]]
-    assert sorted(set(ended["written"]) - set(of_cards)) == [
+    of_dpus = sorted(name for name in ended["written"] if name.startswith("bluefield."))
+    assert of_dpus == [
+        f"bluefield.settings dpu-1 {name}" for name in ended["names"] if name.startswith("DPU")
+    ]
+    assert ended["privileges"] == {("DPU", "Privileged"), ("NIC", "Restricted")}
+    assert sorted({*ended["written"]} - {*of_cards, *of_dpus}) == [
         "host.bios_settings bios-1",
         "host.bmc_settings bmc-1",
     ]
-    assert ended["read"] == [["bios-1", "bmc-1", "card-1"], ["none", "bmc-1", "card-1"]]
+    assert ended["read"] == [
+        ["bios-1", "bmc-1", "card-1", "dpu-1"],
+        ["none", "bmc-1", "card-1", "dpu-1"],
+    ]
     assert ended["cards"] == {("Disabled", False)}
     assert ended["boots"] == ["ac_cycle su0-n00"], "settings share the reset of the firmware"
 

@@ -25,6 +25,7 @@ from provisioner.adapters.redfish.dry_run import (
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
 from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
+from provisioner.adapters.redfish.settings.card_writes import set_card
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk
@@ -43,6 +44,7 @@ from provisioner.execution.actions.power import Pace, cycle_standby, switch_off,
 from provisioner.execution.steps.boot_sources import boot_disk, boot_image
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.machine_settings.pinned_sets import DPU, find_kind
 from provisioner.ports import BmcAddress, PortError, Secret
 from provisioner.runtime import permit
 from provisioner.settings.maintenance import BootWay
@@ -198,6 +200,8 @@ async def carry_out(client: Redfish, clock: StandingClock, request: Request) -> 
         case "set-time":
             return await set_clock(client.service, request.ntp, time.time)
         case "set-bios":
+            if any(find_kind(name) == DPU for name, _ in request.settings):
+                return await set_card(client.service, dict(request.settings))
             sent = await set_bios(client.service, dict(request.settings))
             return sent if isinstance(sent, Blocker) else None
         case "set-bmc":

@@ -9,11 +9,12 @@ from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
     BMC,
     CARD,
+    DPU,
     find_kind,
     find_setting_fault,
 )
 
-_KINDS = {"set-bios": (BIOS,), "set-bmc": (BMC, CARD)}
+_KINDS = {"set-bios": (BIOS, DPU), "set-bmc": (BMC, CARD)}
 
 
 def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:

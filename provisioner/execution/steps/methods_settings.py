@@ -14,20 +14,32 @@ from typing import Any
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
 from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
+from provisioner.adapters.redfish.settings.card_writes import set_card
 from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
+from provisioner.execution.steps.methods_switch_settings import (
+    SWITCH_METHOD,
+    write_switch_settings,
+)
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.machine_settings.pinned_sets import BIOS, CARD
+from provisioner.planning.machine_settings.pinned_sets import BIOS, CARD, DPU, SUPERNIC
 from provisioner.planning.machine_settings.running_sets import build_components
+
+SETTINGS_METHODS = frozenset(
+    {"redfish_bios_settings", "redfish_bmc_settings", "redfish_card_settings", SWITCH_METHOD}
+)
+_OF_CARDS = (CARD, DPU, SUPERNIC)
 
 
 async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
     """Return the work that writes one set."""
-    bmc = step.slots[0] if step.component == CARD else "host"
+    if step.method == SWITCH_METHOD:
+        return await write_switch_settings(site, node, step)
+    bmc = step.slots[0] if step.component in _OF_CARDS else "host"
     client = await site.reach.redfish(node, bmc)
     if isinstance(client, Blocker):
         return client
@@ -44,7 +56,8 @@ async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
         if step.component == BIOS:
             sent = await set_bios(client.service, settings)
             return sent if isinstance(sent, Blocker) else Sent(task=sent.job)
-        refused = await set_bmc(client.service, settings)
+        write = set_card if step.component in (DPU, SUPERNIC) else set_bmc
+        refused = await write(client.service, settings)
         return refused if refused is not None else Sent()
 
     return Work(
@@ -66,7 +79,7 @@ def _look_at(client: Redfish, step: Step, sets: Sets) -> Callable[[], Awaitable[
     async def look() -> dict[str, Any]:
         settings = await read_host_settings(client.service)
         rows = client.quirk.meanings
-        bmc = step.slots[0] if step.component == CARD else "host"
+        bmc = step.slots[0] if step.component in _OF_CARDS else "host"
         components = build_components(settings, {step.component: sets}, rows, bmc)
         shown = next((c for c in components), None)
         return {

@@ -23,6 +23,7 @@ from provisioner.planning.machine_settings.pinned_sets import SWITCH
 from provisioner.ports import Secret
 from provisioner.ports.switch import ServiceChange, Switch, SwitchRefused
 
+SWITCH_METHOD = "switch_settings"
 KEY_USER = "tacacs"  # in the store; a key has no user
 
 

@@ -11,7 +11,7 @@ from provisioner.model.inventory import BackgroundCopy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.machine_settings.pinned_sets import BIOS
+from provisioner.planning.machine_settings.pinned_sets import BIOS, SUPERNIC, find_card_kind
 from provisioner.ports import PortError, Unreachable
 
 
@@ -98,14 +98,15 @@ async def read_versions(site: Site, node: Node, step: Step) -> dict[str, str | N
     activated = {name for name, _ in step.activates}
     versions: dict[str, str | None] = {}
     for bmc in node.bmcs:
-        if bmc.kind == "supernic":
+        if bmc.kind == "supernic" and not any(n.startswith(SUPERNIC) for n in activated):
             continue
         client = await site.reach.redfish(node, bmc.name)
         if isinstance(client, Blocker):
             continue
         inventory = await client.read_firmware(node.id, bmc.name)
-        if bmc.kind == "host" and any(name.startswith(BIOS) for name in activated):
-            inventory = await add_settings(client, inventory, site.machine_sets)
+        kind = BIOS if bmc.kind == "host" else find_card_kind(bmc.name)
+        if any(name.startswith(kind) for name in activated):
+            inventory = await add_settings(client, inventory, site.machine_sets, bmc.name)
         for component in inventory.components:
             slot = component.slot if bmc.kind == "host" else bmc.name
             if (name := f"{component.kind}/{slot}") in activated:

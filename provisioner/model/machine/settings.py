@@ -13,8 +13,13 @@ from provisioner.model.outcome import Gap
 
 Value = bool | int | float | str | None
 HOST_RSHIM = "HostRshim"  # a BlueField's, among the values of its BMC
+CARD_MODE = "Mode"  # likewise: DpuMode, NicMode
 SYSLOG = "Syslog.Servers"  # of a BMC: addresses, separated by commas; "off"
 BIOS_SETTINGS = "host.bios_settings"  # kind of component: the set of BIOS settings that runs
+# kinds of components: the sets of a BlueField in DPU mode and in NIC mode, which its start takes
+DPU_SETTINGS = "bluefield.settings"
+SUPERNIC_SETTINGS = "supernic.settings"
+BOOT_SETTINGS = (BIOS_SETTINGS, DPU_SETTINGS, SUPERNIC_SETTINGS)
 NO_SET = "none"  # version of such a component, where none of the pinned sets runs
 HIDDEN = "***"  # in place of a secret, whatever its value is
 

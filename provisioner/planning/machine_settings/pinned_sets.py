@@ -11,7 +11,11 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from provisioner.model.machine.settings import BIOS_SETTINGS
+from provisioner.model.machine.settings import (
+    BIOS_SETTINGS,
+    DPU_SETTINGS,
+    SUPERNIC_SETTINGS,
+)
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE
@@ -22,8 +26,10 @@ BIOS = BIOS_SETTINGS
 BMC = "host.bmc_settings"
 CARD = "card.bmc_settings"  # of each BlueField's own BMC
 SWITCH = "switch.settings"
-KINDS = (BIOS, BMC, CARD, SWITCH)
-_GROUPS = {"bmc": BMC, "card": CARD, "switch": SWITCH}
+DPU = DPU_SETTINGS  # of a BlueField that runs a system of its own
+SUPERNIC = SUPERNIC_SETTINGS  # of a BlueField in NIC mode
+KINDS = (BIOS, BMC, CARD, DPU, SUPERNIC, SWITCH)
+_GROUPS = {"bmc": BMC, "card": CARD, "card_boot": DPU, "switch": SWITCH}
 _SHARED = ("ntp", "syslog")  # a switch has these too
 _ATTRIBUTE_NAME = re.compile(r"[\x21-\x7e]{1,200}")
 _VALUE = re.compile(r"[\x20-\x7e]{0,500}")
@@ -89,7 +95,7 @@ def find_set_kind(settings: Mapping[str, str]) -> str:
     host's BMC.
     """
     kinds = [find_kind(name) for name in settings]
-    special = next((kind for kind in (CARD, SWITCH) if kind in kinds), BMC)
+    special = next((kind for kind in (CARD, DPU, SWITCH) if kind in kinds), BMC)
     return special if kinds[0] != BIOS else BIOS
 
 
@@ -100,9 +106,25 @@ def find_stranger(kind: str, settings: Mapping[str, str]) -> str | None:
 
 def _is_held(kind: str, name: str) -> bool:
     own = find_kind(name)
+    if kind == SUPERNIC:
+        return name == "card_mode"  # in NIC mode a card shows no attributes
     if kind == SWITCH:
         return own == SWITCH or name in _SHARED
     return own in (BMC, CARD) if kind == CARD else own == kind
+
+
+def find_card_kind(bmc: str) -> str:
+    """Return the kind of a card's sets of its start, by its name within the node: DPU_0, NIC_3."""
+    return DPU if bmc.startswith("DPU") else SUPERNIC
+
+
+def find_wrong_mode(kind: str, settings: Mapping[str, str]) -> str | None:
+    """Return why a set cannot be pinned for cards of this kind: their name has their mode."""
+    mode = {DPU: "dpu", SUPERNIC: "nic"}.get(kind)
+    chosen = settings.get("card_mode", mode)
+    if mode is None or chosen == mode:
+        return None
+    return f"it has card_mode {chosen}, and {kind} is for cards in {mode.upper()} mode"
 
 
 def find_contradiction(settings: Mapping[str, str]) -> str | None:

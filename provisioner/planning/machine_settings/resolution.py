@@ -20,7 +20,7 @@ from provisioner.model.machine.settings import (
 )
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.machine_settings.dependencies import find_lock, find_writer, predict
-from provisioner.quirks.meaning import VOCABULARY, Row
+from provisioner.quirks.meaning import ATTRIBUTE_GROUPS, VOCABULARY, Row
 
 ATTRIBUTE = "attribute:"
 Settings = Mapping[str, str]
@@ -50,7 +50,7 @@ def resolve(settings: Settings, bios: BiosSettings, rows: Sequence[Row]) -> Reso
     target: dict[str, Value] = {}
     refused: list[Blocker] = []
     for name, value in settings.items():
-        if name in VOCABULARY and VOCABULARY[name].group != "bios":
+        if not is_attribute(name):
             continue
         resolved = _resolve_one(name, value, bios, rows)
         if isinstance(resolved, Blocker):
@@ -78,13 +78,18 @@ def resolve_values(
     """Return the attributes of a set with their values; None if one has no meaning here."""
     values: dict[str, Value] = {}
     for name, value in settings.items():
-        if name in VOCABULARY and VOCABULARY[name].group != "bios":
+        if not is_attribute(name):
             continue
         resolved = _resolve_one(name, value, bios, rows)
         if isinstance(resolved, Blocker):
             return None
         values |= resolved
     return values
+
+
+def is_attribute(name: str) -> bool:
+    """Return whether a setting is one of a system's BIOS attributes."""
+    return name not in VOCABULARY or VOCABULARY[name].group in ATTRIBUTE_GROUPS
 
 
 def is_same(current: Value, value: Value) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from provisioner.model.inventory import Activation, Component
 from provisioner.model.machine.settings import (
+    CARD_MODE,
     HOST_RSHIM,
     NO_SET,
     SYSLOG,
@@ -23,7 +24,13 @@ from provisioner.model.machine.settings import (
     Value,
 )
 from provisioner.planning.machine_settings.dependencies import predict
-from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC, CARD, PinnedSets
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    CARD,
+    PinnedSets,
+    find_card_kind,
+)
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
 from provisioner.quirks.meaning import VOCABULARY, Row
 
@@ -40,6 +47,7 @@ BMC_VALUES = {
     "lockout_threshold": "AccountLockoutThreshold",
     "lockout_duration": "AccountLockoutDuration",
 }
+CARD_MODES = {"dpu": "DpuMode", "nic": "NicMode"}  # captured tree of a BlueField-3
 POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
 
 
@@ -53,6 +61,8 @@ def build_components(
     components = []
     if bmc == SLOT and sets.get(BIOS) and settings.bios:
         components.append(_build_bios(settings, sets[BIOS], rows))
+    if bmc != SLOT and sets.get(find_card_kind(bmc)):
+        components.append(_build_card(settings, find_card_kind(bmc), sets, rows, bmc))
     kind = BMC if bmc == SLOT else CARD
     if sets.get(kind) and settings.bmcs:
         values = {name: value for one in settings.bmcs for name, value in one.values.items()}
@@ -99,6 +109,45 @@ def _build_bios(
         staged=staged,
         pending=Activation.WARM_REBOOT if staged else None,
         source=bios.source,
+    )
+
+
+def _build_card(
+    settings: MachineSettings, kind: str, sets: PinnedSets, rows: Sequence[Row], bmc: str
+) -> Component:
+    """Return the component of what a card's start takes; None while it does not show all of it."""
+    bios = settings.bios[0] if settings.bios else None
+    current = (bios.current or {}) if bios is not None else {}
+    now = next((one.values[CARD_MODE] for one in settings.bmcs if CARD_MODE in one.values), None)
+    named = {name for values in sets[kind].values() for name in values}
+    unread = ("host_privilege" in named and not current) or not (now or current)
+    source = bios.source if bios is not None else settings.bmcs[0].source if settings.bmcs else ""
+    if unread:
+        return Component(kind=kind, slot=bmc, version=None, bmc=bmc, source=source)
+    pending = dict(bios.pending) if bios is not None else {}
+
+    def runs(name: str, value: str, values: Mapping[str, Value], mode: Value) -> bool:
+        if name == "card_mode" and mode is not None:
+            return is_same(mode, CARD_MODES[value])
+        fitting = _find_attributes(name, values, rows)
+        return bool(fitting) and all(
+            any(is_same(values[attribute], one) for one in row.values.get(value, ()))
+            for row, attribute in fitting
+        )
+
+    version = name_set(sets[kind], lambda name, value: runs(name, value, current, now))
+    later = {**current, **pending}
+    next_mode = pending.get("NicMode", now)
+    waiting = name_set(sets[kind], lambda name, value: runs(name, value, later, next_mode))
+    staged = waiting if waiting not in (NONE, version) else None
+    return Component(
+        kind=kind,
+        slot=bmc,
+        bmc=bmc,
+        version=version,
+        staged=staged,
+        pending=Activation.COLD_BOOT if staged else None,
+        source=source,
     )
 
 

@@ -154,6 +154,9 @@ class _Rules:
                 f"the set '{version}' has {stranger}, which {kind} does not hold",
                 f"Pin it under {pinned_sets.find_kind(stranger)}.",
             )
+        if (wrong := pinned_sets.find_wrong_mode(kind, settings)) is not None:
+            unblock = "Name the card by its new mode (DPU_n, NIC_n) in the expected-hardware list."
+            raise self.located.build_error(path, wrong, unblock)
 
     def _check_rules(self, path: Path, release: Release) -> None:
         numbers: dict[str, int] = {}

@@ -29,6 +29,7 @@ NO_FILE = frozenset(
         "playbook_check_tools",
         "redfish_bios_settings",
         "redfish_bmc_settings",
+        "redfish_card_settings",
         "switch_settings",
         PACKAGES,
     }

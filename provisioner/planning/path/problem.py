@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.machine.drive_firmware import NVME_FIRMWARE, have_same_model, split_version
-from provisioner.model.machine.settings import BIOS_SETTINGS, NO_SET
+from provisioner.model.machine.settings import BOOT_SETTINGS, NO_SET
 from provisioner.model.matrix import Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, StagedFact
@@ -84,12 +84,12 @@ def build_problem(
 
 
 def doubt_settings(c: Component, fact: StagedFact | None) -> Component:
-    """Return BIOS settings as waiting until a boot, where the service shows them as running.
+    """Return settings of a start as waiting until it, where the service shows them as running.
 
     Some services show values that wait as current (libredfish 25: Dell); the ledger says that no
     boot has ended since they were written. Firmware is believed: a version shows only if it runs.
     """
-    if c.kind != BIOS_SETTINGS or fact is None or c.version != fact.version:
+    if c.kind not in BOOT_SETTINGS or fact is None or c.version != fact.version:
         return c
     return c.model_copy(
         update={"version": NO_SET, "staged": fact.version, "pending": fact.activation}

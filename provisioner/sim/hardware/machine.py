@@ -240,6 +240,9 @@ class Machine:
             if card.next_mode and card.host_power_cycles_it:
                 card.mode = card.next_mode
                 card.next_mode = ""
+            if card.next_privilege and card.host_power_cycles_it:
+                card.privilege = card.next_privilege
+                card.next_privilege = ""
         self._boot(now + self.add_jitter(self.durations.power_on_s), turn)
 
     def _take_nv_config(self, now: float) -> None:

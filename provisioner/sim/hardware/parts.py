@@ -134,6 +134,8 @@ class Bluefield:
     mode: str  # NicMode | DpuMode
     boot_state: str = "OsIsRunning"  # BootProgress.OemLastState; UEFI is the end in NIC mode
     next_mode: str = ""
+    privilege: str = "Restricted"  # of its host: Restricted | Privileged
+    next_privilege: str = ""
     rshim: bool = True
     host_rshim: str = "Disabled"
     installing: bool = False

@@ -99,7 +99,7 @@ class BluefieldTree:
                 "Id": "BIOS",
                 "Name": "BIOS Configuration",
                 "Attributes": {
-                    "HostPrivilegeLevel": "Restricted",
+                    "HostPrivilegeLevel": self.card.privilege,
                     "InternalCPUModel": "Embedded",
                     "NicMode": self.card.mode,
                 },
@@ -115,9 +115,23 @@ class BluefieldTree:
                 "@odata.type": "#Bios.v1_2_0.Bios",
                 "Id": "Settings",
                 "Name": "BIOS Settings",
-                "Attributes": {"NicMode": self.card.next_mode or self.card.mode},
+                "Attributes": {
+                    "HostPrivilegeLevel": self.card.next_privilege or self.card.privilege,
+                    "NicMode": self.card.next_mode or self.card.mode,
+                },
             },
+            patch=self._patch_bios,
         )
+
+    def _patch_bios(self, body: Json, _: Request) -> Answer | None:
+        """Take attributes for the next start; the tree of a BlueField-3 names no registry."""
+        changes = body.get("Attributes")
+        allowed = {"HostPrivilegeLevel": ("Restricted", "Privileged")}
+        for name, value in (changes if isinstance(changes, dict) else {}).items():
+            if value not in allowed.get(name, ()):
+                return make_error(400, "PropertyValueNotInList", str(value), name)
+            self.card.next_privilege = value if value != self.card.privilege else ""
+        return None
 
     def _arm_reset(self, request: Request) -> Answer:
         reset_type = get_allowed_value(

@@ -9,7 +9,7 @@ would carry out both.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from provisioner.adapters.redfish.messages import Message, body_of, collect_messages, task_paths
@@ -21,9 +21,8 @@ from provisioner.adapters.redfish.task_list import find_open_job
 from provisioner.model.base import Record
 from provisioner.model.machine.settings import BiosSettings, Value
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.machine_settings.resolution import is_same, resolve
+from provisioner.planning.machine_settings.resolution import is_attribute, is_same, resolve
 from provisioner.ports import Reply
-from provisioner.quirks.meaning import VOCABULARY
 
 _SETUP_MODE = "SetupMode"
 _REFUSED = re.compile(
@@ -41,8 +40,13 @@ class SettingsSent(Record):
     job: str = ""
 
 
-async def set_bios(service: Service, settings: Mapping[str, str]) -> SettingsSent | Blocker:
-    """Have these settings run from the next boot on. Those that run already are not sent."""
+async def set_bios(
+    service: Service, settings: Mapping[str, str], own: Collection[str] = ()
+) -> SettingsSent | Blocker:
+    """Have these settings run from the next boot on. Those that run already are not sent.
+
+    `own`: attributes that may wait for the boot by another request of ours.
+    """
     if (refused := await find_obstacle(service, "settings")) is not None:
         return refused
     system = await service.read_system()
@@ -59,7 +63,7 @@ async def set_bios(service: Service, settings: Mapping[str, str]) -> SettingsSen
     if isinstance(secure, Blocker):
         return secure
     waiting = {n: v for n, v in resolution.changes.items() if not _waits(bios, n, v)}
-    foreign = sorted(set(bios.pending) - set(resolution.target))
+    foreign = sorted(set(bios.pending) - set(resolution.target) - set(own))
     if foreign:
         return _refuse_foreign(bios, foreign)
     job = ""
@@ -79,7 +83,7 @@ async def set_bios(service: Service, settings: Mapping[str, str]) -> SettingsSen
 
 
 def _has_bios(settings: Mapping[str, str]) -> bool:
-    return any(n not in VOCABULARY or VOCABULARY[n].group == "bios" for n in settings)
+    return any(is_attribute(name) for name in settings)
 
 
 def _waits(bios: BiosSettings, name: str, value: Value) -> bool:

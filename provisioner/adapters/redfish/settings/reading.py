@@ -30,6 +30,7 @@ from provisioner.adapters.redfish.settings.attributes import (
 from provisioner.adapters.redfish.settings.syslog import read_syslog
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.model.machine.settings import (
+    CARD_MODE,
     HOST_RSHIM,
     SYSLOG,
     AttributeRegistry,
@@ -69,7 +70,7 @@ async def read_machine_settings(service: Service) -> MachineSettings:
             for one in (
                 *bmcs,
                 await _read_accounts(walk, root),
-                *[await _read_rshim(walk, system) for system in systems],
+                *[await _read_card(walk, system) for system in systems],
                 *_list_power_policies(systems),
             )
             if one is not None and one.values
@@ -91,7 +92,7 @@ async def read_host_settings(service: Service) -> MachineSettings:
     bmcs = [
         None if manager is None else await _read_bmc(service, walk, manager, whole=False),
         await _read_accounts(walk, root),
-        await _read_rshim(walk, system),
+        await _read_card(walk, system),
         *_list_power_policies([system]),
     ]
     return MachineSettings(
@@ -263,13 +264,14 @@ async def _read_accounts(walk: Walk, root: Json) -> BmcSettings | None:
     return BmcSettings(source=path, values=values)
 
 
-async def _read_rshim(walk: Walk, system: Resource) -> BmcSettings | None:
-    """Return whether a BlueField's host has its rshim (captured tree of a BlueField-3)."""
+async def _read_card(walk: Walk, system: Resource) -> BmcSettings | None:
+    """Return a BlueField's mode, and whether its host has its rshim (captured BlueField-3)."""
     path = link(system.data, "Oem", "Nvidia")
-    state = text((await walk.read(path)).data.get(HOST_RSHIM)) if path is not None else None
-    if path is None or state is None:
-        return None
-    return BmcSettings(source=path, values={HOST_RSHIM: state})
+    shown = (await walk.read(path)).data if path is not None else {}
+    values: dict[str, Value] = {
+        name: state for name in (HOST_RSHIM, CARD_MODE) if (state := text(shown.get(name)))
+    }
+    return BmcSettings(source=path, values=values) if path is not None and values else None
 
 
 def _list_power_policies(systems: list[Resource]) -> Iterator[BmcSettings]:

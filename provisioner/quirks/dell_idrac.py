@@ -118,6 +118,7 @@ QUIRK = Quirk(
     # source: captured tree of a PowerEdge R750, DellAttributes of its iDRAC (UDP, port 514)
     syslog=Syslog(
         links=("Links", "Oem", "Dell", "DellAttributes"),
+        inside=("Attributes",),
         switch="SysLog.1.SysLogEnable",
         on="Enabled",
         off="Disabled",

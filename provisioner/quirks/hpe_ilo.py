@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.quirks.meaning import Row, enabled, switch
-from provisioner.quirks.quirk import AcCycle, Licence, Quirk
+from provisioner.quirks.quirk import AcCycle, Licence, Quirk, Syslog
 
 # Intel's and AMD's machines name some attributes differently: one of the two is there
 _A42 = "captured registry of a ProLiant DL385 Gen10 Plus v2, BIOS A42 v2.60"
@@ -57,6 +57,16 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="hpe_ilo",
     title="HPE iLO",
+    # source: captured NetworkProtocol of an iLO 5 (HpeiLOManagerNetworkService 2.2.0), and HPE's
+    # python-redfish-library, examples, set_syslog
+    syslog=Syslog(
+        links=("NetworkProtocol",),
+        inside=("Oem", "Hpe"),
+        switch="RemoteSyslogEnabled",
+        on=True,
+        off=False,
+        servers=("RemoteSyslogServer",),
+    ),
     vendor=r"^(HPE|Hewlett)",
     oem="Hpe",
     push="form",

@@ -73,10 +73,12 @@ class Syslog(Record):
     """Attributes of the BMC that send its log to syslog servers, in the order of use."""
 
     links: tuple[str, ...]  # keys below the manager that lead to its attributes
+    inside: tuple[str, ...] = ()  # keys below that resource
     switch: str
-    on: str
-    off: str
+    on: str | bool
+    off: str | bool
     servers: tuple[str, ...]
+    listed: str = ""  # key of an address, where the one attribute may be a list of objects
 
 
 class SetupPassword(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.quirks.meaning import SUFFIX, Row, enabled, switch
-from provisioner.quirks.quirk import AcCycle, Licence, Quirk
+from provisioner.quirks.quirk import AcCycle, Licence, Quirk, Syslog
 
 _BIOS = {"PreserveME": True, "PreserveNVRAM": True, "PreserveSMBIOS": True, "BackupBIOS": False}
 _BMC = {"PreserveCfg": True, "PreserveSdr": True, "PreserveSsl": True, "BackupBMC": False}
@@ -45,6 +45,16 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="supermicro",
     title="Supermicro",
+    # source: stmcginnis/gofish, oem/smc/syslog.go, with its recorded bodies: Syslog 1.0.1 has one
+    # server as text, 1.0.2 (X13 1.10, X14 1.08 and later) a list of them
+    syslog=Syslog(
+        links=("Oem", "Supermicro", "Syslog"),
+        switch="EnableSyslog",
+        on=True,
+        off=False,
+        servers=("SyslogServer",),
+        listed="ServerIP",
+    ),
     vendor=r"^(Supermicro|Super Micro)",
     oem="Supermicro",
     apply_time="Immediate",  # otherwise an upload is only verified until StartUpdate is posted

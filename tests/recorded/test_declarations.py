@@ -23,6 +23,7 @@ METHODS = {
     "playbook_check_tools",
     "redfish_bios_settings",
     "redfish_bmc_settings",
+    "redfish_card_settings",
     "nvue_image",
     "switch_settings",
     "deploy_image",

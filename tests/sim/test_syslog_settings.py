@@ -1,4 +1,4 @@
-"""Syslog servers of an iDRAC as a setting; other BMCs refuse it by name."""
+"""Syslog servers of BMCs as a setting, each vendor's form; others refuse it by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,30 @@ def test_servers_of_an_idrac_are_set_replaced_and_switched_off() -> None:
     assert read(host) == "one"
 
 
-@pytest.mark.parametrize("vendor", [v for v in VENDORS if v != "dell"])
+@pytest.mark.parametrize("vendor", ["hpe", "supermicro"])
+def test_one_server_is_set_and_switched_off_and_two_are_refused(vendor: str) -> None:
+    wire, host, _ = host_of(vendor)
+    bmc = wire.client.machine.bmcs["host"]
+    assert read(host) == "quiet"
+    for name in ("one", "quiet", "one"):
+        assert asyncio.run(set_bmc(host.service, SETS[BMC][name])) is None
+        assert read(host) == name
+    assert (bmc.syslog_on, bmc.syslog_servers) == (True, ("10.0.0.9",))
+    refused = asyncio.run(set_bmc(host.service, {"ipmi": "off", **SETS[BMC]["two"]}))
+    assert isinstance(refused, Blocker)
+    assert "more than 1 servers" in refused.detail
+    assert bmc.protocols["IPMI"], "nothing was sent"
+
+
+def test_newer_firmware_of_supermicro_takes_a_list() -> None:
+    wire, host, _ = host_of("supermicro")
+    wire.client.machine.bmcs["host"].syslog_listed = True
+    for name in ("two", "one", "quiet", "two"):
+        assert asyncio.run(set_bmc(host.service, SETS[BMC][name])) is None
+        assert read(host) == name
+
+
+@pytest.mark.parametrize("vendor", [v for v in VENDORS if v not in ("dell", "hpe", "supermicro")])
 def test_a_vendor_without_a_source_is_refused_before_anything_is_sent(vendor: str) -> None:
     wire, host, _ = host_of(vendor)
     protocols = dict(wire.client.machine.bmcs["host"].protocols)

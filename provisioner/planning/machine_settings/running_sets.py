@@ -115,7 +115,7 @@ def _build_bios(
 def _build_card(
     settings: MachineSettings, kind: str, sets: PinnedSets, rows: Sequence[Row], bmc: str
 ) -> Component:
-    """Return the component of what a card's start takes; None while it does not show all of it."""
+    """Return the component of a card's settings at start; no version while one is not shown."""
     bios = settings.bios[0] if settings.bios else None
     current = (bios.current or {}) if bios is not None else {}
     now = next((one.values[CARD_MODE] for one in settings.bmcs if CARD_MODE in one.values), None)

@@ -112,6 +112,9 @@ class Bmc:
     clock_offset_s: float = 0.0  # of its clock against the site's
     ntp_enabled: bool = False
     ntp_servers: tuple[str, ...] = ()
+    syslog_on: bool = False
+    syslog_servers: tuple[str, ...] = ()
+    syslog_listed: bool = False  # Supermicro: newer firmware has a list of servers
     protocols: dict[str, bool] = field(default_factory=lambda: {"IPMI": True, "SSH": True})
     certificate: bytes = b""  # presented now, in PEM; b"": as its server was started
     certificate_next: tuple[bytes, bytes] | None = None  # waits for a restart, with its key

@@ -14,11 +14,12 @@ from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_certificates import CERTIFIED, mount_certificates
 from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_syslog import change_hpe_syslog, show_hpe_syslog
 from provisioner.sim.redfish.redfish_tree import Change, Request, make_patch_check
 from provisioner.sim.redfish.tasks import format_time
 
 _OK: Json = {"State": "Enabled", "Health": "OK"}
-_CHECK = make_patch_check("NTP", "IPMI", "SSH")
+_TAKEN = ("NTP", "IPMI", "SSH")
 _CHECK_TIME = make_patch_check("DateTime")
 
 
@@ -104,10 +105,18 @@ def mount_network(service: RedfishService, manager: str) -> None:
             "HTTPS": {"ProtocolEnabled": True, "Port": 443, **certificates},
             "NTP": ntp,
             **{n: {"ProtocolEnabled": on} for n, on in bmc.protocols.items()},
+            **show_hpe_syslog(service),
         }
 
     def change(body: Json, _: Request) -> Answer | None:
-        return _CHECK(body) or _set_protocols(bmc, body) or _set_ntp(bmc, body)
+        own = ("Oem",) if service.shape.name == "hpe" else ()
+        refused = make_patch_check(*_TAKEN, *own)(body)
+        return (
+            refused
+            or change_hpe_syslog(bmc, body)
+            or _set_protocols(bmc, body)
+            or _set_ntp(bmc, body)
+        )
 
     tree.add_live(f"{manager}/NetworkProtocol", read, patch=change)
     if service.shape.name in CERTIFIED:

@@ -20,6 +20,7 @@ from provisioner.sim.redfish.redfish_network import (
 from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_settings import mount_system_settings
+from provisioner.sim.redfish.redfish_syslog import mount_smc_syslog
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.setup_passwords import mount_jobs
 from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
@@ -249,6 +250,7 @@ class HostTree:
         if links:
             links["Oem"]["Dell"] |= self._mount_jobs(path)
         logs = redfish_logs.mount_logs(self.service, path)
+        own = mount_smc_syslog(self.service, path)
         self.tree.add_live(
             path,
             lambda: {
@@ -268,6 +270,7 @@ class HostTree:
                 "NetworkProtocol": {"@odata.id": f"{path}/NetworkProtocol"},
                 "VirtualMedia": {"@odata.id": f"{path}/VirtualMedia"},
                 "LogServices": logs,
+                **own,
                 "Links": {
                     "ManagerForServers": [make_link("Systems", shape.system)],
                     "ManagerForChassis": [make_link("Chassis", shape.chassis)],

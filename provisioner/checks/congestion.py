@@ -2,7 +2,8 @@
 
 The check reads `ethtool -S` of every port. Pauses and marks are how congestion is controlled, so
 they are only measured. Packets that the port dropped, and a receiver that pauses its sender without
-end, are faults.
+end, are faults. An InfiniBand port counts what it dropped itself (`port_xmit_discards`), and how
+long it waited for the credits of its neighbour (`port_xmit_wait`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
+from provisioner.checks.readers.gid_index import INFINIBAND
+from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
 from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -26,6 +29,8 @@ CONGESTION = Command(
 LOST = ("rx_discards_phy", "tx_discards_phy", "rx_prio3_discards", "rx_prio3_buf_discard")
 STORMS = ("tx_pause_storm_warning_events", "tx_pause_storm_error_events")
 MEASURED = ("rx_prio3_pause", "tx_prio3_pause", "rx_discards_phy")
+INFINIBAND_LOST = "port_xmit_discards"
+INFINIBAND_WAIT = "port_xmit_wait"
 _NEEDED = frozenset({"rx_discards_phy"})
 _DEVICE = re.compile(r"^device ([\w.-]{1,32})$")
 _COUNTER = re.compile(r"^\s*([A-Za-z][\w.\[\]-]{0,80}(?: ?[\w.\[\]-]{1,40}){0,3}): (\d{1,20})$")
@@ -33,6 +38,9 @@ _HEADS = ("NIC statistics:",)
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    if context.link_layer == INFINIBAND:
+        yield from _judge_ports(evidence, context)
+        return
     grew = _read_growth(evidence, context)
     for port, deltas in sorted((grew or {}).items()):
         for name in LOST:
@@ -43,6 +51,21 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             if deltas.get(name):
                 detail = f"{name}: the receiver is stuck"
                 yield fault(port, Severity.ISOLATE, detail, deltas[name], 0)
+
+
+def _judge_ports(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    for port, counters in read_counters(evidence, context).ports.items():
+        if INFINIBAND_LOST not in counters:
+            raise Unreadable(f"sysfs: {port} does not count what it throws away")
+    grew = read_growth(evidence, context)
+    for port, deltas in sorted(grew.ports.items() if grew else ()):
+        if deltas.get(INFINIBAND_LOST):
+            detail = f"{INFINIBAND_LOST}: packets were lost during a load test"
+            yield fault(port, Severity.MONITOR, detail, deltas[INFINIBAND_LOST], 0)
+
+
+def _build_commands(context: CheckContext) -> tuple[Command, ...]:
+    return (RDMA_COUNTERS if context.link_layer == INFINIBAND else CONGESTION,)
 
 
 def _read_growth(
@@ -83,8 +106,21 @@ def _read(evidence: Mapping[str, Evidence], context: CheckContext) -> dict[str, 
 
 
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
+    if context.link_layer == INFINIBAND:
+        ports = read_growth(evidence, context)
+        rows = ports.ports if ports else {}
+        wait = INFINIBAND_WAIT
+        return {f"{wait}/{port}": d[wait] for port, d in rows.items() if wait in d}
     grew = _read_growth(evidence, context) or {}
     return {f"{name}/{port}": d[name] for port, d in grew.items() for name in MEASURED if name in d}
 
 
-CHECK = Check("congestion", Gate.A, (CONGESTION,), _findings, after_load=True, measure=_measure)
+CHECK = Check(
+    "congestion",
+    Gate.A,
+    (CONGESTION,),
+    _findings,
+    after_load=True,
+    measure=_measure,
+    lines=_build_commands,
+)

@@ -1,7 +1,9 @@
 """N6: no port of a rail loses its carrier repeatedly, or even once during a load test.
 
 Azure's health checks fail on five losses (in 24 hours, from the system's log); this check uses the
-kernel's count since the port came up. It also reads a log of networkd ("lost carrier").
+kernel's count since the port came up. It also reads a log of networkd ("lost carrier"). A host of
+an InfiniBand fabric needs no interface of its ports (IPoIB): there the port itself counts
+(`link_downed`, since it was cleared).
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth, find_before_load
+from provisioner.checks.readers.gid_index import INFINIBAND
+from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
 from provisioner.checks.readers.sysfs import match_files, parse_files, read_single_line
 from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
 from provisioner.checks.thresholds import check_threshold
@@ -27,11 +31,15 @@ LINK_FLAPS = Command(
 _FILE = re.compile(
     r"/sys/class/infiniband/[\w.-]{1,64}/device/net/([\w.-]{1,32})/carrier_down_count"
 )
+_DOWNED = "link_downed"
 _LOG = re.compile(r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,30}) \S+ \S+: ")
 _LOST = re.compile(r": ([\w.-]{1,32}): (?i:lost carrier)")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    if context.link_layer == INFINIBAND:
+        yield from _judge_ports(evidence, context)
+        return
     text = read_output(evidence, LINK_FLAPS, any_exit=True)
     if _LOG.match(text.lstrip()):
         losses = _read_logged_losses(text)
@@ -55,6 +63,24 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(port, Severity.ISOLATE, detail, new, 0)
 
 
+def _judge_ports(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    for port, counters in sorted(read_counters(evidence, context).ports.items()):
+        if _DOWNED not in counters:
+            raise Unreadable(f"sysfs: {port} does not count its losses of the link")
+        if missed := check_threshold(context, "carrier_losses", counters[_DOWNED]):
+            detail = "the link went down repeatedly since the counter was cleared"
+            yield fault(port, Severity.ISOLATE, detail, *missed)
+    grew = read_growth(evidence, context)
+    for port, deltas in sorted(grew.ports.items() if grew else ()):
+        if deltas.get(_DOWNED):
+            detail = "the link went down during a load test"
+            yield fault(port, Severity.ISOLATE, detail, deltas[_DOWNED], 0)
+
+
+def _build_commands(context: CheckContext) -> tuple[Command, ...]:
+    return (RDMA_COUNTERS if context.link_layer == INFINIBAND else LINK_FLAPS,)
+
+
 def _read_counted_losses(text: str) -> tuple[str, dict[str, int]]:
     """Return the boot id, and port -> losses."""
     files = parse_files(text)
@@ -76,5 +102,11 @@ def _read_logged_losses(text: str) -> dict[str, int]:
 
 
 CHECK = Check(
-    "link_flaps", Gate.A, (LINK_FLAPS,), _findings, after_load=True, thresholds=("carrier_losses",)
+    "link_flaps",
+    Gate.A,
+    (LINK_FLAPS,),
+    _findings,
+    after_load=True,
+    lines=_build_commands,
+    thresholds=("carrier_losses",),
 )

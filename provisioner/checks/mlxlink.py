@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth, find_before_load
+from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
 from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.checks.thresholds import check_threshold, require_threshold
@@ -23,7 +24,17 @@ _OPERATION = "Operational Info"
 _COUNTERS = "Physical Counters and BER Info"
 _MODULE = "Module Info"
 _ADVICE = "Troubleshooting Info"
-_SPEED = re.compile(r"^(?:[A-Z]{2,6}-)?(\d{1,4})G")  # "400G", "400G_4X"; "IB-NDR" is not Ethernet
+_SPEED = re.compile(r"^(?:[A-Z]{2,6}-)?(\d{1,4})G")  # "400G", "400G_4X"
+# of four lanes, in Gbit/s; mstflint, mlxlink_maps.cpp
+_INFINIBAND_SPEEDS = {
+    "IB-FDR": 56,
+    "IB-EDR": 100,
+    "IB-HDR": 200,
+    "IB-NDR": 400,
+    "IB-XDR": 800,
+}
+# the code of short InfiniBand cables has a smaller block, and repeats lost ones (PLR)
+_FEC_CODES = {"Ethernet": ("544,514",), "InfiniBand": ("544,514", "271,257")}
 _ZERO_COUNTS = ("Effective Physical Errors", "Link Down Counter", "Link Error Recovery Counter")
 _ZERO_LANES = (
     "Module FW Fault",
@@ -66,15 +77,24 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 def _judge_operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:
     speed = port.get_text(_OPERATION, "Speed") or ""
     rail = require_threshold(context, "rail_gbit_s")
-    match = _SPEED.match(speed)
-    if match is None or int(match[1]) < rail:
+    if _read_speed(speed, context) < rail:
         yield fault(port.part, Severity.ISOLATE, "the link's speed", speed, f"{rail:g}G")
     code = port.get_text(_OPERATION, "FEC") or ""
-    if "544,514" not in code.replace(" ", ""):
-        yield fault(port.part, Severity.CONFIG, "the link's FEC code", code, "RS-FEC (544,514)")
+    codes = _FEC_CODES.get(context.link_layer, _FEC_CODES["Ethernet"])
+    if not any(words in code.replace(" ", "") for words in codes):
+        expected = " or ".join(f"RS-FEC ({words})" for words in codes)
+        yield fault(port.part, Severity.CONFIG, "the link's FEC code", code, expected)
     loop = port.get_text(_OPERATION, "Loopback Mode")
     if loop is not None and loop != "No Loopback":
         yield fault(port.part, Severity.CONFIG, "the port is looped back", loop, "No Loopback")
+
+
+def _read_speed(text: str, context: CheckContext) -> int:
+    """Return Gbit/s; 0 for a speed of another link layer than the rails have."""
+    if context.link_layer == INFINIBAND:
+        return _INFINIBAND_SPEEDS.get(text, 0)
+    match = _SPEED.match(text)
+    return 0 if match is None else int(match[1])
 
 
 def _judge_error_rate(port: PortFacts, context: CheckContext) -> Iterator[Finding]:

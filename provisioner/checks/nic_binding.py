@@ -3,7 +3,7 @@
 The check identifies cards by PCI address, which does not change when names do. It finds a card
 whose driver bound in another way, or that came up under a second name (the verdicts of
 facebookresearch/gcm: MISBIND, LINK_OPERSTATE, FIRMWARE_MISMATCH; the last compares the running
-firmware that the kernel reports).
+firmware that the kernel reports). Interfaces of InfiniBand ports (IPoIB) are not judged.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.sysfs import Files, match_files, parse_files
 from provisioner.checks.readers.tool_output import END, normalize_pci, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
@@ -51,7 +52,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(slot, Severity.CONFIG, detail, ", ".join(bound) or "none", "one")
             continue
         listed = interfaces.get(bound[0], [])
-        if len(listed) != 1:
+        if context.link_layer == INFINIBAND:
+            listed = []  # no test uses IPoIB: a host may have none; `rdma_links` judges the port
+        elif len(listed) != 1:
             detail = "network interfaces of this card"
             yield fault(slot, Severity.CONFIG, detail, len(listed), 1)
         for name, state in listed:

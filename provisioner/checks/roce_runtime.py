@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.tool_output import END, normalize_pci, read_output, split_lines
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
@@ -39,6 +40,8 @@ _ENABLED = re.compile(r"\s*enabled((?:\s+[01]){8})\s*")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
+    if context.link_layer == INFINIBAND and not context.nic_runtime:
+        return  # RoCE is Ethernet's, and nothing is pinned
     cards = _read_cards(read_output(evidence, ROCE_RUNTIME))
     reporting = [address for address in cards if address not in context.dpu_pci]
     if len(reporting) < context.rails:

@@ -86,7 +86,7 @@ class Service:
         )
         host = host_system(systems)
         if host is None:
-            raise_silence(walk.gaps)
+            raise_unread(walk.gaps)
         self._system = host.path if host is not None else None
         return host
 
@@ -96,7 +96,7 @@ class Service:
         managers = of_type(await walk.read_linked(await walk.read_root(), "Managers"), "Manager")
         manager = host_manager(managers, await self.read_system())
         if manager is None or not manager.data:
-            raise_silence(walk.gaps)
+            raise_unread(walk.gaps)
         return manager
 
     async def find_part(self, name: str) -> Resource:
@@ -108,7 +108,7 @@ class Service:
         path = link(await walk.read_root(), name)
         resource = await walk.read(path) if path is not None else Resource(ROOT)
         if not resource.data:
-            raise_silence(walk.gaps)
+            raise_unread(walk.gaps)
         return resource
 
     async def post(self, path: str, body: Any, subject: str) -> Reply | Blocker:
@@ -197,6 +197,17 @@ def raise_silence(gaps: Sequence[Gap]) -> None:
             raise LoginRefused(detail)
         if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE):
             raise Unreachable(detail, maybe_executed=False)
+
+
+def raise_unread(gaps: Sequence[Gap]) -> None:
+    """Raise for a resource that every service has and this one did not show.
+
+    An answer that is none (status 200 with an empty body) is silence here: it is asked again.
+    """
+    raise_silence(gaps)
+    for gap in gaps:
+        if gap.reason is Reason.MALFORMED:
+            raise Unreachable(f"{gap.source}: {gap.detail}", maybe_executed=False)
 
 
 def action_of(resource: Json, name: str) -> Json:

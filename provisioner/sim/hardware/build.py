@@ -13,7 +13,7 @@ from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.disks import fit_disks
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bluefield, Bmc, Device, Durations, Firmware, Host
-from provisioner.sim.hardware.shapes_items import HOST_ITEMS
+from provisioner.sim.hardware.shapes_items import HOST_ITEMS, SUPERMICRO_CONNECTX
 
 SUPERNICS = 8
 DPUS = 2
@@ -89,6 +89,17 @@ def build_machine(
     for index in range(SUPERNICS + DPUS):
         _fit_bluefield(machine, index, rng, macs)
     return machine
+
+
+def list_connectx(machine: Machine) -> None:
+    """Have a Supermicro BMC list the eight ConnectX-7 of the recorded host, in its own spelling.
+
+    They are listed only: the simulated cards are BlueFields, which the recorded host has none of.
+    """
+    for item in SUPERMICRO_CONNECTX:
+        machine.firmware["host", item.id] = Firmware(
+            item.id, "host", item.version, "none", updateable=False
+        )
 
 
 def _serial(rng: random.Random, prefix: str, length: int) -> str:

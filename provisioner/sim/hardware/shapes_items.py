@@ -30,6 +30,15 @@ SUPERMICRO = (
     Item("CPLD_Motherboard", "CPLD Motherboard", "F5.11.CB", "ac_cycle"),
     Item("CPLD_Backplane_1", "CPLD1 Backplane 1", "03", "ac_cycle"),
     *(Item(f"PowerSupply{n}", f"Power supply {n}", "1.3") for n in range(1, 7)),
+    # parts of the BIOS and of a seamless update, related to the BIOS as the BIOS's own item is
+    Item("Capsule_BIOS", "Capsule BIOS", "1.0"),
+    Item("Capsule_MCU", "Capsule MCU", "1.0b"),
+    Item("Capsule_ME", "Capsule ME", "6.80.224.2"),
+    Item("NIC9", "NIC9 System Slot10 AOC-STGS-i2T", "3.50 0x800016DC"),
+)
+# network cards of the recorded SYS-821GE-TNHR: the third number of their firmware is printed as two
+SUPERMICRO_CONNECTX = tuple(
+    Item(f"NIC{n}", f"NIC{n} System Slot{n} MCX75310AAS-NEAT", "28.37.10.14") for n in range(1, 9)
 )
 AMI_DGX = (
     Item("HostBMC_0", "HostBMC_0", "23.11.21", "bmc_reset"),
@@ -89,7 +98,9 @@ HOST_ITEMS: dict[str, tuple[Item, ...]] = {
     "lenovo": LENOVO,
 }
 
-NAMES = {item.id: item.name for items in HOST_ITEMS.values() for item in items} | {
+NAMES = {
+    item.id: item.name for items in (*HOST_ITEMS.values(), SUPERMICRO_CONNECTX) for item in items
+} | {
     "BMC_Firmware": "Software Inventory",
     "DPU_NIC": "NIC image",
     "DPU_OS": "OS image",

@@ -71,7 +71,7 @@ class FirmwareInventory:
         bmc_item, bios_item = self.shape.manager_items
         if fnmatchcase(item.id, bmc_item):
             related = f"{ROOT}/Managers/{self.shape.manager}"
-        elif fnmatchcase(item.id, bios_item):
+        elif fnmatchcase(item.id, bios_item) or item.id.startswith("Capsule_"):
             related = f"{ROOT}/Systems/{self.shape.system}/Bios"
         else:
             return shown

@@ -122,6 +122,11 @@ RULES = (
     SourcedRule(
         "an AC cycle that no resource lists", "supermicro", "NVIDIA/libredfish supermicro.rs"
     ),
+    SourcedRule(
+        "items `Capsule_*` related to the BIOS; a ConnectX-7's firmware printed as 28.37.10.14",
+        "supermicro",
+        "NVIDIA/libredfish tests/mockups/supermicro (SYS-821GE-TNHR), FirmwareInventory",
+    ),
     SourcedRule("`HGX_0` among the AllowableValues of SimpleUpdate", "supermicro", ASSUMED),
     SourcedRule(
         "chassis and roots of trust of the GPU tray, as a DGX H100 has them",

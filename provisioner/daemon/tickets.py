@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from provisioner.adapters.tickets.jira import Jira
 from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
 from provisioner.adapters.tickets.pagerduty import PagerDuty
 from provisioner.adapters.tickets.servicenow import ServiceNow
+from provisioner.adapters.tickets.slack import Slack
 from provisioner.adapters.tickets.webhook import Webhook
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
@@ -28,16 +30,9 @@ async def open_tickets(
     Raises InputError for a missing value, before the daemon starts.
     """
     system = settings.ticket_system
-    if system == "webhook":
+    if system in DESKS:
         secret = _secret(environ, WEBHOOK_SECRET)
-        url = _needed("ticket_url", settings.ticket_url)
-        webhook = Webhook(url, secret, clock, ca_file, settings.ticket_pin)
-        try:
-            yield webhook
-        finally:
-            await webhook.close()
-    elif system in ("servicenow", "pagerduty"):
-        desk = _desk(settings, environ, ca_file)
+        desk = DESKS[system](settings, secret, clock, ca_file)
         try:
             yield desk
         finally:
@@ -48,15 +43,43 @@ async def open_tickets(
         yield None
 
 
-def _desk(
-    settings: Settings, environ: Mapping[str, str], ca_file: Path | None
-) -> ServiceNow | PagerDuty:
-    secret = _secret(environ, WEBHOOK_SECRET)
-    if settings.ticket_system == "pagerduty":
-        return PagerDuty(settings.ticket_url, secret, ca_file, settings.ticket_pin)
+def _webhook(settings: Settings, secret: Secret, clock: Clock, ca_file: Path | None) -> Webhook:
+    url = _needed("ticket_url", settings.ticket_url)
+    return Webhook(url, secret, clock, ca_file, settings.ticket_pin)
+
+
+def _pagerduty(settings: Settings, secret: Secret, _: Clock, ca_file: Path | None) -> PagerDuty:
+    return PagerDuty(settings.ticket_url, secret, ca_file, settings.ticket_pin)
+
+
+def _servicenow(settings: Settings, secret: Secret, _: Clock, ca_file: Path | None) -> ServiceNow:
     url = _needed("ticket_url", settings.ticket_url)
     login = (_needed("ticket_user", settings.ticket_user), secret)
     return ServiceNow(url, settings.ticket_table, login, ca_file, settings.ticket_pin)
+
+
+def _jira(settings: Settings, secret: Secret, _: Clock, ca_file: Path | None) -> Jira:
+    url = _needed("ticket_url", settings.ticket_url)
+    project = _needed("ticket_project", settings.ticket_project)
+    login = (_needed("ticket_user", settings.ticket_user), secret)
+    kind = settings.ticket_issue_type
+    return Jira(url, project, kind, login, ca_file, settings.ticket_pin)
+
+
+def _slack(settings: Settings, secret: Secret, _: Clock, ca_file: Path | None) -> Slack:
+    channel = _needed("ticket_channel", settings.ticket_channel)
+    return Slack(settings.ticket_url, channel, secret, ca_file, settings.ticket_pin)
+
+
+Desk = Webhook | PagerDuty | ServiceNow | Jira | Slack
+# systems with one secret, PROVISIONER_TICKET_SECRET; a further one is a file and a line here
+DESKS: Mapping[str, Callable[[Settings, Secret, Clock, Path | None], Desk]] = {
+    "webhook": _webhook,
+    "pagerduty": _pagerduty,
+    "servicenow": _servicenow,
+    "jira": _jira,
+    "slack": _slack,
+}
 
 
 def _mailbox(

@@ -71,20 +71,33 @@ class RepairSettings(Record):
     )
 
     # work for people
-    ticket_system: Literal["none", "webhook", "email", "servicenow", "pagerduty"] = Field(
+    ticket_system: Literal[
+        "none", "webhook", "email", "servicenow", "pagerduty", "jira", "slack"
+    ] = Field(
         "none", description="Where tickets are sent; none: only on the command line and the API."
     )
     ticket_url: str = Field(
         "",
         pattern=r"^(https://\S{1,500})?$",
-        description="Webhook that tickets are sent to; ServiceNow: the instance; PagerDuty: where "
-        "events go.",
+        description="Webhook that tickets are sent to; ServiceNow, Jira: the instance; PagerDuty: "
+        "where events go.",
     )
     ticket_user: str = Field(
-        "", pattern=r"^[^\s:]{0,200}$", description="ServiceNow: login; its password is a secret."
+        "",
+        pattern=r"^[^\s:]{0,200}$",
+        description="ServiceNow, Jira: login; its password or API token is a secret.",
     )
     ticket_table: str = Field(
         "incident", pattern=r"^[a-z0-9_]{1,80}$", description="ServiceNow: table of tickets."
+    )
+    ticket_project: str = Field(
+        "", pattern=r"^([A-Z][A-Z0-9_]{1,49})?$", description="Jira: key of the project."
+    )
+    ticket_issue_type: str = Field(
+        "Task", min_length=1, max_length=60, description="Jira: type of the issues."
+    )
+    ticket_channel: str = Field(
+        "", pattern=r"^([CG][A-Z0-9]{2,40})?$", description="Slack: id of the channel."
     )
     ticket_pin: str = Field(
         "",

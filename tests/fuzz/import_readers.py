@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.model.input_error import InputError
-from provisioner.ports import Malformed
+from provisioner.ports import Malformed, PortError
 
 _IMPORTS = "planning.matrix.imports"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
@@ -25,6 +25,11 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
         "read_record",
         {"status": 201, "expected": 201},
     ),
+    ("adapters.tickets.jira", (Malformed,), "read_key", {}),
+    ("adapters.tickets.jira", (), "make_document", {}),
+    ("adapters.tickets.jira", (Malformed,), "find_labelled", {"label": "provisioner"}),
+    ("adapters.tickets.slack", (Malformed,), "read_ts read_own_messages", {}),
+    ("adapters.tickets.slack", (PortError,), "check_answer", {"status": 200, "writes": True}),
     (f"{_IMPORTS}.boot_streams", (InputError,), "parse_boot_stream", {"source": "a.bfb"}),
     (f"{_IMPORTS}.boot_streams", (), "is_boot_stream", {}),
     (f"{_IMPORTS}.pldm_packages", (InputError,), "parse_package", {"source": "a.fwpkg"}),

@@ -3,8 +3,9 @@
 source: developer.atlassian.com/cloud/jira/platform/swagger-v3.v3.json (create issue 201 with id,
 key and self; add comment 201; GET search/jql, which returns the named fields only and needs a
 bounded query; error collections with 400), and the JSON schema of the document format
-(@atlaskit/adf-schema 57.7.22, json-schema/v1/full.json), of which DOCUMENT has the nodes that are used here. Both were
-read on 2026-11-28. `summary` is a text field of 255 characters on one line, a label has no space.
+(@atlaskit/adf-schema 57.7.22, json-schema/v1/full.json), of which DOCUMENT has the nodes that are
+used here. Both were read on 2026-11-28. `summary` is a text field of 255 characters on one line, a
+label has no space.
 """
 
 from __future__ import annotations

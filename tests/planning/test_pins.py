@@ -26,14 +26,16 @@ SPELLINGS = [
 ]
 
 
-def planned(kind: str, running: str, pin: Pin) -> bool:
-    """Whether the planner takes the node as being at its pin."""
+def planned(kind: str, running: str, pin: Pin) -> bool | None:
+    """Whether the planner takes the node as being at its pin; None where no pin is for the part."""
     pins = {"release": Release(profiles={"p": Profile(match=Match(), pins={kind: pin})})}
     part = Component(kind=kind, slot="s", version=running, source="/redfish")
     inventory = Inventory(node="n", vendor="unknown", components=(part,))
     found = plan(inventory, Matrix(releases=pins), "release", "p")
     assert found.blockers or not found.steps
     assert not any(b.reason is Reason.VERSION_MISSING for b in found.blockers), found.blockers
+    if any(b.reason is Reason.UNKNOWN_PIN for b in found.blockers):
+        return None
     return not found.blockers
 
 

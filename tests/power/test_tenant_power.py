@@ -42,7 +42,7 @@ def serve_parts(bench: Bench) -> ApiParts:
 async def read_power(parts: ApiParts, caller: Caller) -> Power:
     path = f"/v1/nodes/{HOST}/power"
     request = make_mocked_request("GET", path, match_info={"node": HOST})
-    reply = await show_power(Ask(parts, request, caller, Nothing(), None, parts.clock.now()))
+    reply = await show_power(Ask(parts, request, caller, Nothing(), None, parts.clock.now(), ()))
     assert isinstance(reply.body, PowerView)
     return reply.body.power
 

@@ -182,6 +182,7 @@ def test_switches_are_refused_every_change_by_name() -> None:
     assert changes == {
         "apply_change",
         "apply_networks",
+        "apply_services",
         "choose_other_image",
         "install_image",
         "reboot",

@@ -109,6 +109,7 @@ ROUTES = (
         VIEWERS,
         list_partitions,
         {200: FabricPartitions},
+        refusals={404: "This site has no InfiniBand fabric."},
         heavy=True,
     ),
 )

@@ -62,7 +62,10 @@ def print_mlxlink(view: HostView, _command: str) -> Output:
 
 def _output(view: HostView, card: Device) -> dict[str, Any]:
     up = view.link_up(card)
-    speed = "200G" if "200" in str(card.traits.get("rate", "")) else "400G"
+    infiniband = card.traits.get("link_layer") == "InfiniBand"
+    slow = "200" in str(card.traits.get("rate", ""))
+    names = ("IB-HDR", "IB-NDR") if infiniband else ("200G", "400G")  # mstflint, mlxlink_maps.cpp
+    speed = names[0] if slow else names[1]
     light = float(card.traits.get("rx_power_dbm", view.vary_level(2.8, 0.1, 3)))
     tail = int(card.traits.get("fec_tail", 0))
     bins = {0: 22_858_119_037_881, 1: 65_755_507, 2: 7970, 3: 177, 15: tail}

@@ -20,7 +20,6 @@ from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine, Engine, FirstFailure
 from provisioner.control.engine.engine_shared import SharedEngine, WorkQueue
 from provisioner.control.engine.overload import Overload
-from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.control.fabric.isolating import Fabrics, keeper_of, tenancy_of
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
@@ -37,9 +36,11 @@ from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     build_attestation_watch,
     build_console_watch,
+    build_fabric_sessions,
     build_leaf_watch,
     build_login_loops,
     build_partition_watch,
+    build_resting_looks,
     list_senders,
 )
 from provisioner.execution.actions.host_keys import HostLogin
@@ -53,7 +54,6 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.observe.pinned_collector import build_collector
 from provisioner.execution.rewriting import build_eraser
-from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
@@ -142,13 +142,13 @@ class Daemon:
         self.parts = parts = guard_parts(parts, context.get_gate())
         reach = _reach(parts)
         self.site = _site(parts, reach)
-        profiles = parts.matrix.nic_profiles
         collector = build_collector(self.site, parts.matrix)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
         self.keeper = keeper_of(self.site, parts.store, parts.fabrics)
         self.observer = Observer(
             context, collector, self.tenancy, parts.matrix, parts.alerts, parts.cases
         )
+        profiles = parts.matrix.nic_profiles
         executor = Executor(self.site, profiles, parts.telemetry, select_sets(parts.matrix))
         validator = Validator(self.site, parts.store, CHECKS, parts.matrix, parts.thresholds)
         self.shop = _shop(
@@ -182,30 +182,27 @@ class Daemon:
         self.reconciler.requested = RequestedActs(deciding, self.site)
         self.logins = build_login_loops(deciding, self.site, self.reconciler, self.engine)
         self.overload = Overload(parts.store, parts.clock)
+        self._failure = FirstFailure()  # of every loop, whenever it was started
+        self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
+        self.reconciler.looks = self.looks
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:
             reach.gate.report = self.watcher.keeper.report
+        keeper = None if self.watcher is None else self.watcher.keeper
+        held = None if keeper is None else keeper.list_held_nodes
         self.scheduler = Scheduler(
-            deciding,
-            self.engine.submit,
-            None if self.watcher is None else self.watcher.keeper.list_held_nodes,
-            self.overload.may_begin,
+            deciding, self.engine.submit, held, self.overload.may_begin, self.looks.begin
         )
-        self.release_watch = ReleaseWatch(
-            deciding,
-            self.tenancy,
-            self.engine.submit,
-            None if self.watcher is None else self.watcher.keeper,
-        )
+        self.release_watch = ReleaseWatch(deciding, self.tenancy, self.engine.submit, keeper)
         watched = (self.tenancy, trespasses, self.release_watch)
         self.consoles = build_console_watch(context, reach, parts.matrix, parts.consoles)
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
-        self.fabric = _fabric(context, parts, self.site, self.engine, self.tenancy)
+        tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
+        self.fabric = build_fabric_sessions(context, tests, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
-        self._failure = FirstFailure()  # of every loop, whenever it was started
         self._measuring: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -308,6 +305,7 @@ class Daemon:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+        await self.looks.close()
         await self.engine.stop()
         await self.fabric.stop()
         await self.tenancy.close()
@@ -341,14 +339,6 @@ def _site(parts: Parts, reach: Reach) -> Site:
         None if parts.consoles is None else parts.consoles[1],
         select_machine_sets(parts.matrix),
     )
-
-
-def _fabric(
-    context: Context, parts: Parts, site: Site, engine: Engine, tenancy: Tenancy
-) -> FabricSessions:
-    tests = FabricTests(site, parts.store, parts.matrix, parts.thresholds)
-    apart = HostsApart(site, parts.store, tenancy)
-    return FabricSessions(context, tests, engine.submit, apart)
 
 
 def _campaigns(context: Context, parts: Parts) -> Campaigns | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from provisioner.adapters.certificate_command import CertificateCommand
 from provisioner.control.context import Context
-from provisioner.control.engine.engine import Engine
+from provisioner.control.engine.engine import Engine, FirstFailure
+from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.node.certificate_exchanger import CertificateExchanger
 from provisioner.control.node.credential_rotator import CredentialRotator
 from provisioner.control.node.lockdown_bracket import LockdownBracket
+from provisioner.control.node.observer import Observer
 from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.resting_looks import RestingLooks
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.attestation_watch import AttestationWatch
 from provisioner.control.watch.audit_export import AuditExport
@@ -31,6 +35,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
@@ -84,6 +89,22 @@ def build_attestation_watch(
     """Return the watch that asks devices again, BMCs within the requests of the other watch."""
     hosts = ReportQuestions(context, site, matrix)
     return AttestationWatch(context, matrix, watcher.eyes, hosts, watcher.keeper, watcher.may_watch)
+
+
+def build_resting_looks(
+    context: Context, observer: Observer, engine: Engine, failure: FirstFailure
+) -> RestingLooks:
+    """Return the looks at nodes that rest, whose failures end the daemon."""
+    watch = partial(failure.watch, ends=True)
+    return RestingLooks(context, observer, engine.submit, watch)
+
+
+def build_fabric_sessions(
+    context: Context, tests: FabricTests, engine: Engine, tenancy: Tenancy
+) -> FabricSessions:
+    """Return the keeper of tests among nodes, which sets hosts apart while they are tested."""
+    apart = HostsApart(tenancy.site, context.store, tenancy)
+    return FabricSessions(context, tests, engine.submit, apart)
 
 
 def build_login_loops(

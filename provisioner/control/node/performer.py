@@ -184,9 +184,7 @@ class Performer:
 
     async def _watched(self, hold: Hold, node: Node, why: str, view: View) -> Problems:
         """Report the observations on a node that serves a tenant to people; never act upon them."""
-        invalid = view.certificate_blockers
-        # that it was revoked is our own doing: the cause comes before it
-        causes = tuple(b for b in invalid if b.reason is not Reason.CERTIFICATE_INVALID) or invalid
+        causes = certification.list_causes(view.certificate_blockers)
         if certification.is_lost(causes) and not await self._store.evidence.is_revoked(
             node.certificate
         ):

@@ -16,6 +16,7 @@ from provisioner.control.node.lockdown_bracket import LockdownBracket
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.requested_acts import RequestedActs, is_requested
+from provisioner.control.node.resting_looks import RestingLooks
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
@@ -64,6 +65,7 @@ class Reconciler:
         self.rotator: CredentialRotator | None = None  # set by the daemon
         self.exchanger: CertificateExchanger | None = None  # set by the daemon
         self.lockdown: LockdownBracket | None = None  # None: a BMC in lockdown waits for a person
+        self.looks: RestingLooks | None = None  # set by the daemon
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -74,6 +76,8 @@ class Reconciler:
         except DamagedRow as error:
             log.error("operation %s is not driven: %s", operation_id, error)
             return
+        if self.looks is not None:
+            await self.looks.end(operation.node)
         hold = Hold(self._store, self._clock, operation)
         with set_log_context(node=operation.node, operation=operation.id):
             await self._driven(hold)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from provisioner.control.context import Context
 from provisioner.control.node.requested_acts import is_requested
+from provisioner.control.node.resting_looks import is_only_looked_at
 from provisioner.model.events.node_events import NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
@@ -81,6 +82,7 @@ class Scheduler:
         submit: Callable[[str], Awaitable[None]],
         held: Callable[[], Awaitable[frozenset[str]]] | None = None,
         may_begin: Callable[[Node], bool] = lambda _: True,
+        look: Callable[[Node], None] | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock
@@ -88,6 +90,7 @@ class Scheduler:
         self._submit = submit
         self._held = held  # nodes that alerts keep from tenants; None: there is no watch
         self._may_begin = may_begin  # an overloaded daemon begins little
+        self._look = look  # at a node that rests; None: an operation looks
         self._looked: dict[str, float] = {}
         self._parked: set[str] = set()  # for a damaged row, by this process
         self._resting: dict[str, Node] = {}  # as they were: an unchanged row is the same object
@@ -125,6 +128,9 @@ class Scheduler:
             watcher = self._held is not None
             if wants_turn(node, self._settings, looked, now, watcher=watcher):
                 self._looked[node.id] = now
+                if self._look is not None and is_only_looked_at(node):
+                    self._look(node)
+                    continue
                 operation = await self._store.operations.open(node.id, node.state.value, now)
                 if operation is not None:
                     await self._submit(operation.id)

@@ -218,6 +218,14 @@ def find_expiry(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
     return (_invalid(Reason.CERTIFICATE_EXPIRED, certificate.node, "its time is over"),)
 
 
+def list_causes(blockers: Sequence[Blocker]) -> tuple[Blocker, ...]:
+    """Return what people read about a certificate: that it was revoked is our own doing, and the
+    cause comes before it.
+    """
+    causes = tuple(b for b in blockers if b.reason is not Reason.CERTIFICATE_INVALID)
+    return causes or tuple(blockers)
+
+
 def is_lost(blockers: Sequence[Blocker]) -> bool:
     """Return whether the certificate's statement no longer holds; a failed check is an alert here.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from sqlalchemy import Connection
 
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
@@ -16,7 +19,12 @@ from provisioner.store.rows import (
 from provisioner.store.rows.fleet import Fleet, read_named
 from provisioner.store.rows.request_writes import write_detachment, write_node_request
 
+RECALLED_MAX = 64  # the leaves of a host, the hosts of a leaf: asked at every look
 COLUMNS = tuple(page_rows.COLUMNS)  # of `list_columns`, in their order
+
+
+def _recall_named(connection: Connection, names: tuple[str, ...]) -> Mapping[str, Node]:
+    return MappingProxyType(read_named(connection, names))  # callers share it
 
 
 class SqlNodeRepository:
@@ -46,7 +54,9 @@ class SqlNodeRepository:
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
 
     async def list_named(self, names: Collection[str]) -> Mapping[str, Node]:
-        return await self._transactions.read(lambda c: read_named(c, names))
+        if len(names) > RECALLED_MAX:
+            return await self._transactions.read(lambda c: read_named(c, names))
+        return await self._transactions.recall(_recall_named, tuple(sorted(names)))
 
     async def save(self, node: Node) -> Node:
         return await self._transactions.write(lambda c: node_rows.save_node(c, node))

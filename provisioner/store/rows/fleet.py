@@ -10,7 +10,7 @@ lane may be rolled back and run again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -89,7 +89,7 @@ def _parse(connection: Connection, name: str, body: str) -> Node:
         return parse_or_stand_in(connection, name, body)
 
 
-def read_named(connection: Connection, names: Collection[str]) -> Mapping[str, Node]:
+def read_named(connection: Connection, names: Collection[str]) -> dict[str, Node]:
     """Return the nodes of these names that there are."""
     ordered = sorted(names)
     by_name = {}

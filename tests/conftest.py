@@ -23,7 +23,11 @@ from hypothesis import HealthCheck, settings
 
 # no deadline and no "too slow": they would judge the machine, not the code
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "soak",

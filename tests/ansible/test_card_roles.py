@@ -44,6 +44,7 @@ def cards(host: Host, *path: str) -> list[object]:
     return found
 
 
+@pytest.mark.long
 def test_firmware_is_burned_once_and_runs_after_the_reset_that_was_asked_for(
     furnished: list[Host], tmp_path: Path
 ):

@@ -33,6 +33,7 @@ def of_kind(**other: Any) -> dict[str, Any]:
     return {"nvme0": make_drive(FIRST, **other), "nvme1": make_drive(SECOND)}
 
 
+@pytest.mark.long
 def test_firmware_goes_to_a_free_slot_once_and_runs_after_the_next_boot(
     furnished: list[Host], tmp_path: Path
 ):

@@ -136,6 +136,7 @@ def test_what_a_cumulus_switch_refuses_is_told_in_its_own_words_and_changes_noth
     assert ("swp99" in switch.applied["interface"], switch.partitions[2]) == (False, None)
 
 
+@pytest.mark.long
 def test_a_sonic_switch_gets_its_configuration_and_image_once_and_keeps_them(
     on_sonic: Host, tmp_path: Path
 ):

@@ -78,6 +78,7 @@ def test_a_wheel_built_elsewhere_later_and_with_another_umask_is_the_same(
     assert again.read_bytes() == first.read_bytes()
 
 
+@pytest.mark.long
 def test_a_changed_source_changes_the_wheel(release: Path, tmp_path: Path):
     source = copy_sources(tmp_path / "elsewhere")
     (source / "provisioner" / "py.typed").write_text("\n")

@@ -45,7 +45,7 @@ def observations_of(
     return seen
 
 
-@pytest.mark.parametrize("size", [64, 256])
+@pytest.mark.parametrize("size", [64, pytest.param(256, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "faults",
     [

@@ -64,7 +64,10 @@ async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) ->
     return node, machine.disks[SLOT].holds, first, second, [*wrong, *set(seen_outside)]
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["just before", "hours before"])
+@pytest.mark.parametrize(
+    "at_once",
+    [pytest.param(True, id="just before", marks=pytest.mark.long), pytest.param(False, id="hours")],
+)
 def test_a_drive_swapped_while_certified_is_erased_before_the_release(
     tmp_path: Path, at_once: bool
 ) -> None:

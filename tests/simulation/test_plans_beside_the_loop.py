@@ -18,7 +18,11 @@ from provisioner.planning.path.planner import PlanCache, PlanningNode
 
 def is_on_loop() -> bool:
     """Return whether the caller holds up the event loop; virtual time runs threads' work inline."""
-    inline = any(frame.function == "run_in_executor" for frame in inspect.stack(context=0))
+    frame = inspect.currentframe()
+    inline = False
+    while frame is not None:
+        inline |= frame.f_code.co_name == "run_in_executor"
+        frame = frame.f_back
     return threading.current_thread() is threading.main_thread() and not inline
 
 

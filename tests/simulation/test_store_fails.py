@@ -50,12 +50,12 @@ async def lives(world: World, until: float) -> str:
     return why
 
 
-LONG = [(30, False), (200, False), (450, True), (1200, True)]
+LONG = [(30, False), (200, False), (450, True), (800, False), (1200, True)]
 
 
 @pytest.mark.parametrize(
     ("number", "kept"),
-    [(80, True), (800, False), *(pytest.param(*more, marks=pytest.mark.long) for more in LONG)],
+    [(80, True), *(pytest.param(*more, marks=pytest.mark.long) for more in LONG)],
 )
 def test_a_store_that_fails_once_ends_the_daemon_and_blames_no_node(
     tmp_path: Path, number: int, kept: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -40,6 +41,14 @@ class CredentialStanding(Record):
     failures: int = Field(0, description="Attempts since the last change that failed.")
     retry_at: InstantOrNone = Field(0.0, description="No further attempt before this.")
     problem: str = Field("", description="Why the last attempt failed.")
+
+
+class DueLogin(NamedTuple):
+    """A login to change now: thousands are listed at each tick of an emergency."""
+
+    name: str
+    node: str
+    cause: RotationCause | None  # the event that demands it; None: its age
 
 
 class CredentialSummary(Record):

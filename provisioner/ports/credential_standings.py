@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from provisioner.model.credential import CredentialStanding, CredentialSummary, RotationCause
+from provisioner.model.credential import (
+    CredentialStanding,
+    CredentialSummary,
+    DueLogin,
+    RotationCause,
+)
 from provisioner.model.events.event import Event
 
 
@@ -32,10 +37,8 @@ class CredentialStandings(Protocol):
         """Return rows by name, behind `after`; `due_by`: those that an event demands by then."""
         ...
 
-    async def list_due(
-        self, now: float, changed_before: float, limit: int
-    ) -> Sequence[CredentialStanding]:
-        """Return rows to change now, the most urgent first, then the oldest.
+    async def list_due(self, now: float, changed_before: float, limit: int) -> Sequence[DueLogin]:
+        """Return logins to change now, the most urgent first, then the oldest.
 
         `changed_before`: a login of that age is due without an event; 0: none is. A row whose last
         attempt failed is left out until its time; one whose attempt was cut off is not.
@@ -72,8 +75,13 @@ class CredentialStandings(Protocol):
         """Record a change that the device has confirmed; it ends every demand."""
         ...
 
-    async def begin_attempt(self, name: str, node: str, retry_at: float) -> None:
-        """Record that an attempt begins. Until `retry_at` a request of it may be under way."""
+    async def begin_attempt(
+        self, name: str, node: str, retry_at: float
+    ) -> CredentialStanding | None:
+        """Record that an attempt begins; return the row of before, None if there was none.
+
+        Until `retry_at` a request of it may be under way.
+        """
         ...
 
     async def record_failure(self, name: str, problem: str, retry_at: float) -> None: ...

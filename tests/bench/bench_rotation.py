@@ -1,6 +1,7 @@
 """How long a site takes to change the passwords of all its BMCs, in virtual time.
 
     make bench-rotation                   (ARGS="--nodes 1024" for a quick one)
+    make bench-rotation ARGS="--state FOLDER"     goes on where a run that was stopped had saved
 
 An emergency demands all of them at once: 65,536 hosts with eleven BMCs each. Keeper, engine,
 rotator, vault and journal are the daemon's, on one SQLite database in memory, and so is the client
@@ -8,6 +9,10 @@ with its sessions, its limit of requests and the governor of logins. Only the ex
 a BMC answers root, sessions, account service, accounts and systems as the simulator's does, after
 a time by chance. Some answers are lost, some BMCs are silent for an hour, and the daemon dies again
 and again. A BMC locks its account at the third wrong password within half an hour.
+
+All 720,896 take half an hour of a core. With `--state` everything is saved at each death of the
+daemon, when nothing but the database and the BMCs counts, so that the run may be stopped at any
+time and goes on from the last death.
 
 Every limit is the default of the settings. The last line is JSON; exit code 1 if a password was
 lost, an account was locked, or eight hours were not enough.
@@ -17,10 +22,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
+import pickle
 import random
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
@@ -60,7 +68,8 @@ USER, OLD = "root", "Old-Password.0001"
 ANSWER_S = (0.2, 0.9)  # an assumption: BMCs in use answer within a second
 LOST, SILENT = 0.0005, 0.002  # answers lost; BMCs that are silent for an hour of the first two
 LOCK_AT, LOCK_S = 3, 1800.0  # the lowest threshold in the field (facts: S9)
-DEATHS, BETWEEN_S = 5, 3600.0
+DEATHS, BETWEEN_S = 12, 1800.0
+LOOK_S = 60.0  # between two counts of what is due; of a whole fleet each one takes 0.3 s of CPU
 ROOT = "/redfish/v1"
 TREE: dict[str, Any] = {
     ROOT: {
@@ -76,6 +85,7 @@ TREE: dict[str, Any] = {
     f"{ROOT}/AccountService/Accounts/1": {"UserName": USER, "RoleId": "Administrator"},
     f"{ROOT}/Systems": {"Members": []},
 }
+KEPT = ("fleet", "nodes", "began", "most_at", "deaths", "demanded", "cpu_s")  # of a World
 BODIES = {path: json.dumps({"@odata.id": path, **body}).encode() for path, body in TREE.items()}
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 JSON = {"content-type": "application/json"}
@@ -163,7 +173,9 @@ class World:
         self.vault = Vault(self.store, self.key)
         self.fleet = Fleet(random.Random(7))
         self.nodes = nodes
-        self.most_at = 0.0  # when 99 of 100 were changed
+        self.began = self.most_at = 0.0  # the demand; when 99 of 100 were changed
+        self.deaths = self.demanded = 0
+        self.cpu_s = 0.0
 
     async def fill(self) -> None:
         """All hosts, released, with their logins."""
@@ -219,8 +231,9 @@ class World:
         await engine.start()
         loop = asyncio.create_task(keeper.run())
         due = True
+        look_s = LOOK_S if self.nodes < 16_384 else 5 * LOOK_S
         while due and self.clock.now() < until:
-            await self.clock.sleep(min(60.0, until - self.clock.now()))
+            await self.clock.sleep(min(look_s, until - self.clock.now()))
             left = (await self.store.credential_standings.summarize(self.clock.now())).due
             due = left > 0
             if left <= 0.01 * len(self.fleet.passwords):
@@ -229,6 +242,38 @@ class World:
         await asyncio.gather(loop, return_exceptions=True)
         await engine.stop()  # as a death: nothing that it was about to do is done
         return due
+
+    def save(self, folder: Path) -> None:
+        """Write the database and everything else, while no daemon lives."""
+        new = folder / "next.db"
+        new.unlink(missing_ok=True)
+        with sqlite3.connect(new) as copy:
+            self._sqlite().backup(copy)
+        copy.close()
+        kept = {name: getattr(self, name) for name in KEPT}
+        kept |= {"key": self.key.text(), "now": asyncio.get_running_loop().time()}
+        kept |= {"failed_logins": self.memory.read_bytes() if self.memory.exists() else b""}
+        (folder / "next.pickle").write_bytes(pickle.dumps(kept))
+        for name in ("next.db", "next.pickle"):
+            (folder / name).replace(folder / name.replace("next", "last"))
+
+    async def load(self, folder: Path) -> None:
+        """Take up what `save` wrote."""
+        kept = pickle.loads((folder / "last.pickle").read_bytes())
+        with sqlite3.connect(folder / "last.db") as copy:
+            copy.backup(self._sqlite())
+        copy.close()
+        self.key = MasterKey.parse(kept["key"], "the state")
+        self.vault = Vault(self.store, self.key)
+        self.memory.write_bytes(kept["failed_logins"])
+        for name in KEPT:
+            setattr(self, name, kept[name])
+        await asyncio.sleep(kept["now"] - asyncio.get_running_loop().time())
+
+    def _sqlite(self) -> sqlite3.Connection:
+        bare = self.store.engine.raw_connection().driver_connection
+        assert isinstance(bare, sqlite3.Connection)
+        return bare
 
     async def lost(self) -> int:
         """BMCs that no stored password opens."""
@@ -243,34 +288,55 @@ class World:
         return count
 
 
-async def bench(nodes: int) -> dict[str, Any]:
-    """Change everything."""
-    folder = tempfile.TemporaryDirectory()
-    world = World(nodes, Path(folder.name) / "logins")
+async def begin(nodes: int, memory: Path, state: Path | None) -> World:
+    """Return a fleet whose passwords are all demanded, or the saved one."""
+    world = World(nodes, memory)
+    if state is not None and (state / "last.pickle").exists():
+        await world.load(state)
+        return world
     await world.fill()
-    standings = world.store.credential_standings
     _, keeper = world.begin()
     stored = {node.id: node for node in await world.store.nodes.list()}
     await keeper._enroll(stored, world.clock.now())
-    began, cpu = world.clock.now(), time.process_time()
-    demanded = await standings.demand(RotationCause.EMERGENCY, began)
+    world.began = world.clock.now()
+    standings = world.store.credential_standings
+    world.demanded = await standings.demand(RotationCause.EMERGENCY, world.began)
+    return world
+
+
+async def bench(nodes: int, state: Path | None = None) -> dict[str, Any]:
+    """Change everything."""
+    folder = tempfile.TemporaryDirectory()
+    world = await begin(nodes, Path(folder.name) / "logins", state)
     between_s = max(60.0, BETWEEN_S * nodes / NODES)  # a smaller fleet has a shorter way
-    deaths = 0
     due = True
-    while due and world.clock.now() < began + 2 * MUST_S:
+    gc.freeze()  # as the daemon does with what it holds
+    while due and world.clock.now() < world.began + 2 * MUST_S:
+        cpu = time.process_time()
         engine, keeper = world.begin()
-        more = deaths < DEATHS
+        more = world.deaths < DEATHS
         until = world.clock.now() + (between_s if more else 2 * MUST_S)
         due = await world.live(engine, keeper, until)
-        deaths += due and more
-    took_s = world.clock.now() - began
-    cpu_s = time.process_time() - cpu
-    most_s = world.most_at - began
+        world.deaths += due and more
+        world.cpu_s += time.process_time() - cpu
+        if due and state is not None:
+            world.save(state)
+            left = (await world.store.credential_standings.summarize(world.clock.now())).due
+            hours = (world.clock.now() - world.began) / 3600.0
+            sys.stderr.write(f"saved at {hours:.2f} h: {left} of {world.demanded} are left\n")
     folder.cleanup()
-    summary = await standings.summarize(world.clock.now())
+    return await judge(world)
+
+
+async def judge(world: World) -> dict[str, Any]:
+    """Return the figures of a fleet that is done."""
+    demanded = world.demanded
+    took_s = world.clock.now() - world.began
+    most_s = world.most_at - world.began
+    summary = await world.store.credential_standings.summarize(world.clock.now())
     unchanged = sum(password == OLD for password in world.fleet.passwords.values())
     return {
-        "nodes": nodes,
+        "nodes": world.nodes,
         "bmcs": demanded,
         "virtual_hours": round(took_s / 3600.0, 2),
         "virtual_hours_of_99_percent": round(most_s / 3600.0, 2),
@@ -281,13 +347,13 @@ async def bench(nodes: int) -> dict[str, Any]:
         "requests_per_bmc": round(world.fleet.count["requests"] / demanded, 1),
         "answers_lost": world.fleet.count["lost"],
         "silent_bmcs": len(world.fleet.silent),
-        "deaths_of_the_daemon": deaths,
+        "deaths_of_the_daemon": world.deaths,
         "wrong_passwords": world.fleet.count["wrong"],
         "accounts_locked": world.fleet.count["locked"],
         "passwords_lost": await world.lost(),
         "unchanged": unchanged,
         "still_due": summary.due,
-        "cpu_ms_per_bmc": round(1000 * cpu_s / demanded, 2),
+        "cpu_ms_per_bmc": round(1000 * world.cpu_s / demanded, 2),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 
@@ -296,8 +362,12 @@ def main() -> int:
     """Print the figures and the JSON."""
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--nodes", type=int, default=NODES)
+    ask.add_argument("--state", type=Path, help="a folder to go on from, and to save to")
     logging.disable(logging.WARNING)
-    found = {**this_machine.told(), **run(bench(ask.parse_args().nodes))}
+    asked = ask.parse_args()
+    if asked.state is not None:
+        asked.state.mkdir(parents=True, exist_ok=True)
+    found = {**this_machine.told(), **run(bench(asked.nodes, asked.state))}
     bad = found["passwords_lost"] + found["accounts_locked"] + found["unchanged"]
     hours = max(found["virtual_hours"], found["hours_of_720896_at_that_rate"])
     found["reached"] = not bad and hours * 3600 <= MUST_S

@@ -1,13 +1,14 @@
 """The password of a BMC in use is changed, and never lost: on simulated BMCs.
 
-A death is put at every moment of a change in turn: at each request, each write of the vault, and
-each write of the row that has the login's age. Then a daemon starts again with what was stored.
-What the BMCs do wrong is from the field: a lockdown that refuses writes, an account rule that
-refuses one password, a change that comes into force late, a 200 that did nothing.
+A death is put at every await of a change in turn: before and after each call of the BMC's client,
+of the vault, and of the row that has the login's age. Then a daemon starts again with what was
+stored. What the BMCs do wrong is from the field: a lockdown that refuses writes, an account rule
+that refuses one password, a change that comes into force late, a 200 that did nothing.
 """
 
 from __future__ import annotations
 
+import inspect
 import random
 from contextlib import suppress
 from typing import Any
@@ -38,9 +39,11 @@ class FusedStandings(SqlCredentialStandings):
 
     fuse = Fuse()
 
-    async def begin_attempt(self, name: str, node: str, retry_at: float) -> None:
+    async def begin_attempt(
+        self, name: str, node: str, retry_at: float
+    ) -> CredentialStanding | None:
         act = SqlCredentialStandings.begin_attempt
-        await self.fuse.moment(lambda: act(self, name, node, retry_at), wire=False)
+        return await self.fuse.moment(lambda: act(self, name, node, retry_at), wire=False)
 
     async def record_change(self, name: str, node: str, now: float, event: Event) -> None:
         act = SqlCredentialStandings.record_change
@@ -49,6 +52,23 @@ class FusedStandings(SqlCredentialStandings):
     async def record_failure(self, name: str, problem: str, retry_at: float) -> None:
         act = SqlCredentialStandings.record_failure
         await self.fuse.moment(lambda: act(self, name, problem, retry_at), wire=False)
+
+
+class EveryAwait:
+    """A port whose every coroutine is a moment, reads included."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner, self._fuse = inner, fuse
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def reach_moment(*arguments: Any, **named: Any) -> Any:
+            return await self._fuse.moment(lambda: method(*arguments, **named), wire=False)
+
+        return reach_moment
 
 
 class Living:
@@ -80,6 +100,16 @@ class Living:
         )
         return await change_login(self.site, self.standings, NODE, BMC, RotationCause.EMERGENCY)
 
+    async def change_under(self, fuse: Fuse) -> Blocker | None:
+        """A new daemon changes the login; each of its awaits is a moment."""
+        self.bench.vault.fuse = self.standings.fuse = Fuse()
+        nothing: Any = None
+        bmcs, vault = EveryAwait(self.bench.bmcs, fuse), EveryAwait(self.bench.vault, fuse)
+        reach = Reach(bmcs, nothing, vault)  # type: ignore[arg-type]
+        site = Site(self.clock, Settings(site="test"), reach, nothing, nothing, nothing, nothing)
+        standings: Any = EveryAwait(self.standings, fuse)
+        return await change_login(site, standings, NODE, BMC, RotationCause.EMERGENCY)
+
     async def standing(self) -> CredentialStanding:
         standing = await self.standings.get(NAME)
         assert standing is not None
@@ -91,8 +121,38 @@ class Living:
         return self.bench.account.password in {login[1].reveal() for login in stored if login}
 
 
-@pytest.mark.parametrize("fate", FATES)
-@pytest.mark.parametrize("vendor", ["dell", "nvidia_openbmc"])
+KILLED = ("killed before it", "killed after it")
+FACED = [
+    (vendor, fate)
+    for vendor in ("dell", "nvidia_openbmc")
+    for fate in FATES
+    if vendor != "dell" or fate not in KILLED  # those die at every await below
+]
+
+
+@pytest.mark.parametrize("fate", KILLED)
+def test_a_death_at_every_await_of_a_change_loses_no_login(fate: str) -> None:
+    async def scenario() -> None:
+        fuse = Fuse()
+        whole = await Living("dell").begin()
+        assert await whole.change_under(fuse) is None
+        password = await whole.bench.settled()
+        assert fuse.seen > 15
+        lost = 0
+        for at in range(1, fuse.seen + 1):
+            living = await Living("dell").begin()
+            with pytest.raises(Killed):
+                await living.change_under(Fuse(at, fate))
+            lost += not await living.opens()
+            await living.clock.sleep(86_400.0)
+            assert await living.change() is None, at
+            assert await living.bench.settled() != password
+        assert lost == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("vendor", "fate"), FACED)
 def test_a_death_at_any_moment_of_a_change_loses_no_login(vendor: str, fate: str) -> None:
     async def scenario() -> None:
         fuse = Fuse()

@@ -35,12 +35,12 @@ async def change_login(
 ) -> Blocker | None:
     """Change one login; a failure is recorded with the time of the next attempt, and returned."""
     name = f"{node.id}/{bmc.name}"
-    standing = await standings.get(name) or CredentialStanding(name=name, node=node.id)
     wait_s = 0.0
     begun_at = site.clock.now()
+    before = await standings.begin_attempt(name, node.id, begun_at + RETRY_S)
+    standing = before or CredentialStanding(name=name, node=node.id)
     # no request of an earlier attempt is under way any more, whichever daemon made it
     renew = standing.failures > 0 and begun_at >= standing.retry_at
-    await standings.begin_attempt(name, node.id, begun_at + RETRY_S)
     try:
         problem = await _change(site, node, bmc, renew=renew)
     except PortError as error:

@@ -6,7 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from provisioner.model.credential import CredentialStanding, CredentialSummary, RotationCause
+from provisioner.model.credential import (
+    CredentialStanding,
+    CredentialSummary,
+    DueLogin,
+    RotationCause,
+)
 from provisioner.model.events.event import Event
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import credential_rows
@@ -41,9 +46,7 @@ class SqlCredentialStandings:
             lambda c: credential_rows.read_page(c, after, limit, node, due_by)
         )
 
-    async def list_due(
-        self, now: float, changed_before: float, limit: int
-    ) -> Sequence[CredentialStanding]:
+    async def list_due(self, now: float, changed_before: float, limit: int) -> Sequence[DueLogin]:
         return await self._transactions.read(
             lambda c: credential_rows.read_due(c, now, changed_before, limit)
         )
@@ -82,8 +85,10 @@ class SqlCredentialStandings:
 
         await self._transactions.write(record)
 
-    async def begin_attempt(self, name: str, node: str, retry_at: float) -> None:
-        await self._transactions.write(
+    async def begin_attempt(
+        self, name: str, node: str, retry_at: float
+    ) -> CredentialStanding | None:
+        return await self._transactions.write(
             lambda c: credential_rows.begin_attempt(c, name, node, retry_at)
         )
 

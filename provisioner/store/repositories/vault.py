@@ -32,6 +32,12 @@ _SEALED = {
     column: select(credentials.c[column]).where(credentials.c.name == bindparam("wanted"))
     for column in ("current", "pending")
 }
+_MINE = update(credentials).where(credentials.c.name == bindparam("wanted"))
+_UNDER_THE_KEY = _MINE.where(credentials.c.key_id == bindparam("held_key"))
+_PENDING_WRITTEN = _UNDER_THE_KEY.values(pending=bindparam("pending"))
+_CONFIRMED = _MINE.where(credentials.c.pending.is_not(None)).values(
+    current=credentials.c.pending, pending=None
+)
 
 
 async def open_vault(
@@ -115,9 +121,12 @@ class Vault:
         A row is under one key. While the master key is exchanged, the other column may be under the
         old one: it is sealed anew with this one.
         """
-        same = credentials.c.key_id == key.id
-        updating = update(credentials).where(credentials.c.name == name)
-        if connection.execute(updating.where(same).values(**columns)).rowcount:
+        mine = {"wanted": name, "held_key": key.id}
+        if columns.keys() == {"pending"}:
+            written = connection.execute(_PENDING_WRITTEN, {**mine, **columns})
+        else:
+            written = connection.execute(_UNDER_THE_KEY.values(**columns), mine)
+        if written.rowcount:
             return
         values = {**columns, "key_id": key.id}
         row = connection.execute(_ROW, {"wanted": name}).one_or_none()
@@ -128,7 +137,7 @@ class Vault:
         for column, kept in (("current", row.current), ("pending", row.pending)):
             if column not in columns and kept is not None:
                 values[column] = key.seal(self._key.open(kept, place), place)
-        connection.execute(updating.values(**values))
+        connection.execute(_MINE.values(**values), mine)
 
     def _open(self, name: str, sealed: bytes | None) -> Login | None:
         if sealed is None:
@@ -159,8 +168,4 @@ def _remove(connection: Connection, name: str) -> None:
 
 
 def _confirm(connection: Connection, name: str) -> None:
-    connection.execute(
-        update(credentials)
-        .where(credentials.c.name == name, credentials.c.pending.is_not(None))
-        .values(current=credentials.c.pending, pending=None)
-    )
+    connection.execute(_CONFIRMED, {"wanted": name})

@@ -6,14 +6,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, delete, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
 from sqlalchemy import update as update_rows
 
 from provisioner.model.credential import (
     URGENCY,
     CredentialStanding,
     CredentialSummary,
+    DueLogin,
     RotationCause,
 )
 from provisioner.store.schema.credential_schema import credential_standings as rows
@@ -29,6 +44,11 @@ _FRESH = {
     "retry_at": 0.0,
     "problem": "",
 }
+# made once: an emergency runs these for each login of the site
+_ONE = select(rows).where(rows.c.name == bindparam("wanted"))
+_MINE = update_rows(rows).where(rows.c.name == bindparam("wanted"))
+_CHANGED = _MINE.values({column: bindparam(column) for column in ("node", "changed_at", *_FRESH)})
+_BEGUN = _MINE.values(retry_at=bindparam("retry_at"))
 
 
 def enroll(connection: Connection, names: Mapping[str, str], changed_at: float) -> None:
@@ -52,7 +72,7 @@ def remove(connection: Connection, names: Collection[str]) -> None:
 
 def read(connection: Connection, name: str) -> CredentialStanding | None:
     """Return one row."""
-    row = connection.execute(select(rows).where(rows.c.name == name)).one_or_none()
+    row = connection.execute(_ONE, {"wanted": name}).one_or_none()
     return None if row is None else _standing(row)
 
 
@@ -82,24 +102,30 @@ def read_page(
 
 def read_due(
     connection: Connection, now: float, changed_before: float, limit: int
-) -> Sequence[CredentialStanding]:
-    """Return rows to change now: demanded ones by urgency, then those of age.
+) -> Sequence[DueLogin]:
+    """Return logins to change now: demanded ones by urgency, then those of age.
 
     Set-up passwords are left out: they change with a boot of their host, between two tenants.
     """
     may = and_(
         or_(rows.c.retry_at <= now, rows.c.failures == 0), rows.c.name.not_like(f"%/{SETUP}")
     )
-    demanded = select(rows).where(rows.c.urgency > 0, rows.c.due_at <= now, may)
+    due = select(rows.c.name, rows.c.node, rows.c.urgency).where(may)
+    demanded = due.where(rows.c.urgency > 0, rows.c.due_at <= now)
     order = (rows.c.urgency, rows.c.due_at, rows.c.name)
-    due = [_standing(r) for r in connection.execute(demanded.order_by(*order).limit(limit))]
-    if changed_before <= 0.0 or len(due) >= limit:
-        return due
-    aged = select(rows).where(
-        rows.c.changed_at < changed_before, or_(rows.c.urgency == 0, rows.c.due_at > now), may
+    listed = _list_due(connection, demanded.order_by(*order).limit(limit))
+    if changed_before <= 0.0 or len(listed) >= limit:
+        return listed
+    aged = due.where(
+        rows.c.changed_at < changed_before, or_(rows.c.urgency == 0, rows.c.due_at > now)
     )
-    aged = aged.order_by(rows.c.changed_at, rows.c.name).limit(limit - len(due))
-    return [*due, *(_standing(row) for row in connection.execute(aged))]
+    aged = aged.order_by(rows.c.changed_at, rows.c.name).limit(limit - len(listed))
+    return [*listed, *_list_due(connection, aged)]
+
+
+def _list_due(connection: Connection, query: Select[Any]) -> list[DueLogin]:
+    listed = connection.execute(query).all()
+    return [DueLogin(row.name, row.node, _CAUSES.get(row.urgency)) for row in listed]
 
 
 def demand(
@@ -149,17 +175,21 @@ def record_shown(connection: Connection, name: str, person: str, due_at: float) 
 def record_change(connection: Connection, name: str, node: str, now: float) -> None:
     """Begin the row's age anew; every demand is met."""
     values = {"node": node, "changed_at": now, **_FRESH}
-    changed = connection.execute(update_rows(rows).where(rows.c.name == name).values(**values))
-    if changed.rowcount == 0:
+    if connection.execute(_CHANGED, {"wanted": name, **values}).rowcount == 0:
         connection.execute(insert(rows).values(name=name, **values))
 
 
-def begin_attempt(connection: Connection, name: str, node: str, retry_at: float) -> None:
-    """Record that an attempt begins, which is over at `retry_at` at the latest."""
-    begun = update_rows(rows).where(rows.c.name == name).values(retry_at=retry_at)
-    if connection.execute(begun).rowcount == 0:
+def begin_attempt(
+    connection: Connection, name: str, node: str, retry_at: float
+) -> CredentialStanding | None:
+    """Record that an attempt begins, which is over at `retry_at` at the latest; return the row of
+    before.
+    """
+    before = read(connection, name)
+    if connection.execute(_BEGUN, {"wanted": name, "retry_at": retry_at}).rowcount == 0:
         values = {**_FRESH, "retry_at": retry_at}
         connection.execute(insert(rows).values(name=name, node=node, changed_at=0.0, **values))
+    return before
 
 
 def record_failure(connection: Connection, name: str, problem: str, retry_at: float) -> None:

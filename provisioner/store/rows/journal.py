@@ -29,6 +29,7 @@ from provisioner.store.schema.schema import journal
 
 # made once: each row needs the one before
 _LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
+_APPENDED = insert(journal)
 
 # One page of `read`: some 5 MB of usual rows, so that no caller fetches years by accident.
 LIMIT_MAX = 10_000
@@ -62,7 +63,7 @@ def append(connection: Connection, event: Event, now: float, node: str = "") -> 
         "node": clean(event.about or node),
         "detail": canonical(event.to_detail()),
     }
-    connection.execute(insert(journal).values(**row, digest=chain(previous, row)))
+    connection.execute(_APPENDED, {**row, "digest": chain(previous, row)})
 
 
 async def verify(

@@ -24,6 +24,7 @@ from provisioner.execution.steps.bare_resets import (
     build_bare_pause,
     explain_no_ac_cycle,
 )
+from provisioner.execution.steps.card_storage import wipe_cards
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.execution.steps.quiet import wait_until_settled
@@ -35,6 +36,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Step, StepKind
 from provisioner.planning.erasure.erasure import NOT_OFFERED, not_done
 from provisioner.planning.erasure.rewriting import (
+    BUNDLE,
     Rewriting,
     Writer,
     build_reset,
@@ -106,6 +108,9 @@ class Rewriter:
             writers,
             no_ac_cycle=no_cycle,
         )
+        storage = await self._wipe_cards(stay, plan)
+        if isinstance(storage, Blocker):
+            return storage
         problems: Problems = {}
         for step in plan.steps:
             waits = await self._carry_out(stay, step, problems)
@@ -114,9 +119,16 @@ class Rewriter:
         if (waits := await self._activate(stay, plan, problems)) is not None:
             return waits
         after = await self._read(stay)
-        records = self._record(plan, problems, after, began_at)
+        records = (*storage, *self._record(plan, problems, after, began_at))
         await _keep_proof(stay, records)
         return records
+
+    async def _wipe_cards(self, stay: Stay, plan: Rewriting) -> Sequence[ErasureRecord] | Blocker:
+        """Wipe the cards whose bundle is planned; it is written on storage with nothing on it."""
+        if not self._policy.card_storage:
+            return ()
+        bundles = [w for w in plan.list_writes() if w.component == BUNDLE]
+        return await wipe_cards(stay, {slot for write in bundles for slot in write.slots})
 
     async def _list_writers(self, stay: Stay) -> dict[str, Writer] | Blocker:
         writers = {}

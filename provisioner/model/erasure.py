@@ -49,6 +49,7 @@ class Method(StrEnum):
     BMC_DEFAULTS = "bmc_defaults"  # reset to factory defaults, and taken in again
     REWRITTEN = "firmware_rewritten"  # the version that runs was written over itself, and activated
     KEYS_RESTORED = "secure_boot_keys_restored"  # the factory's, read again after a boot
+    CARD_WIPED = "card_wiped"  # by the card's UEFI; its former system does not start any more
     COMPARED = "compared"  # read, and compared with the things that belong there
     ENTRIES_REMOVED = "boot_entries_removed"
     NONE = "none"
@@ -107,6 +108,7 @@ class ErasurePolicy(Record):
     required: tuple[Holder, ...] = (Holder.DISK, Holder.HOST_MEMORY, Holder.GPU_MEMORY)
     overwrite: bool = False  # a disk without a better method may be overwritten
     rewrites: tuple[str, ...] = ()  # groups of firmware that are written once more: "bmc", "card"
+    card_storage: bool = False  # cards are wiped before their bundle is written once more
     bmc_defaults: str = "off"  # which BMCs are reset: "network_kept", "addresses_reserved"
     same_tenant_may_skip: bool = False  # break-fix: the node returns to the tenant that it served
 

@@ -237,6 +237,11 @@ class Settings(
         pattern=r"^((bmc|bios|gpu|nic|card)( (bmc|bios|gpu|nic|card))*)?$",
         description="Firmware to write once more between two tenants although its version fits.",
     )
+    erase_card_storage: bool = Field(
+        default=False,
+        description="Wipe eMMC and NVMe of BlueFields in DPU mode between two tenants, before "
+        "their bundle is written again (`card` in `erase_rewrites`).",
+    )
     erase_bmc_defaults: Literal["off", "network_kept", "addresses_reserved"] = Field(
         "off",
         description="BMCs to reset to factory defaults between two tenants: those that keep "
@@ -312,6 +317,10 @@ class Settings(
             raise ValueError(f"release_gates requires {gates}, which certify_gates never proves")
         if "bmc_defaults" in self.erase_required and self.erase_bmc_defaults == "off":
             raise ValueError("erase_required has bmc_defaults, and erase_bmc_defaults is off")
+        if self.erase_card_storage and "card" not in self.erase_rewrites.split():
+            raise ValueError(
+                "erase_card_storage leaves cards without a system: erase_rewrites must have card"
+            )
         return self
 
 

@@ -256,11 +256,11 @@ def test_a_reset_of_a_bmc_blocks_only_where_it_is_required() -> None:
 def test_places_that_no_method_reaches_are_named_and_block_nothing() -> None:
     records = list_unreached(["host", "DPU_0"], 3.0, ErasurePolicy())
     report = CLEAN.model_copy(update={"records": (*CLEAN.records, *records)})
-    policy = ErasurePolicy(required=(Holder.DISK, Holder.BMC, Holder.SECURE_BOOT))
+    policy = ErasurePolicy(required=(Holder.DISK, Holder.BMC))
 
-    assert [r.device for r in records] == ["host settings", "DPU_0 settings", "host UEFI variables"]
+    assert [r.device for r in records] == ["host settings", "DPU_0 settings"]
     resets = ErasurePolicy(bmc_defaults="network_kept")
-    assert [r.device for r in list_unreached(["host"], 3.0, resets)] == ["host UEFI variables"]
+    assert list_unreached(["host"], 3.0, resets) == []
     assert all(r.detail for r in records)
     assert list_unsanitized(report, policy) == ()
     assert "DPU_0 settings" in certificate_text(report)

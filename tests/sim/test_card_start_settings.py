@@ -12,6 +12,7 @@ from bmc_wire import Wire
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport
+from provisioner.adapters.redfish.settings.card_storage import order_wipe, read_wipe_orders
 from provisioner.adapters.redfish.settings.card_writes import set_card
 from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.model.inventory import Activation
@@ -131,3 +132,33 @@ def test_a_set_fits_the_cards_that_their_name_says(
 ) -> None:
     assert (find_stranger(kind, settings) is not None) is stranger
     assert (find_wrong_mode(kind, settings) is not None) is wrong
+
+
+def test_orders_to_wipe_wait_for_the_cards_start_and_are_sent_once() -> None:
+    wire, client = card()
+    orders = asyncio.run(read_wipe_orders(client.service))
+    assert (orders.offered, orders.waiting) == (("EmmcWipe", "NvmeWipe"), ())
+
+    assert asyncio.run(order_wipe(client.service, orders)) is None
+
+    waiting = asyncio.run(read_wipe_orders(client.service))
+    assert waiting.waiting == orders.offered
+    dry = DryRunTransport(wire)
+    again = Redfish(dry, client.address, client.quirk, wire.sleep)
+    assert asyncio.run(order_wipe(again.service, waiting)) is None
+    assert dry.writes == []
+    start_card(wire)
+    assert asyncio.run(read_wipe_orders(client.service)).waiting == ()
+    assert set(wire.client.machine.bluefields["DPU_0"].storage.values()) == {""}
+
+
+def test_another_change_that_waits_for_the_start_is_not_carried_out_with_a_wipe() -> None:
+    wire, client = card()
+    wire.client.machine.bluefields["DPU_0"].next_privilege = "Privileged"
+    orders = asyncio.run(read_wipe_orders(client.service))
+
+    refused = asyncio.run(order_wipe(client.service, orders))
+
+    assert isinstance(refused, Blocker)
+    assert "HostPrivilegeLevel" in refused.detail
+    assert wire.client.machine.bluefields["DPU_0"].next_wipes == set()

@@ -85,7 +85,7 @@ def list_implanted(world: World) -> set[str]:
     }
 
 
-def open_world(directory: Path, required: str, rewrites: str) -> World:
+def open_world(directory: Path, required: str, rewrites: str, *, wipes: bool = False) -> World:
     files = {**ARTIFACTS, **{name: content for name, (_, _, content, _) in FILES.items()}}
     return World(
         directory,
@@ -94,19 +94,24 @@ def open_world(directory: Path, required: str, rewrites: str) -> World:
         files=files,
         erase_required=required,
         erase_rewrites=rewrites,
+        erase_card_storage=wipes,
     )  # type: ignore[arg-type]
 
 
 def write_again(
     directory: Path, required: str, rewrites: str
 ) -> tuple[Node, ErasureReport, set[str], list[str], list[str]]:
-    """A returned node with an implant: what is left of it, the acts in their order, violations."""
+    """A returned node with an implant: what is left of it, the acts in their order, violations.
+
+    Where cards are written, their storage is wiped before; the UEFI of one forgets the order.
+    """
 
     async def main() -> tuple[Node, ErasureReport, set[str], list[str], list[str]]:
-        world = open_world(directory, required, rewrites)
+        world = open_world(directory, required, rewrites, wipes="card" in rewrites)
         bring_files(world)
         await give_back(world)
         implant(world)
+        world.site.machines[HOST].bluefields["DPU_1"].drops_wipes = True
         since = world.clock.now()
         await world.start()
         node = await until_settled(world)
@@ -141,6 +146,14 @@ def test_an_implant_under_the_pinned_version_is_written_over_and_the_report_name
     assert first > max(n for n, act in enumerate(acts) if act.startswith("erase"))
     assert acts.count("reset after rewriting") == 1  # one AC cycle for roots of trust and bundles
     assert wrong == []
+    cards = {r.device: r for r in report.select_records(Holder.BLUEFIELD_STORAGE)}
+    assert {device for device, r in cards.items() if r.result is Result.DONE} == {"DPU_0"}
+    assert "no system started" in cards["DPU_0"].detail
+    assert "former system still starts" in cards["DPU_1"].detail
+    assert "would have no system" in cards["NIC_0"].detail
+    assert acts.count("card storage wipe DPU_0") == 1
+    wiped = next(n for n, act in enumerate(acts) if act.startswith("card storage proved"))
+    assert wiped < first
 
 
 def test_a_site_that_requires_firmware_gets_no_node_with_a_part_that_was_refused(
@@ -158,7 +171,7 @@ def test_a_site_that_requires_firmware_gets_no_node_with_a_part_that_was_refused
 )
 def test_firmware_is_written_over_however_often_the_daemon_dies(tmp_path: Path, seed: int) -> None:
     async def main() -> tuple[Node, set[str], list[str]]:
-        world = open_world(tmp_path, "disk", "card")
+        world = open_world(tmp_path, "disk", "card", wipes=seed > 0)
         bring_files(world)
         await give_back(world)
         implant(world)

@@ -51,6 +51,8 @@ def test_a_key_that_a_tenant_enrolled_is_named_and_restored_where_required(
         world = World(tmp_path, nodes=1, seed=11, erase_required=required)  # type: ignore[arg-type]
         await give_back(world)
         plant_keys(world, dropped=dropped)
+        if case == "listed only":
+            world.site.machines[HOST].faults.add("owner_key_enrolled")
         await world.start()
         node = await until_settled(world)
         report = await report_of(world, node)
@@ -73,6 +75,9 @@ def test_a_key_that_a_tenant_enrolled_is_named_and_restored_where_required(
     assert acts.count("maintenance boot") == boots
     method = Method.COMPARED if case == "listed only" else Method.KEYS_RESTORED
     assert records["host PK"].method is method
+    owners = records["host machine owner keys"]
+    assert (owners.result is Result.DONE) is (case != "listed only"), owners.detail
+    assert ("5f5f5f5f" in owners.detail) is (case == "listed only")
     assert wrong == []
 
 

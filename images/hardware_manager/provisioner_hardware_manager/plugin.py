@@ -19,6 +19,7 @@ from provisioner_hardware_manager import (
     erasure,
     health,
     inventory,
+    owner_keys,
     redaction,
     tpm,
     tpm_identity,
@@ -51,6 +52,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "key": "rsa or ecc: the kind of endorsement key that it is encrypted to",
     },
     "provisioner_clear_boot_entries": {},
+    "provisioner_read_owner_keys": {},
     "provisioner_choose_boot_disk": {"serial": "of the disk that the next system was written to"},
 }
 OPTIONAL = frozenset({"expected", "job"})
@@ -169,6 +171,10 @@ class ProvisionerHardwareManager(hardware.HardwareManager):  # type: ignore[misc
     def provisioner_clear_boot_entries(self, node: Any, ports: Any) -> dict[str, str]:
         """Remove the UEFI boot entries of systems on disks."""
         return boot_entries.clear()
+
+    def provisioner_read_owner_keys(self, node: Any, ports: Any) -> dict[str, object]:
+        """Return the machine owner keys that shim trusts, where shim started this boot."""
+        return owner_keys.read()
 
     def provisioner_choose_boot_disk(
         self, node: Any, ports: Any, serial: str = ""

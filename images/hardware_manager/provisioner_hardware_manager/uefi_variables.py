@@ -8,8 +8,8 @@ firmware is known that does not start any more without one of its own
 (kernel.org, Documentation/filesystems/efivarfs.rst).
 
 The lists of keys that shim has enrolled (MokList, MokListX) are boot services variables: nothing
-that runs after the firmware reads or removes them (rhboot/shim, MokVars.txt). `MokListRT` is shim's
-copy for one boot.
+that runs after the firmware removes them (rhboot/shim, MokVars.txt). `MokListRT` is shim's copy for
+one boot, which `owner_keys` reads.
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure import disk_answers, erasure, remainders
+from provisioner.planning.erasure.owner_keys import judge_owner_keys
+from provisioner.planning.erasure.secure_boot_keys import record_keys
 from provisioner.ports import AgentAddress, PortError
 
 # what ends an erasure's turn without a verdict on the device: it is asked again
@@ -229,11 +231,29 @@ class Eraser:
             if isinstance(record, Blocker):
                 return record
             records.append(record)
-        for bmc in (b for b in node.bmcs if b.kind in ("dpu", "supernic")):
+        owners = await self._owner_keys(node, agent)
+        if isinstance(owners, Blocker):
+            return owners
+        records.append(owners)
+        cards = [b for b in node.bmcs if b.kind in ("dpu", "supernic")]
+        for bmc in cards if not self.policy.card_storage else ():  # else their writer wipes them
             why = erasure.NOT_OFFERED[Holder.BLUEFIELD_STORAGE]
             record = erasure.not_done(Holder.BLUEFIELD_STORAGE, bmc.name, why, now)
             records.append(record.model_copy(update={"serial": bmc.serial}))
         return records + erasure.list_unreached([bmc.name for bmc in node.bmcs], now, self.policy)
+
+    async def _owner_keys(self, node: Node, agent: AgentAddress) -> ErasureRecord | Blocker:
+        """Compare the machine owner keys, which only a person at the console can remove."""
+        settings = self._site.settings
+        step = "provisioner_read_owner_keys"
+        answer = await ask_step(self._site, node, agent, step, {}, settings.agent_step_limit_s)
+        if isinstance(answer, Blocker):
+            if answer.reason in _UNANSWERED:
+                return answer
+            answer = {"result": Result.NOT_DONE.value, "detail": answer.detail[:400]}
+        result, detail = judge_owner_keys(answer, settings.secure_boot_keys_expected)
+        verdict = ("host machine owner keys", result, detail)
+        return record_keys(verdict, Method.COMPARED, self._site.clock.now())
 
     async def _renew(self, stay: Stay) -> list[ErasureRecord] | Blocker:
         """Write firmware once more, then give BMCs, BIOS and Secure Boot what the factory gave."""

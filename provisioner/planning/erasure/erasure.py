@@ -43,7 +43,7 @@ PAYLOAD_TYPE = "application/vnd.provisioner.erasure+json"  # of a signed report
 _UNBLOCK_DISK = "Replace the disk, or allow `erase_overwrite`; then retry the node."
 # Named, not guessed: no published method is available that leaves the card's firmware unchanged.
 NOT_OFFERED: Mapping[Holder, str] = {
-    Holder.BLUEFIELD_STORAGE: "the provisioner has no method for the card's eMMC and NVMe",
+    Holder.BLUEFIELD_STORAGE: "`erase_card_storage` is off",
     Holder.BIOS: "`erase_required` does not ask for `bios`",
     Holder.FIRMWARE: "`erase_rewrites` names nothing to write once more",
 }
@@ -51,7 +51,6 @@ NOT_OFFERED: Mapping[Holder, str] = {
 
 # Places that no method reaches: they are in the report with the reason, and block nothing.
 BMC_SETTINGS = "those that no set pins are not reset: `erase_bmc_defaults` is off"
-OWNER_KEYS = "machine owner keys (MokList) are boot services variables: no image can read them"
 
 
 def policy_of(settings: Settings) -> ErasurePolicy:
@@ -61,6 +60,7 @@ def policy_of(settings: Settings) -> ErasurePolicy:
         overwrite=settings.erase_overwrite,
         bmc_defaults=settings.erase_bmc_defaults,
         rewrites=tuple(dict.fromkeys(settings.erase_rewrites.split())),
+        card_storage=settings.erase_card_storage,
         same_tenant_may_skip=settings.erase_same_tenant_may_skip,
     )
 
@@ -228,7 +228,6 @@ def list_unreached(bmcs: Sequence[str], now: float, policy: ErasurePolicy) -> li
     """Return a record of each place that no method reaches under this policy."""
     names = bmcs if policy.bmc_defaults == "off" else ()
     places = [(Holder.BMC, f"{name} settings", BMC_SETTINGS) for name in names]
-    places.append((Holder.SECURE_BOOT, "host UEFI variables", OWNER_KEYS))
     return [
         not_done(holder, device, why, now).model_copy(update={"result": Result.UNSUPPORTED})
         for holder, device, why in places

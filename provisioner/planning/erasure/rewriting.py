@@ -31,7 +31,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 PUSH = "redfish_push"
 INSTALL = "bluefield_bfb"  # the card boots an installer, which compares no version
-_BUNDLE = "bluefield.bundle"
+BUNDLE = "bluefield.bundle"
 _CARDS = ("dpu", "supernic")  # kinds of BMCs
 _BAY = "hgx."  # the parts of the derived bundle
 
@@ -169,8 +169,8 @@ def _list_hidden_bundles(node: Node, inventory: Inventory) -> Iterator[Refusal]:
     """Yield the cards that show no bundle: in NIC mode no installation is seen to end."""
     for bmc in node.bmcs:
         is_card = bmc.kind in _CARDS
-        if is_card and inventory.find_component(_BUNDLE, bmc.name) is None:
-            yield Refusal(f"{_BUNDLE}/{bmc.name}", "", "its BMC shows no bundle (NIC mode?)")
+        if is_card and inventory.find_component(BUNDLE, bmc.name) is None:
+            yield Refusal(f"{BUNDLE}/{bmc.name}", "", "its BMC shows no bundle (NIC mode?)")
 
 
 def _plan_kind(scene: _Scene, declared: ComponentKind) -> Iterator[Step | Refusal]:

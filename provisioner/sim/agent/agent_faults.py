@@ -17,5 +17,6 @@ ALL = (
     ("read_back_wrong", "M12", "a disk gives other bytes than were written to it"),
     ("boot_entry_refused", "M14", "the firmware accepts no boot entry for the written disk"),
     ("root_on_other_disk", "M15", "the written system runs from another disk than it is on"),
+    ("owner_key_enrolled", "M16", "shim trusts a key that a tenant enrolled"),
     ("steps_garbled", "M13", "the agent's answers about disks are nonsense"),
 )

@@ -14,6 +14,8 @@ from provisioner.sim.agent.agent_work import Act, Failed, Json, Ramdisk, Work
 from provisioner.sim.hardware.disks import NVME_METHODS, Disk
 
 METADATA_S = 5.0
+# source: the certificate in shimx64.efi.signed of Debian 12 (shim-signed 1.51), SHA-256 of its DER
+_SHIM_KEY = "079646974bce09b1f04da67bd722d1fb0947ae4c4010bccdbba52d5b23cbf1a2"
 
 
 def _erase_devices(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
@@ -189,6 +191,17 @@ def _clear_boot_entries(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
     return Work(1.0, finish)
 
 
+def _read_owner_keys(ramdisk: Ramdisk, _args: Mapping[str, Any]) -> Work:
+    """The image boots by Debian's shim, which shows its own certificate beside MokList."""
+    faults = ramdisk.machine.faults
+    keys = [_SHIM_KEY, *(["5f" * 32] if "owner_key_enrolled" in faults else [])]
+
+    def finish(_now: float) -> Json:
+        return {"result": "done", "detail": "", "keys": keys, "verifies": True}
+
+    return Work(1.0, finish)
+
+
 def _choose_boot_disk(ramdisk: Ramdisk, args: Mapping[str, Any]) -> Work:
     machine = ramdisk.machine
 
@@ -217,5 +230,6 @@ STEPS: dict[str, Act] = {
     "provisioner_read_tpm_identity": _read_tpm_identity,
     "provisioner_activate_credential": _activate_credential,
     "provisioner_clear_boot_entries": _clear_boot_entries,
+    "provisioner_read_owner_keys": _read_owner_keys,
     "provisioner_choose_boot_disk": _choose_boot_disk,
 }

@@ -243,7 +243,20 @@ class Machine:
             if card.next_privilege and card.host_power_cycles_it:
                 card.privilege = card.next_privilege
                 card.next_privilege = ""
+            self._wipe_storage(card, now)
         self._boot(now + self.add_jitter(self.durations.power_on_s), turn)
+
+    def _wipe_storage(self, card: Bluefield, now: float) -> None:
+        """Carry out the orders that wait for a start of the card."""
+        if not card.host_power_cycles_it or not card.next_wipes:
+            return
+        wiped = set() if card.drops_wipes else card.next_wipes
+        card.next_wipes = set()
+        for name in sorted(wiped):
+            card.storage[name] = ""
+            self.log_event(now, "wipe", f"{card.slot}/{name}")
+        if "NvmeWipe" in wiped and card.boot_state == "OsIsRunning":
+            card.boot_state = "UEFI"  # it finds no system
 
     def _take_nv_config(self, now: float) -> None:
         for disk in self.disks.values():  # every start of the host resets the drives' controllers

@@ -139,6 +139,13 @@ class Bluefield:
     next_mode: str = ""
     privilege: str = "Restricted"  # of its host: Restricted | Privileged
     next_privilege: str = ""
+    # source of the orders: NVIDIA BlueField BSP 4.9.1, Redfish. That no system starts afterwards
+    # follows from where it was; what the UEFI does to the blocks no document says.
+    storage: dict[str, str] = field(
+        default_factory=lambda: {"EmmcWipe": "boot files", "NvmeWipe": "a system"}
+    )
+    next_wipes: set[str] = field(default_factory=set)
+    drops_wipes: bool = False  # the UEFI forgets the orders at the start
     rshim: bool = True
     host_rshim: str = "Disabled"
     installing: bool = False

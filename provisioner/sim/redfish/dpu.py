@@ -104,6 +104,7 @@ class Bfb:
                 card.boot_state = "Invalid"
                 return
             card.boot_state = "OsIsRunning" if card.mode == "DpuMode" else "UEFI"
+            card.storage = dict.fromkeys(card.storage, "of the bundle")
             machine.firmware[slot, "DPU_OS"].implanted = False  # the installer writes it anew
             for item in machine.list_items(slot):
                 version = image.version_for(item.id)

@@ -92,6 +92,9 @@ class BluefieldTree:
                 "Actions": actions,
             },
         )
+        self._bios()
+
+    def _bios(self) -> None:
         self.tree.add_live(
             f"{SYSTEM}/Bios",
             lambda: {
@@ -99,9 +102,11 @@ class BluefieldTree:
                 "Id": "BIOS",
                 "Name": "BIOS Configuration",
                 "Attributes": {
+                    "EmmcWipe": False,
                     "HostPrivilegeLevel": self.card.privilege,
                     "InternalCPUModel": "Embedded",
                     "NicMode": self.card.mode,
+                    "NvmeWipe": False,
                 },
                 "@Redfish.Settings": {
                     "@odata.type": "#Settings.v1_3_5.Settings",
@@ -116,8 +121,10 @@ class BluefieldTree:
                 "Id": "Settings",
                 "Name": "BIOS Settings",
                 "Attributes": {
+                    "EmmcWipe": "EmmcWipe" in self.card.next_wipes,
                     "HostPrivilegeLevel": self.card.next_privilege or self.card.privilege,
                     "NicMode": self.card.next_mode or self.card.mode,
+                    "NvmeWipe": "NvmeWipe" in self.card.next_wipes,
                 },
             },
             patch=self._patch_bios,
@@ -126,11 +133,15 @@ class BluefieldTree:
     def _patch_bios(self, body: Json, _: Request) -> Answer | None:
         """Take attributes for the next start; the tree of a BlueField-3 names no registry."""
         changes = body.get("Attributes")
-        allowed = {"HostPrivilegeLevel": ("Restricted", "Privileged")}
+        wipes = dict.fromkeys(self.card.storage, (False, True))
+        allowed = {"HostPrivilegeLevel": ("Restricted", "Privileged"), **wipes}
         for name, value in (changes if isinstance(changes, dict) else {}).items():
             if value not in allowed.get(name, ()):
                 return make_error(400, "PropertyValueNotInList", str(value), name)
-            self.card.next_privilege = value if value != self.card.privilege else ""
+            if name in wipes:
+                (self.card.next_wipes.add if value else self.card.next_wipes.discard)(name)
+            else:
+                self.card.next_privilege = value if value != self.card.privilege else ""
         return None
 
     def _arm_reset(self, request: Request) -> Answer:

@@ -178,13 +178,22 @@ def test_a_machine_that_shows_no_attributes_yet_is_unknown() -> None:
     assert reason == Reason.VERSION_MISSING
 
 
-def test_an_open_task_is_waited_for_and_never_cleared() -> None:
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("BIOS.Setup.1-1", "Pending"),  # of another tool, which waits for a boot for ever
+        ("Firmware Update: BIOS", "Starting"),
+        ("Firmware Update: iDRAC", "Running"),
+    ],
+)
+def test_an_open_task_is_waited_for_and_never_cleared(name: str, state: str) -> None:
     tree = read_settings_tree("dell_idrac9")
     tasks = tree["/redfish/v1"]["Tasks"]["@odata.id"]
     job = f"{tasks}/Tasks/JID_1"
     tree[tasks] = {"@odata.id": tasks, "Tasks": {"@odata.id": f"{tasks}/Tasks"}}
     tree[f"{tasks}/Tasks"] = {"Members": [{"@odata.id": job}], "Members@odata.count": 1}
-    tree[job] = {"@odata.id": job, "@odata.type": "#Task.v1_5_1.Task", "TaskState": "Pending"}
+    task = {"@odata.type": "#Task.v1_5_1.Task", "Name": name, "TaskState": state}
+    tree[job] = {"@odata.id": job, **task}
 
     reason, detail = refused(run_on(tree, "set-bios", {"x2apic": "on"}))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -278,6 +279,28 @@ def test_a_bmc_that_took_the_request_and_reports_a_failure_is_a_refusal() -> Non
 
     assert partly.reason is Reason.REFUSED
     assert "ProcAmdIoVt was not updated" in partly.detail
+
+
+def test_of_a_set_that_a_bmc_took_in_part_the_culprit_is_named() -> None:
+    """Settings misbehaviour 12: what was taken waits, so that the rest is found by reading."""
+    wire, host, _ = host_of("hpe")
+    original = wire.request
+    message = {"MessageId": "Base.1.18.PropertyNotUpdated", "Message": "Some were not updated."}
+
+    async def take_in_part(bmc: Any, call: Any) -> Any:
+        if call.method != "PATCH":
+            return await original(bmc, call)
+        attributes = {k: v for k, v in call.body["Attributes"].items() if k != "ProcAmdIoVt"}
+        await original(bmc, replace(call, body={**call.body, "Attributes": attributes}))
+        return Reply(200, {}, json.dumps({"@Message.ExtendedInfo": [message]}).encode())
+
+    wire.request = take_in_part  # type: ignore[method-assign]
+
+    partly = refused(write(host, SETS["hpe"]))
+
+    assert partly.subject == "ProcAmdIoVt"
+    assert "Some were not updated" in partly.detail
+    assert "ProcAmdIoVt does not wait for the boot" in partly.detail
 
 
 def test_a_bmc_that_answers_fine_and_keeps_nothing_is_a_refusal_by_name() -> None:

@@ -103,7 +103,9 @@ async def _send(
     if isinstance(reply, Blocker):
         return reply
     graves = [m for m in collect_messages(body_of(reply)) if _is_grave(m)]
-    return reply if not graves else _refuse_partly(graves)
+    if not graves:
+        return reply
+    return _refuse_partly(graves, await _list_dropped(service, bios, changes))
 
 
 def _is_grave(message: Message) -> bool:
@@ -114,16 +116,7 @@ async def _check_pending(
     service: Service, bios: BiosSettings, changes: Mapping[str, Value]
 ) -> Blocker | None:
     """Read again what waits; some services accept a value and keep nothing of it."""
-    later = (await service.get(bios.target.rstrip("/"))).get("Attributes")
-    if not isinstance(later, dict):
-        return None  # it shows no pending values: only the boot can tell
-    now = (await service.get(bios.source)).get("Attributes")
-    running = now if isinstance(now, dict) else {}
-    missing = [
-        name
-        for name, value in changes.items()
-        if not is_same(later.get(name), value) and not is_same(running.get(name), value)
-    ]
+    missing = await _list_dropped(service, bios, changes)
     if not missing:
         return None
     return Blocker(
@@ -133,6 +126,24 @@ async def _check_pending(
         unblock="Look at the BMC's event log; the BIOS may refuse the value, or a licence is "
         "missing.",
     )
+
+
+async def _list_dropped(
+    service: Service, bios: BiosSettings, changes: Mapping[str, Value]
+) -> list[str]:
+    """Return the attributes that neither wait nor run; none where the service shows no pending
+    values, so that only the boot can tell.
+    """
+    later = (await service.get(bios.target.rstrip("/"))).get("Attributes")
+    if not isinstance(later, dict):
+        return []
+    now = (await service.get(bios.source)).get("Attributes")
+    running = now if isinstance(now, dict) else {}
+    return [
+        name
+        for name, value in changes.items()
+        if not is_same(later.get(name), value) and not is_same(running.get(name), value)
+    ]
 
 
 async def _plan_secure_boot(
@@ -171,11 +182,13 @@ def _refuse_foreign(bios: BiosSettings, foreign: list[str]) -> Blocker:
     )
 
 
-def _refuse_partly(messages: list[Message]) -> Blocker:
+def _refuse_partly(messages: list[Message], dropped: list[str]) -> Blocker:
+    """Name the culprits: what the BMC took waits already, and what it did not take does not."""
     detail = "; ".join(dict.fromkeys(m.said or m.key for m in messages[:4]))
+    named = f"; {', '.join(dropped[:4])} does not wait for the boot" if dropped else ""
     return Blocker(
         reason=Reason.REFUSED,
-        subject="BIOS",
-        detail=f"the BMC took the request and reports: {detail}"[:300],
+        subject=dropped[0] if dropped else "BIOS",
+        detail=f"the BMC took the request and reports: {detail}"[:300] + named,
         unblock="Take the named attribute out of the set, or correct its value.",
     )

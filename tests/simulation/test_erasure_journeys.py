@@ -12,8 +12,9 @@ import yaml
 from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
 from rig import World
 
+from provisioner.execution.actions.host_keys import host_key
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
-from provisioner.model.node import Boots, Node, Placement, State
+from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.planning.lifecycle.operator_requests import retry_node
@@ -57,7 +58,10 @@ def test_every_disk_is_erased_before_the_new_system_is_written_to_one_of_them(
     tmp_path: Path,
 ) -> None:
     async def story(world: World) -> tuple[Node, ErasureReport, list[tuple[str, str]]]:
+        given = Node(id=HOST, kind=NodeKind.HOST)
+        former = await host_key(world.vault, given)
         node = await until_settled(world)
+        assert await host_key(world.vault, given) != former, "the former tenant may have read it"
         log = world.site.machines[HOST].log
         events = [(e.kind, e.subject) for e in log if e.kind in ("erase", "image_start", "image")]
         return node, await report_of(world, node), events

@@ -2,7 +2,8 @@
 verified.
 
 The key is stored with the other secrets, encrypted, and is the same for every image that is written
-to a node, so that clients which trust the host's key continue to trust it.
+to a node for one tenant, so that clients which trust the host's key continue to trust it. A tenant
+with root can read its private half, so that it ends with the erasure after that tenant.
 """
 
 from __future__ import annotations

@@ -1,0 +1,70 @@
+"""Settings appear in drift, debt, the watch and `explain` as versions do."""
+
+from __future__ import annotations
+
+import explain_situations as given
+from certified_node import INVENTORY, NODE, issued
+from test_planner import edge, matrix
+
+from provisioner.model.inventory import Activation, Component, Inventory
+from provisioner.model.node import State
+from provisioner.planning.campaigns import release_drift
+from provisioner.planning.lifecycle.explain import Situation, explain
+from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC
+from provisioner.planning.path.planner import plan
+from provisioner.planning.watch import watch_rules
+
+BOOT = Activation.WARM_REBOOT
+MATRIX = matrix(
+    {BIOS: "fast-1", BMC: "safe-1"},
+    {BIOS: (edge("*", "fast-1", BOOT),), BMC: (edge("*", "safe-1", Activation.NONE),)},
+)
+NOW = given.NOW
+
+
+def shown(bios: str, bmc: str, staged: str | None = None) -> tuple[Component, ...]:
+    waits = BOOT if staged else None
+    return (
+        Component(kind=BIOS, slot="host", version=bios, staged=staged, pending=waits, source="s"),
+        Component(kind=BMC, slot="host", version=bmc, source="s"),
+    )
+
+
+def with_sets(*components: Component) -> Inventory:
+    return INVENTORY.model_copy(update={"components": components})
+
+
+def test_a_node_whose_settings_differ_drifts_from_its_release() -> None:
+    node = NODE.model_copy(update={"release": "r", "profile": "p"})
+    inventory = with_sets(*shown("none", "safe-1"))
+
+    (line,) = release_drift.find_drift([node], {node.id: inventory}, MATRIX, (), {}, NOW)
+
+    assert [(b.kind, b.running, b.wanted) for b in line.behind] == [(BIOS, "none", "fast-1")]
+
+
+def test_settings_that_wait_for_a_boot_are_debt() -> None:
+    (line,) = release_drift.find_debt({"n1": with_sets(*shown("none", "safe-1", "fast-1"))}, {})
+
+    assert (line.kind, line.version, line.waits_for) == (BIOS, "fast-1", "warm_reboot")
+
+
+def test_settings_that_changed_since_the_certificate_are_drift_of_the_watch() -> None:
+    certified = issued(inventory=with_sets(*shown("fast-1", "safe-1")))
+
+    (finding,) = watch_rules.find_drift(certified, with_sets(*shown("fast-1", "none")))
+
+    assert (finding.target, finding.message) == (
+        f"{BMC}/host",
+        "safe-1 was certified, now it is none",
+    )
+
+
+def test_explain_names_the_set_that_is_written_next() -> None:
+    answer = plan(with_sets(*shown("none", "safe-1")), MATRIX, "r", "p", production=False)
+
+    explained = explain(Situation(node=given.node(State.CONVERGING), now=NOW, plan=answer))
+
+    text = " ".join(explained.format_lines())
+    assert BIOS in text
+    assert "fast-1" in text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import package_index
@@ -17,10 +18,44 @@ from hosts import Host, hosts, why_not
 from package_index import Entry
 from role_lab import furnish, held_of, play, refresh, versions_of
 
-OLD, NEW, FIXED = "535.261.03", "550.144.03", "550.163.01-0ubuntu0.22.04.1"
+
+@dataclass(frozen=True)
+class Ubuntu:
+    """One small index of Ubuntu's drivers: two branches, and one that became transitional."""
+
+    folder: str
+    old: str
+    new: str
+    ending: str  # the last real version of a branch
+    transitional: str  # its empty one, which depends on the branch `following`
+    following: str
+
+    @property
+    def old_branch(self) -> str:
+        return self.old.partition(".")[0]
+
+    @property
+    def new_branch(self) -> str:
+        return self.new.partition(".")[0]
+
+    def read(self) -> list[Entry]:
+        """Return the packages of this index, and a site's that depends on the old driver."""
+        site = ("Depends", f"nvidia-driver-{self.old_branch}-server")
+        entries = package_index.read_indexes(package_index.HERE / self.folder)
+        return [*entries, Entry("site-agent", "1.0", (site,))]
+
+
+JAMMY = Ubuntu(
+    "ubuntu-22.04", "535.261.03", "550.144.03",
+    "550.144.03-0ubuntu0.22.04.1", "550.163.01-0ubuntu0.22.04.2", "570",
+)  # fmt: skip
+NOBLE = Ubuntu(
+    "ubuntu-24.04", "535.288.01", "580.126.20",
+    "570.211.01-0ubuntu0.24.04.2", "570.211.01-0ubuntu1.24.04.1", "580",
+)  # fmt: skip
+EACH_UBUNTU = pytest.mark.parametrize("ubuntu", [JAMMY, NOBLE], ids=lambda u: u.folder)
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 AREAS = "contrib non-free non-free-firmware"
-SITE = Entry("site-agent", "1.0", (("Depends", f"nvidia-driver-{OLD.partition('.')[0]}-server"),))
 
 pytestmark = pytest.mark.slow
 
@@ -51,25 +86,50 @@ def driver(version: str, *, manager: bool = True) -> dict[str, object]:
     return {"packages": dict.fromkeys(kinds, version.partition("-")[0])}
 
 
-def own() -> list[Entry]:
-    return [*package_index.read_indexes(package_index.HERE), SITE]
+@pytest.mark.parametrize(
+    "path", sorted(package_index.HERE.glob("*/Packages")), ids=lambda p: p.parent.name
+)
+def test_each_entry_of_a_small_index_names_its_page_and_no_package_is_twice(path: Path):
+    paragraphs = path.read_text().strip().split("\n\n")
+    names = ["\n".join(p.splitlines()[:2]) for p in paragraphs]
+
+    assert all("\nOrigin-Page: https://" in p for p in paragraphs)
+    assert len(package_index.read_indexes(path.parent)) == len(set(names)) == len(names)
+
+
+@EACH_UBUNTU
+def test_a_small_index_has_both_flavours_of_each_branch_at_one_version(ubuntu: Ubuntu):
+    entries = {(e.name, e.version.partition("-")[0]): e for e in ubuntu.read()}
+
+    for version in (ubuntu.old, ubuntu.new):
+        branch = version.partition(".")[0]
+        for flavour in ("", "-open"):
+            needs = entries[f"nvidia-driver-{branch}-server{flavour}", version].field("Depends")
+            assert f"nvidia-dkms-{branch}-server{flavour} (>= {version})" in needs
+            assert (f"nvidia-dkms-{branch}-server{flavour}", version) in entries
+        assert (f"nvidia-fabricmanager-{branch}", version) in entries
 
 
 @pytest.mark.long
-def test_small_indexes_of_our_own_another_branch_and_open_modules(bare: Host, tmp_path: Path):
-    lay(bare, tmp_path, own(), "nvidia-driver-535-server nvidia-fabricmanager-535 site-agent")
+@EACH_UBUNTU
+def test_small_indexes_of_our_own_another_branch_and_open_modules(
+    bare: Host, tmp_path: Path, ubuntu: Ubuntu
+):
+    old, new = ubuntu.old_branch, ubuntu.new_branch
+    held = f"nvidia-driver-{old}-server"
+    lay(bare, tmp_path, ubuntu.read(), f"{held} nvidia-fabricmanager-{old} site-agent")
     opened = {"packages": {"host.driver_packages": "ubuntu-server-open"}}
 
-    bound = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
-    untouched = "nvidia-driver-535-server" in versions_of(bare)
-    bare.run("dpkg --purge site-agent && apt-mark hold nvidia-driver-535-server")
+    bound = play("host_software", {bare: driver(ubuntu.new)}, tmp_path)["host-1"]
+    untouched = held in versions_of(bare)
+    bare.run(f"dpkg --purge site-agent && apt-mark hold {held}")
     mixed = play(
         "host_software",
-        {bare: {"packages": {"host.driver": NEW, **opened["packages"]}}}, tmp_path,
+        {bare: {"packages": {"host.driver": ubuntu.new, **opened["packages"]}}}, tmp_path,
     )["host-1"]  # fmt: skip
-    first = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    first = play("host_software", {bare: driver(ubuntu.new)}, tmp_path)["host-1"]
     after = versions_of(bare)
-    second = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    second = play("host_software", {bare: driver(ubuntu.new)}, tmp_path)["host-1"]
     flavour = play("host_software", {bare: opened}, tmp_path)["host-1"]
     final = versions_of(bare)
 
@@ -77,57 +137,90 @@ def test_small_indexes_of_our_own_another_branch_and_open_modules(bare: Host, tm
     assert untouched
     assert "are two changes: change the packaging at one version" in mixed.message
     assert first.ok, first.message
-    assert "nvidia-dkms-535-server" in first.result["removed"]
-    assert all("535" in name for name in first.result["removed"])
-    assert "nvidia-dkms-550-server" in after
+    assert f"nvidia-dkms-{old}-server" in first.result["removed"]
+    assert all(old in name for name in first.result["removed"])
+    assert f"nvidia-dkms-{new}-server" in after
     assert (second.ok, second.changed) == (True, 0)
     assert flavour.ok, flavour.message
     assert flavour.result["installed"] == {
-        "host.driver": NEW, "host.driver_packages": "ubuntu-server-open",
+        "host.driver": ubuntu.new, "host.driver_packages": "ubuntu-server-open",
     }  # fmt: skip
     assert flavour.result["reboot_required"] is True
-    assert "nvidia-dkms-550-server" in flavour.result["removed"]
-    assert "nvidia-dkms-550-server-open" in final
-    assert "nvidia-dkms-550-server" not in final
-    assert {"nvidia-driver-550-server-open", "nvidia-fabricmanager-550"} <= set(held_of(bare))
+    assert f"nvidia-dkms-{new}-server" in flavour.result["removed"]
+    assert f"nvidia-dkms-{new}-server-open" in final
+    assert f"nvidia-dkms-{new}-server" not in final
+    opened_names = {f"nvidia-driver-{new}-server-open", f"nvidia-fabricmanager-{new}"}
+    assert opened_names <= set(held_of(bare))
 
 
 @pytest.mark.long
-def test_small_indexes_of_our_own_open_modules_stay_open_and_back(bare: Host, tmp_path: Path):
-    lay(bare, tmp_path, own(), "nvidia-driver-535-server-open nvidia-fabricmanager-535")
+@EACH_UBUNTU
+def test_small_indexes_of_our_own_open_modules_stay_open_and_back(
+    bare: Host, tmp_path: Path, ubuntu: Ubuntu
+):
+    old, new = ubuntu.old_branch, ubuntu.new_branch
+    open_driver = f"nvidia-driver-{old}-server-open"
+    lay(bare, tmp_path, ubuntu.read(), f"{open_driver} nvidia-fabricmanager-{old}")
 
-    forward = play("host_software", {bare: driver(NEW)}, tmp_path)["host-1"]
+    forward = play("host_software", {bare: driver(ubuntu.new)}, tmp_path)["host-1"]
     stays = versions_of(bare)
-    ambiguous = play("host_software", {bare: driver(FIXED)}, tmp_path)["host-1"]
-    back = play("host_software", {bare: driver(OLD)}, tmp_path)["host-1"]
+    upstream = ubuntu.transitional.partition("-")[0]
+    ambiguous = play("host_software", {bare: driver(upstream)}, tmp_path)["host-1"]
+    back = play("host_software", {bare: driver(ubuntu.old)}, tmp_path)["host-1"]
 
     assert forward.ok, forward.message
-    assert "nvidia-driver-550-server-open" in stays
-    assert "nvidia-driver-550-server" not in stays
-    assert "may be any of 550.163.01-0ubuntu0.22.04.2" in ambiguous.message
+    assert f"nvidia-driver-{new}-server-open" in stays
+    assert f"nvidia-driver-{new}-server" not in stays
+    assert f"may be any of {ubuntu.transitional}" in ambiguous.message
     assert back.ok, back.message
-    assert versions_of(bare)["nvidia-driver-535-server-open"].startswith(OLD)
+    assert versions_of(bare)[open_driver].startswith(ubuntu.old)
 
 
 @pytest.mark.long
+@EACH_UBUNTU
 def test_small_indexes_of_our_own_a_transitional_package_is_another_driver(
-    bare: Host, tmp_path: Path
+    bare: Host, tmp_path: Path, ubuntu: Ubuntu
 ):
-    """550.163.01-0ubuntu0.22.04.2 is empty and depends on branch 570."""
-    old = "550.144.03-0ubuntu0.22.04.1"
-    lay(bare, tmp_path, own(), f"nvidia-driver-550-server={old}", old)
-    renamed = {"packages": {"host.driver": "550.163.01-0ubuntu0.22.04.2"}}
+    """The last package of a branch that ends is empty and depends on the next branch."""
+    name = f"nvidia-driver-{ubuntu.ending.partition('.')[0]}-server"
+    lay(bare, tmp_path, ubuntu.read(), f"{name}={ubuntu.ending}", ubuntu.ending)
+    renamed = {"packages": {"host.driver": ubuntu.transitional}}
 
     ended = play("host_software", {bare: renamed}, tmp_path)["host-1"]
 
     assert "these must have one version" in ended.message
-    assert "nvidia-driver-570-server" in ended.message
-    assert versions_of(bare)["nvidia-driver-550-server"] == "550.144.03-0ubuntu0.22.04.1"
+    assert f"nvidia-driver-{ubuntu.following}-server" in ended.message
+    assert versions_of(bare)[name] == ubuntu.ending
+
+
+@pytest.mark.long
+def test_small_indexes_of_our_own_a_branch_of_cudas_repository_stays_itself(
+    bare: Host, tmp_path: Path
+):
+    """cuda-drivers-580 is content with the packages of 590, which its repository has too."""
+    entries = package_index.read_indexes(package_index.HERE / "cuda-debian-12")
+    lay(bare, tmp_path, entries, "")
+    pinned = {"host.driver": "580.105.08", "host.driver_packages": "nvidia"}
+
+    first = play("host_software", {bare: {"packages": pinned}}, tmp_path)["host-1"]
+    after = versions_of(bare)
+    second = play("host_software", {bare: {"packages": pinned}}, tmp_path)["host-1"]
+    bare.run("apt-get -qq -y --allow-change-held-packages install nvidia-kernel-dkms")
+    newer = versions_of(bare)["nvidia-kernel-dkms"]
+    verified = {bare: {"packages": pinned, "phases": ["verify"]}}
+    mixed = play("host_software", verified, tmp_path)["host-1"]
+
+    assert first.ok, first.message
+    assert {v for n, v in after.items() if n.startswith(("cuda-", "nvidia-"))} == {"580.105.08-1"}
+    assert (second.ok, second.changed) == (True, 0)
+    assert newer == "590.48.01-1"
+    assert "these must have one version" in mixed.message
 
 
 @pytest.mark.long
 def test_small_indexes_of_our_own_dcgm_4_takes_the_place_of_dcgm_3(bare: Host, tmp_path: Path):
-    lay(bare, tmp_path, own(), "datacenter-gpu-manager")
+    entries = package_index.read_indexes(package_index.HERE / "nvidia-dcgm")
+    lay(bare, tmp_path, entries, "datacenter-gpu-manager")
     tools = {"datacenter-gpu-manager-4-cuda13": "4.5.2", "datacenter-gpu-manager-4-core": "4.5.2"}
     call = {bare: {"packages": tools, "persistence": False}}
 

@@ -20,6 +20,7 @@ from provisioner.store.repositories.atlas import FIELDS, Facts
 from provisioner.store.sql_store import SqlStore
 
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
+CHANGED_MAX = 5000  # nodes of one answer or event
 _STAFF_ONLY = frozenset(map(FIELDS.index, ("reason", "tag")))
 _TENANT = FIELDS.index("tenant")
 _KIND, _STATE, _POD, _UNIT, _PORTS = map(FIELDS.index, ("kind", "state", "pod", "su", "ports"))
@@ -94,6 +95,18 @@ class Atlas:
     def _rows(self, tenant: str | None) -> list[tuple[str, Facts]]:
         rows = [(name, facts) for name, (_, facts) in sorted(self._facts.items())]
         return rows if tenant is None else select_tenant(rows, tenant)
+
+
+async def read_changes(
+    store: SqlStore, since: int, tenant: str | None, limit: int
+) -> tuple[bytes, int, int]:
+    """Return (map of the nodes that changed later, its newest change, number of changed nodes)."""
+    seq = (await store.journal.get_head())[0]
+    changed = await store.atlas.list_changed(since, limit)
+    rows = [(n, f) for n, _, f in await store.atlas.list_facts([name for name, _ in changed])]
+    newest = changed[-1][1] if changed else since
+    shown = rows if tenant is None else select_tenant(rows, tenant)
+    return format_map(seq, shown, newest), newest, len(changed)
 
 
 def select_tenant(rows: Iterable[tuple[str, Facts]], tenant: str) -> list[tuple[str, Facts]]:

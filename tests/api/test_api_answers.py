@@ -210,6 +210,40 @@ def test_a_stream_replays_what_was_missed_and_then_tells_what_happens():
     run(scenario)
 
 
+def test_a_stream_brings_the_columns_of_the_nodes_that_changed_to_who_may_see_them():
+    async def scenario(served: Served) -> None:
+        _, before = await served.ask("viewer", "GET", "/fleet/map")
+        path = f"/v1/events/stream?fleet={before['change']}"
+        opened = [
+            await served.client.get(path, headers=served.key(who)) for who in ("viewer", "red")
+        ]
+        staff, tenant = opened
+        await lines_of(staff, 3)
+        row = await served.store.nodes.get("su0-n03")
+        assert row is not None
+        moved = await served.store.nodes.save(row.model_copy(update={"release": "other"}))
+        await served.store.journal.append(event_of("state", "su0-n03", {"to": "draining"}), NOW)
+        lines = await lines_of(staff, 5)
+        at = lines.index("event: fleet")
+        fleet = json.loads(lines[at + 1].removeprefix("data: "))
+        release = fleet["fields"]["release"]
+        of_tenant = [await lines_of(tenant, 5)]
+        for stream in opened:
+            stream.close()
+        missed = f"/v1/events/stream?fleet={before['change']}"
+        async with served.client.get(missed, headers=served.key("viewer")) as again:
+            caught_up = await lines_of(again, 5)
+
+        assert moved
+        assert fleet["nodes"] == ["su0-n03"]
+        assert fleet["change"] > before["change"]
+        assert release["values"][release["index"][0]] == ["other"]
+        assert "su0-n03" not in str(of_tenant)
+        assert json.loads(caught_up[4].removeprefix("data: "))["nodes"] == ["su0-n03"]
+
+    run(scenario)
+
+
 def test_a_stream_tells_a_tenant_of_its_own_nodes_only():
     async def scenario(served: Served) -> None:
         path = "/v1/events/stream?after=0"

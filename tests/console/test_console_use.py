@@ -226,6 +226,7 @@ def test_an_event_moves_a_colour_without_anybody_asking(look: Looker, site: Site
     site.do(turn(was))
 
     assert idle == []  # nothing is asked for while nothing happens
+    assert [url for url in asked if "/fleet/map" in url] == []  # the stream brings the change
     assert after != before
 
 

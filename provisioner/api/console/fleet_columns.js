@@ -28,11 +28,12 @@ export class FleetColumns extends EventTarget {
     this.dispatchEvent(new Event("placed"));
   }
 
-  /** Take the nodes over that changed; false where one of them is new, so that the whole is needed. */
+  /** Take the nodes over that changed; new ones come after those that are there. */
   merge(told) {
-    if (!told.nodes.length) return true;
-    if (told.nodes.some((name) => !this.#at.has(name))) return false;
-    let placed = false;
+    if (!told.nodes.length) return;
+    const added = told.nodes.filter((name) => !this.#at.has(name));
+    if (added.length) this.#append(added);
+    let placed = added.length > 0;
     for (const [field, { values, index }] of Object.entries(told.fields)) {
       const column = this.#columns.get(field);
       told.nodes.forEach((name, n) => {
@@ -50,7 +51,16 @@ export class FleetColumns extends EventTarget {
     }
     this.#split_ports();
     this.dispatchEvent(new Event(placed ? "placed" : "changed"));
-    return true;
+  }
+
+  #append(names) {
+    names.forEach((name, n) => this.#at.set(name, this.size + n));
+    this.nodes = [...this.nodes, ...names];
+    for (const column of this.#columns.values()) {
+      const index = new Uint32Array(this.size);
+      index.set(column.index);
+      column.index = index;
+    }
   }
 
   #split_ports() {

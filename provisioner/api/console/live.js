@@ -10,10 +10,12 @@ const HIDDEN_MS = 30_000; // a browser has six connections to a server; hidden p
 const SILENT_MS = 45_000; // the server says that it is alive every 15 s: a longer silence is a dead connection
 const LINE_MAX = 1_000_000; // characters of one event
 
-/** Events "row" (detail: the journal's row) and "status" (detail: live, waiting, off). */
+/** Events "row" (detail: the journal's row), "fleet" (the columns of nodes that changed) and "status" (live, waiting, off). */
 class Live extends EventTarget {
   last = -1; // number of the newest row that is known
   status = "off";
+  #change = -1; // number of the newest change of a node that is known; -1: no page shows nodes
+  #fleets = 0; // pages that show nodes
   #cut = null;
   #wanted = false;
   #timer = 0;
@@ -42,6 +44,25 @@ class Live extends EventTarget {
   /** Hear again the rows before now, at most so many, then go on. */
   replay(rows) {
     this.last = Math.max(0, this.last - rows);
+    this.#again();
+  }
+
+  /** Hear "fleet" of the nodes that changed after this number, too. */
+  follow_fleet(change) {
+    this.#change = this.#fleets ? Math.min(this.#change, change) : change; // hearing of one twice harms nobody
+    this.#fleets += 1;
+    this.#again();
+  }
+
+  leave_fleet() {
+    this.#fleets -= 1;
+    if (this.#fleets) return;
+    this.#change = -1;
+    if (this.#wanted) this.#again();
+  }
+
+  /** Open the stream anew, where it ended. */
+  #again() {
     this.#cut?.abort();
     this.#cut = null;
     this.start();
@@ -83,7 +104,7 @@ class Live extends EventTarget {
   async #listen(signal, heard) {
     const headers = { Accept: "text/event-stream" };
     if (this.last >= 0) headers["Last-Event-ID"] = String(this.last);
-    const answer = await fetch("/v1/events/stream", { headers, signal, credentials: "same-origin" });
+    const answer = await fetch(`/v1/events/stream${this.#change < 0 ? "" : `?fleet=${this.#change}`}`, { headers, signal, credentials: "same-origin" });
     if (answer.status === 401) {
       this.stop();
       gone.dispatchEvent(new Event("signed-out"));
@@ -107,6 +128,11 @@ class Live extends EventTarget {
   #one(block) {
     const event = read_event(block);
     if (!event) return;
+    if (event.fleet) {
+      this.#change = event.fleet.change;
+      this.dispatchEvent(new CustomEvent("fleet", { detail: event.fleet }));
+      return;
+    }
     this.last = event.id;
     this.#isReady();
     if (event.row) this.dispatchEvent(new CustomEvent("row", { detail: event.row }));

@@ -1,7 +1,7 @@
 // @ts-check
 // One stream of server-sent events: its parts, and the moment at which it is given up. No page here.
 
-/** The number and the row of an event; the row is null where the event only says how far the journal is. */
+/** The number and the row of an event, null where it only says how far the journal is; or the columns of nodes that changed. */
 export function read_event(block) {
   /** @type {Record<string, string>} */
   const fields = {};
@@ -9,6 +9,7 @@ export function read_event(block) {
     const at = line.indexOf(": ");
     if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
   }
+  if (fields.event === "fleet") return { id: -1, row: null, fleet: JSON.parse(fields.data) };
   if (fields.id === undefined) return null;
   const id = Number(fields.id);
   if (fields.event === "cursor") return { id, row: null };

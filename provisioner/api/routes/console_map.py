@@ -10,13 +10,12 @@ from aiohttp import web
 from pydantic import Field
 
 from provisioner.api.console_pages import accepts_gzip
-from provisioner.api.fleet_atlas import format_map, select_tenant
+from provisioner.api.fleet_atlas import CHANGED_MAX, format_map, read_changes, select_tenant
 from provisioner.api.parts import Ask
 from provisioner.api.route import ANYBODY, Nothing, Route
 from provisioner.model.base import Record
 
 NAMES_MAX = 200
-CHANGED_MAX = 5000
 
 
 class MapColumn(Record):
@@ -59,7 +58,7 @@ async def show(ask: Ask) -> web.Response:
     names = [n for n in ask.query.nodes.split(",") if n][:NAMES_MAX]
     headers = {"Cache-Control": "private, no-cache", "Vary": "Accept-Encoding"}
     if ask.query.since >= 0:
-        raw = await _format_changed(ask, tenant)
+        raw, _, _ = await read_changes(store, ask.query.since, tenant, CHANGED_MAX)
         return web.Response(body=raw, content_type="application/json", headers=headers)
     if names:
         seq = (await store.journal.get_head())[0]
@@ -72,16 +71,6 @@ async def show(ask: Ask) -> web.Response:
         raw = packed
         headers["Content-Encoding"] = "gzip"
     return web.Response(body=raw, content_type="application/json", headers=headers)
-
-
-async def _format_changed(ask: Ask, tenant: str | None) -> bytes:
-    """Return the nodes that changed since the caller's last look, and where to go on."""
-    store = ask.parts.store
-    seq = (await store.journal.get_head())[0]
-    changed = await store.atlas.list_changed(ask.query.since, CHANGED_MAX)
-    rows = [(n, f) for n, _, f in await store.atlas.list_facts([name for name, _ in changed])]
-    newest = changed[-1][1] if changed else ask.query.since
-    return format_map(seq, rows if tenant is None else select_tenant(rows, tenant), newest)
 
 
 ROUTES = (

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from provisioner.api.console_cookie import identify
 from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.fleet_atlas import CHANGED_MAX, read_changes
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import ANYBODY, VIEWERS, Paging, Route
@@ -120,6 +121,13 @@ class StreamQuery(Record):
     )
     node: str = Field("", max_length=128, description="Select this node.")
     kind: str = Field("", max_length=64, description="Select this kind.")
+    fleet: int = Field(
+        -1,
+        ge=-1,
+        le=SEQ_MAX,
+        description="Send events `fleet` too: the map of the nodes that changed after this number "
+        "(`change` of `GET /fleet/map` or of the last such event). -1: none.",
+    )
 
 
 async def list_events(ask: Ask) -> Reply:
@@ -203,14 +211,32 @@ async def stream_events(ask: Ask) -> web.StreamResponse:
 async def _follow(ask: Ask, answer: web.StreamResponse, after: int) -> None:
     """Write events until the token is no longer valid."""
     feed = ask.parts.feed
+    change = ask.query.fleet
     await answer.prepare(ask.request)
     await _write(ask, answer, f"id: {after}\nevent: cursor\ndata: {after}\n\n".encode())
     while await _still_good(ask):
+        if change >= 0:
+            change = await _write_changes(ask, answer, change)
         after, text = await _next(ask, after)
         if text:
             await _write(ask, answer, text)
         elif not await feed.wait_for_newer(after, ALIVE_S):
             await _write(ask, answer, b": alive\n\n")
+
+
+async def _write_changes(ask: Ask, answer: web.StreamResponse, since: int) -> int:
+    """Write the fields of the nodes that changed; return the number of the newest change.
+
+    The event has no id: a listener continues at the journal's row, and at this number.
+    """
+    tenant = None if ask.caller.staff else ask.caller.tenant
+    more = True
+    while more:
+        raw, since, count = await read_changes(ask.parts.store, since, tenant, CHANGED_MAX)
+        more = count == CHANGED_MAX
+        if count:
+            await _write(ask, answer, b"event: fleet\ndata: " + raw + b"\n\n")
+    return since
 
 
 async def _write(ask: Ask, answer: web.StreamResponse, text: bytes) -> None:

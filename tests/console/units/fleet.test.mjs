@@ -47,18 +47,24 @@ test("a change of some nodes is merged, and says whether they stand otherwise", 
   const columns = fleet();
   const events = [];
   for (const kind of ["changed", "placed"]) columns.addEventListener(kind, () => events.push(kind));
-  assert.ok(columns.merge(change("a0", { state: ["draining"] })));
-  assert.ok(columns.merge(change("a0", { rack: ["r9"] })));
+  columns.merge(change("a0", { state: ["draining"] }));
+  columns.merge(change("a0", { rack: ["r9"] }));
   assert.equal(columns.word("state", 0), "draining");
   assert.equal(columns.word("rack", 0), "r9");
   assert.deepEqual(events, ["changed", "placed"]);
 });
 
-test("a node that is new makes the whole fleet needed, and changes nothing", () => {
+test("a node that is new comes after the others, in every column, and no whole fleet is needed", () => {
   const columns = fleet();
-  assert.ok(!columns.merge(change("c0", { state: ["intake"] })));
-  assert.equal(columns.size, 5);
-  assert.ok(columns.merge({ nodes: [], change: 5, fields: {} }));
+  const events = [];
+  for (const kind of ["changed", "placed"]) columns.addEventListener(kind, () => events.push(kind));
+  columns.set_column("choice", [["no"], ["yes"]], Uint32Array.from([1, 1, 1, 1, 1]));
+  columns.merge(change("c0", { state: ["intake"], su: ["2"], ports: ["3 leaf-d"], tenant: [""] }));
+  columns.merge({ nodes: [], change: 5, fields: {} });
+  assert.deepEqual([columns.size, columns.place("c0"), columns.word("state", 5), columns.word("choice", 5)], [6, 5, "intake", "no"]);
+  assert.deepEqual(columns.ports(5), [[3, "leaf-d"]]);
+  assert.deepEqual([...columns.pick("leaf=leaf-d or su=0")], [1, 1, 0, 0, 0, 1]);
+  assert.deepEqual(events, ["placed"]);
 });
 
 test("a rule picks free nodes of the unit, or of the leaves, with the fewest that suffice", () => {

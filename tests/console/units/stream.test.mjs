@@ -8,6 +8,7 @@ test("an event has its number and its row, and a cursor none", () => {
   assert.deepEqual(read_event("id: 9\nevent: cursor\ndata: "), { id: 9, row: null });
   assert.deepEqual(read_event("id: 9\ndata: {half"), { id: 9, row: null });
   assert.equal(read_event(": alive"), null);
+  assert.deepEqual(read_event('event: fleet\ndata: {"change":8,"nodes":["a"]}').fleet, { change: 8, nodes: ["a"] });
 });
 
 test("a stream that is silent for too long is given up and let go of", async () => {

@@ -24,6 +24,7 @@ from provisioner.execution.steps.deployment import deploy_image
 from provisioner.execution.steps.methods_settings import SETTINGS_METHODS, write_settings
 from provisioner.execution.steps.methods_sonic import install_sonic_image
 from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
+from provisioner.model import host_packages
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -131,7 +132,7 @@ class Executor:
                 return await methods_redfish.push(site, node, step, inventory)
             case "bluefield_bfb":
                 return await methods_redfish.bluefield_bfb(site, node, step, inventory)
-            case "playbook_host_software" | methods_inband.OFED_MIGRATION:
+            case "playbook_host_software" | host_packages.OFED_MIGRATION:
                 return methods_inband.install_software(site, node, step)
             case "playbook_nic_firmware" | methods_inband.DRIVE_FIRMWARE:
                 return methods_inband.burn_firmware(site, node, step, inventory)

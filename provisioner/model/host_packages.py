@@ -28,6 +28,7 @@ DOCA_OFED = "host.doca_ofed"
 KERNEL = "host.kernel"
 READ_TOGETHER = (DRIVER_PACKAGES, DOCA_OFED, KERNEL)  # named by several packages
 MLNX_OFED = "MLNX_OFED_LINUX-"  # as `ofed_info -s` names the stack before DOCA-OFED
+OFED_MIGRATION = "playbook_ofed_migration"  # method of an edge that leads away from MLNX_OFED
 _NEEDED = (
     (re.compile(r"nvidia-fabricmanager(-\d+)?"), "host.fabric_manager"),
     (re.compile(r"doca-host"), "host.doca"),

@@ -142,6 +142,7 @@ def test_a_module_is_signed_by_the_key_that_is_enrolled_and_not_by_one_of_its_na
     keys = kernel.parse_keys(
         row.format(name, older[2].zfill(40))
         + row.format(theirs, "88f752e560a1e0737e31163a466ad7b70a850c19")
+        + row.format("Acme Ltd: site key", "0123456789abcdef0123456789abcdef01234567")
     )
     spelled = ":".join(older[1].zfill(40)[n : n + 2] for n in range(0, 40, 2)).upper()
 
@@ -151,6 +152,7 @@ def test_a_module_is_signed_by_the_key_that_is_enrolled_and_not_by_one_of_its_na
     assert older[0] == name
     assert judge(name, spelled, older) == ""
     assert judge(theirs, "AA:BB", older) == ""
+    assert judge("site key", "AA:BB") == ""  # the kernel adds the organisation of a certificate
     assert judge("", "") == "not signed"
     assert "a key that is not enrolled" in judge("another", spelled, older)
     assert "another key than this host's" in judge(name, spelled, newer)

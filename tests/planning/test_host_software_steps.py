@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from test_planner import edge, matrix, node
 
+from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Reason
+from provisioner.planning.matrix.contradictions import find_contradictions
 from provisioner.planning.path.planner import plan
 
 OLDER = "MLNX_OFED_LINUX-23.10-0.5.5.0"
@@ -34,6 +36,45 @@ def test_mlnx_ofed_without_such_an_edge_is_blocked() -> None:
     made = plan(node(("host.doca", "host", OLDER)), pinned, "r", "p")
 
     assert [b.reason for b in made.blockers] == [Reason.UNKNOWN_GRAMMAR]
+
+
+def test_a_stack_that_the_edge_brings_is_not_missing_before_it() -> None:
+    """On a host with MLNX_OFED no package of DOCA's stack is there to be seen."""
+    away = edge(
+        OLDER, DOCA, REBOOT, method=OFED_MIGRATION, carries={"host.doca_ofed": STACK},
+    )  # fmt: skip
+    pins = {"host.doca": DOCA, "host.doca_ofed": STACK}
+
+    made = plan(node(("host.doca", "host", OLDER)), matrix(pins, {"host.doca": (away,)}), "r", "p")
+    later = plan(node(("host.doca", "host", DOCA)), matrix(pins, {"host.doca": (away,)}), "r", "p")
+    other = matrix({**pins, "host.doca_ofed": "doca-all=1"}, {"host.doca": (away,)})
+    another = plan(node(("host.doca", "host", OLDER)), other, "r", "p")
+
+    assert not made.blockers
+    assert dict(made.steps[0].carries) == {"host.doca_ofed": STACK}
+    for refused in (later, another):
+        assert (Reason.VERSION_MISSING, "host.doca_ofed") in {
+            (b.reason, b.subject) for b in refused.blockers
+        }
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "method", "says"),
+    [
+        ("host.doca", OLDER, "playbook_host_software", "leads away from MLNX_OFED"),
+        ("host.doca", "2.9.0-1", OFED_MIGRATION, "versions MLNX_OFED_LINUX-... of host.doca only"),
+        ("host.driver", OLDER, OFED_MIGRATION, "versions MLNX_OFED_LINUX-... of host.doca only"),
+        ("host.doca", OLDER, OFED_MIGRATION, ""),
+    ],
+)
+def test_the_removal_of_mlnx_ofed_is_named_by_the_edges_that_need_it_alone(
+    kind: str, start: str, method: str, says: str
+) -> None:
+    edges = {kind: (edge(start, DOCA, REBOOT, method=method),)}
+
+    faults = [f for f in find_contradictions(matrix({kind: DOCA}, edges)) if "method" in f.path]
+
+    assert [says in fault.problem for fault in faults] == ([True] if says else [])
 
 
 PINS = {

@@ -14,6 +14,7 @@ from typing import Any
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.observe.inband import run_commands, until_quiet
+from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
 from provisioner.model.machine.drive_firmware import split_version
@@ -37,7 +38,6 @@ _STATUS = {
     "timeout": (Reason.UPDATE_STALLED, "Look at the host: the play did not end in time."),
     "unknown": (Reason.CANNOT_TELL, "It is looked at by itself; nothing is repeated before."),
 }
-OFED_MIGRATION = "playbook_ofed_migration"  # of an edge that leads away from MLNX_OFED
 DRIVE_FIRMWARE = "playbook_drive_firmware"
 _UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at work in the host
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from provisioner import components
+from provisioner.model.host_packages import MLNX_OFED, OFED_MIGRATION
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Edge, Matrix
 from provisioner.model.versions import compare, parse_version
@@ -37,6 +38,7 @@ def _check_edge(matrix: Matrix, kind: str, index: int, edge: Edge) -> Iterator[F
         )
     if (method in _SWITCH_METHODS) != kind.startswith("switch."):
         yield Fault(path, where, f"{method} does not update {kind}", "Correct `method`.")
+    yield from _check_migration(path, where, kind, edge, method)
     if (edge.activates_by is Activation.IMAGE_REBOOT) and not kind.startswith("switch."):
         yield Fault(
             (*path, "activates_by"),
@@ -72,6 +74,26 @@ def _check_edge(matrix: Matrix, kind: str, index: int, edge: Edge) -> Iterator[F
                 "Correct one of the two.",
             )
     yield from _check_carried_pins(matrix, path, where, kind, edge)
+
+
+def _check_migration(path: Path, where: str, kind: str, edge: Edge, method: str) -> Iterator[Fault]:
+    """Only an edge that leads away from MLNX_OFED may remove it, and it must say so."""
+    away = kind == "host.doca" and any(v.startswith(MLNX_OFED) for v in edge.from_versions)
+    if away and method != OFED_MIGRATION:
+        yield Fault(
+            (*path, "method"),
+            where,
+            "it leads away from MLNX_OFED, which its method does not remove",
+            f"Give it `method: {OFED_MIGRATION}`.",
+        )
+    only = all(v.startswith(MLNX_OFED) for v in edge.from_versions)
+    if method == OFED_MIGRATION and not (away and only):
+        yield Fault(
+            (*path, "method"),
+            where,
+            f"{OFED_MIGRATION} leads from versions {MLNX_OFED}... of host.doca only",
+            "Give the other versions an edge of their own, without `method`.",
+        )
 
 
 _SWITCH_METHODS = frozenset({"nvue_image", "sonic_installer"}) | ASKS_LEAVE

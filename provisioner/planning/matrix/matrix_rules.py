@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from provisioner import components
+from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
 from provisioner.planning.certification import host_settings, runtime
@@ -27,7 +28,11 @@ from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, IMAGE
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 DEVICES_MAX = 1_000  # parts of one kind in a node; an HGX host has some 30 memory modules
 METHODS = tuple(
-    sorted({kind.method for kind in components.ALL.values()} | ASKS_LEAVE | {IMAGE, "none"})
+    sorted(
+        {kind.method for kind in components.ALL.values()}
+        | ASKS_LEAVE
+        | {IMAGE, OFED_MIGRATION, "none"}
+    )
 )
 TEXT_MAX = 300  # longer than any version, file name or address that is real
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from provisioner.components import ComponentKind
 from provisioner.model import versions
+from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Edge, Matrix, Pin
 from provisioner.model.outcome import Reason
@@ -23,7 +24,7 @@ from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
 NO_FILE = frozenset(
     {
         "playbook_host_software",
-        "playbook_ofed_migration",
+        OFED_MIGRATION,
         "playbook_nic_config",
         "playbook_host_baseline",
         "playbook_check_tools",

@@ -215,7 +215,22 @@ def _list_failed(
     )
 
 
+def _list_carried(inventory: Inventory, moves: Moves) -> frozenset[tuple[str, str]]:
+    """Return (kind, version) that a first hop of some part brings with it.
+
+    DOCA's stack is not there yet on a host with MLNX_OFED: the edge away from that installs it.
+    """
+    hops = (
+        hop
+        for part in inventory.components
+        if part.kind in moves.pins and part.version
+        for hop in moves.find_hops(part.kind, moves.normalize_version(part.kind, part.version))
+    )
+    return frozenset(c for hop in hops if not hop.objections for c in hop.carries)
+
+
 def _find_missing_versions(inventory: Inventory, moves: Moves) -> Iterable[Blocker]:
+    carried = _list_carried(inventory, moves)
     for kind, pin in sorted(moves.pins.items()):
         declared = moves.kinds.get(kind)
         parts = inventory.of_kind(kind)
@@ -223,6 +238,8 @@ def _find_missing_versions(inventory: Inventory, moves: Moves) -> Iterable[Block
             continue
         if not parts and pin.optional:
             continue  # the pin applies only to nodes that have such a part
+        if not parts and (kind, moves.normalize_version(kind, pin.version)) in carried:
+            continue
         if not parts:
             yield Blocker(
                 reason=Reason.VERSION_MISSING,

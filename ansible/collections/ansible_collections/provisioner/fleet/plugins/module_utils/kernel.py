@@ -128,6 +128,16 @@ def read_certificates(paths=CERTIFICATES):
     return rows
 
 
+def find_identifiers(signer, keys):
+    """Return the identifiers of the keys whose certificates have this common name.
+
+    The kernel names a key by its common name, with "ORGANISATION: " before it where the two begin
+    differently (x509_fabricate_name in crypto/asymmetric_keys/x509_cert_parser.c).
+    """
+    names = [name for name in keys if name == signer or name.endswith(f": {signer}")]
+    return set().union(*(keys[name] for name in names))
+
+
 def find_signature_fault(signer, serial, keys, certificates):
     """Return why the kernel would refuse a module's signature; "" if it would not.
 
@@ -137,12 +147,13 @@ def find_signature_fault(signer, serial, keys, certificates):
     """
     if not signer:
         return "not signed"
-    if signer not in keys:
+    enrolled = find_identifiers(signer, keys)
+    if not enrolled:
         return f"signed by {signer!r}, a key that is not enrolled"
     own = [row for row in certificates if row[0] == signer]
     if own and _strip_hex(serial) not in {row[1] for row in own}:
         return f"signed by another key than this host's {signer!r}"
-    if own and not any(row[1] == _strip_hex(serial) and row[2] in keys[signer] for row in own):
+    if own and not any(row[1] == _strip_hex(serial) and row[2] in enrolled for row in own):
         return f"signed by a newer {signer!r} than the enrolled one"
     return ""
 

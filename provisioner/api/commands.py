@@ -58,6 +58,7 @@ EXAMPLES: Mapping[str, str] = {
     "webhook": "pager",
     "bmc": "host",
     "pin": "rack:su0-rack1",
+    "key": "laptop",
 }
 
 
@@ -123,6 +124,12 @@ COMMANDS: Mapping[str, Command] = {
     "shrink_tenant": C("tenant shrink", destructive=True, example="red --to 2 --node su0-n03"),
     "settle_tenant": C("tenant settle"),
     "audit_tenants": C("tenant audit"),
+    "list_tenant_keys": C("tenant keys"),
+    "show_tenant_key": C("tenant show-key"),
+    "set_tenant_key": C(
+        "tenant set-key", example="red laptop --public-key 'ssh-ed25519 AAAA... ada@laptop'"
+    ),
+    "remove_tenant_key": C("tenant remove-key"),
     "show_placement": C("tenant places"),
     "list_partitions": C("tenant partitions"),
     "delete_tenant": C("tenant delete", destructive=True),

@@ -36,6 +36,7 @@ WORDS = {
     "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
     "bmc": "Name of a BMC of the node: host.",
     "webhook": "Name of a webhook: small letters, digits and dashes.",
+    "key": "Name of a key: small letters, digits and . _ -",
     "file": "Name of a file of the page.",
 }
 _KEY = {

@@ -251,7 +251,15 @@ CONCERNS: Mapping[ChangeKind, FindConcerns] = {
     ),
     K.NODE_RETRY_GROUP: _concern_group,
     **dict.fromkeys(
-        (K.TENANT_PUT, K.TENANT_SHRINK, K.TENANT_DELETE, K.TENANT_SETTLE), _concern_tenant
+        (
+            K.TENANT_PUT,
+            K.TENANT_SHRINK,
+            K.TENANT_DELETE,
+            K.TENANT_SETTLE,
+            K.TENANT_KEY_SET,
+            K.TENANT_KEY_REMOVE,
+        ),
+        _concern_tenant,
     ),
     K.CERTIFICATE_REVOKE: _concern_certificate,
     K.CAMPAIGN_CREATE: _concern_draft,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.api import webhook_changes
+from provisioner.api import tenant_keys, webhook_changes
 from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
@@ -72,6 +72,7 @@ ALL: tuple[Route, ...] = (
     *adoption.ROUTES,
     *capabilities.ROUTES,
     *tenants.ROUTES,
+    *tenant_keys.ROUTES,
     *placements.ROUTES,
     *certificates.ROUTES,
     *campaigns.ROUTES,
@@ -109,6 +110,8 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.TENANT_SHRINK: tenants.change_tenant,
     ChangeKind.TENANT_DELETE: tenants.change_tenant,
     ChangeKind.TENANT_SETTLE: tenants.change_tenant,
+    ChangeKind.TENANT_KEY_SET: tenant_keys.change_keys,
+    ChangeKind.TENANT_KEY_REMOVE: tenant_keys.change_keys,
     ChangeKind.CERTIFICATE_REVOKE: certificates.change_certificate,
     ChangeKind.ALERT_OVERRIDE: alerts.change_alert,
     ChangeKind.ALERT_CLEAR: alerts.change_alert,
@@ -174,6 +177,8 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.NODE_BMC_TIME: bmc_time.foresee_time,
     ChangeKind.NODE_BMC_ADDRESS: bmc_address.foresee_address,
     ChangeKind.NODE_TAG: node_tags.foresee_tags,
+    ChangeKind.TENANT_KEY_SET: tenant_keys.foresee_keys,
+    ChangeKind.TENANT_KEY_REMOVE: tenant_keys.foresee_keys,
     ChangeKind.NODE_TAKE: intake.foresee_take,
     ChangeKind.NODE_DETACH: adoption.foresee_detachment,
     ChangeKind.CAPABILITY_GRANT: capabilities.foresee_capability,

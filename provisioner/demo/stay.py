@@ -143,6 +143,7 @@ def build_settings(asked: Asked, references: Path) -> Settings:
             "repair_pause_s": 60.0,
             "attestation_references": str(references.absolute()),
             "erase_required": "disk host_memory gpu_memory bios",
+            "host_metadata": "link_local",
             "consoles": "ssh",
             "console_days": 45,  # more than a month of whole days
         }

@@ -198,6 +198,8 @@ class ChangeKind(StrEnum):
     TENANT_SHRINK = "tenant.shrink"
     TENANT_DELETE = "tenant.delete"
     TENANT_SETTLE = "tenant.settle"
+    TENANT_KEY_SET = "tenant.key_set"
+    TENANT_KEY_REMOVE = "tenant.key_remove"
     CERTIFICATE_REVOKE = "certificate.revoke"
     ALERT_OVERRIDE = "alert.override"
     ALERT_CLEAR = "alert.clear"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.release import GateRow, LeafRecord
-from provisioner.model.times.instant import InstantOrNone
+from provisioner.model.times.instant import Instant, InstantOrNone
 
 MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
 PKEY_MAINTENANCE = 0xFF  # the P_Key of the InfiniBand partition that stands for it
@@ -43,6 +43,15 @@ class Outside(Record):
     sends: tuple[str, ...] = ()  # prefixes that may go out, and parts of them
 
 
+class TenantKey(Record):
+    """A public key of SSH that a tenant's nodes get at their handover."""
+
+    name: str
+    public_key: str  # kind and base64 of OpenSSH, without a comment
+    added_by: str
+    added_at: Instant
+
+
 class Tenant(Record):
     """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes that it has or waits
     for.
@@ -63,6 +72,7 @@ class Tenant(Record):
     outside: tuple[Outside, ...] = ()
     storage: tuple[str, ...] = ()  # VRFs from which it imports routes, and no others
     quota: Quota = Quota()
+    ssh_keys: tuple[TenantKey, ...] = ()  # of its own login on its nodes, by name
     phase: Phase = Phase.READY
     generation: int = 0  # grows by one with every change
 

@@ -46,6 +46,17 @@ class ReleaseSettings(Record):
         description="The daemon's login in a system that it wrote, at the handover to a tenant: it "
         "stays, or is removed, with proof (docs/release.md). The tenant then needs one of its own.",
     )
+    host_metadata: Literal["off", "link_local"] = Field(
+        "off",
+        description="Metadata of a host at 169.254.169.254, which its own system serves: not at "
+        "all, or by a small service that the configuration drive brings (docs/os-deployment.md).",
+    )
+    tenant_user: str = Field(
+        "tenant",
+        pattern=r"^[a-z][a-z0-9-]{0,30}$",
+        description="The account that a tenant's keys open in the system of its nodes, with sudo; "
+        "it is made at the handover if the tenant has keys (docs/tenants.md).",
+    )
     release_rdma: Literal["required", "listed", "off"] = Field(
         "listed",
         description="RDMA to a canary in the tenant's VRF before a node's handover: of every "

@@ -32,6 +32,7 @@ RED = {
     "pin": "node:su0-n01",
     "file": "docs.js",
     "bmc": "host",
+    "key": "laptop",
 }
 # words that stand only in what belongs to red
 OF_RED = ("su0-n01", "su0-n02", "cert-su0-n01", "RED", '"r1"', '"red"')
@@ -43,6 +44,7 @@ NOT_THERE = {
     "/webhooks/{webhook}": 404,
     "/webhooks/{webhook}/dead": 404,
     "/pins/{pin}": 404,
+    "/tenants/{tenant}/keys/{key}": 404,
     "/agents/authority": 404,
     "/watch": 404,
     "/fabric/partitions": 404,
@@ -66,6 +68,7 @@ ABSENT = {
     "again_campaign_node": 404,
     "replace_pin": 400,
     "merge_pin": 404,
+    "remove_tenant_key": 404,
     "request_credential": 409,
     "reveal_credential": 404,
 }

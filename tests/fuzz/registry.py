@@ -134,6 +134,13 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "judge_removal",
         {"node": feeding.NODES[0], "admitted": False},
     ),
+    ("planning.release.ssh_key", (ValueError,), "parse_public_key", {}),
+    (
+        "planning.release.tenant_login",
+        (),
+        "judge_login",
+        {"node": feeding.NODES[0], "user": "tenant", "keys": ("ssh-ed25519 AAAA",)},
+    ),
     ("planning.erasure.disk_answers", (), "parse_disks read_back", {"node": "su0-n01"}),
     ("planning.erasure.disk_answers", (), "step_result", {}),
     (

@@ -153,6 +153,7 @@ def test_the_first_boot_is_told_whom_to_trust_and_what_it_was_made_from() -> Non
     assert config["ssh_pwauth"] is False
     assert config["write_files"][0]["content"] == f"IMAGE=ubuntu-1\nSHA256={'a' * 64}\n"
     assert json.loads(files["meta-data"]) == {"instance-id": "n0-7", "local-hostname": "n0"}
+    assert "runcmd" not in config
 
 
 def matrix(pinned: bool) -> Matrix:

@@ -10,9 +10,11 @@ from test_returns import HOST, HOUR_S, lived, state, want
 
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.model.tenant import ReleaseProof
+from provisioner.model.tenant import ReleaseProof, TenantKey
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.sim.site import fault_presets
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
 
 def read_row(proof: ReleaseProof | None) -> tuple[str, RowVerdict] | None:
@@ -74,4 +76,28 @@ def test_a_host_that_keeps_a_key_of_the_daemon_is_fenced_and_written_anew(tmp_pa
     assert any("login_removed" in row and "authorized_keys" in row for row in rows), rows
     assert node.state in (State.CONVERGING, State.VALIDATING, State.QUARANTINED)
     assert node.placement is Placement.MAINTENANCE
+    assert wrong == []
+
+
+def test_a_tenants_keys_are_in_its_node_before_the_daemons_login_leaves(tmp_path: Path) -> None:
+    async def story(world: World) -> tuple[str, list[tuple[str, RowVerdict]], bool]:
+        blue = next(t for t in await world.store.tenants.list() if t.name == "blue")
+        key = TenantKey(name="laptop", public_key=KEY, added_by="red", added_at=world.clock.now())
+        with_key = blue.model_copy(update={"ssh_keys": (key,)})
+        await world.store.tenants.save(
+            with_key, new=False, nodes=(), request="keys", now=world.clock.now()
+        )
+        await want(world, 1)  # as a list of hardware that is applied again: the keys stay
+        await state(world, State.RELEASED)
+        proof = await world.store.evidence.get_proof(HOST)
+        assert proof is not None
+        rows = [(r.check.value, r.verdict) for r in proof.gate]
+        host = world.site.machines[HOST].host
+        return host.tenant_keys, rows[-2:], host.login_removed
+
+    (keys, rows, removed), wrong = lived(tmp_path, story, wanted=0, handover_login="remove")
+
+    assert keys == f"{KEY}\n"
+    assert rows == [("tenant_login", RowVerdict.PASS), ("login_removed", RowVerdict.PASS)]
+    assert removed
     assert wrong == []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Phase, Tenant
+from provisioner.model.tenant import Phase, Tenant, TenantKey
 from provisioner.planning.tenancy import tenants as requests
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
@@ -154,6 +154,23 @@ class TenantKeeper:
                 return Answer()
             known = await self._list_known(name, nodes)
             return await self._carry_out(("delete", by), made, rows, known=known, dry_run=dry_run)
+
+    async def keep_keys(self, name: str, keys: Sequence[TenantKey], *, by: str) -> Answer:
+        """Store these keys of a tenant's login instead of the present ones; no device changes."""
+        async with self._turn:
+            rows = await self._store.tenants.list()
+            row = next((t for t in rows if t.name == name), None)
+            if row is None or requests.find_damaged(rows):
+                return Answer(blockers=requests.find_damaged(rows))
+            made = row.model_copy(update={"ssh_keys": tuple(sorted(keys, key=lambda k: k.name))})
+            try:
+                now = self._clock.now()
+                saved = await self._store.tenants.save(
+                    made, new=False, nodes=(), request="keys", by=by, now=now
+                )
+            except StaleWrite as stale:
+                return Answer(row, blockers=(_stale(name, stale),))
+            return Answer(saved, written=True)
 
     async def settle(self, name: str) -> Answer:
         """Bring the fabric to the recorded state of one tenant."""

@@ -23,7 +23,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
-from provisioner.execution.tenancy.login_removal import object_to_removal, remove_login
+from provisioner.execution.tenancy.login_removal import exchange_logins, object_to_removal
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.release_sequence import Releases, describe_handover, seal_release
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -338,10 +338,10 @@ class Performer:
         standing = await self._standing(node, vrf)
         if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
-        node, removed = await remove_login(self._tenancy.site, hold, node)
-        if left := self._releases.list_blockers(removed):
+        node, logins = await exchange_logins(self._tenancy.site, self._store, hold, node)
+        if left := self._releases.list_blockers(logins):
             return await self._release_refused(hold, node, vrf, left)
-        outcome = replace(outcome, rows=outcome.rows + removed)
+        outcome = replace(outcome, rows=outcome.rows + logins)
         now = self._clock.now()
         proof = seal_release(
             node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now

@@ -278,6 +278,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
         authorized_key=login.authorized_key,
         host_key=key,
         other_macs=macs,
+        metadata=stay.site.settings.host_metadata == "link_local",
     )
     return seed_drive.pack_volume(files)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.tenant_login import make_login
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker
@@ -14,7 +15,7 @@ from provisioner.planning.release.login_removal import (
     judge_removal,
     refuse_removal,
 )
-from provisioner.ports import LoginRefused, PortError, ShellCommand
+from provisioner.ports import LoginRefused, PortError, ShellCommand, Store
 
 LIMIT_S = 120.0
 TRIES = 6  # logins that are tried afterwards, until the host answers one
@@ -26,6 +27,21 @@ def object_to_removal(site: Site, node: Node, inventory: Inventory | None) -> Bl
     if site.settings.handover_login == "keep":
         return None
     return refuse_removal(node, inventory, site.login.user if site.login is not None else "")
+
+
+async def exchange_logins(
+    site: Site, store: Store, hold: Hold, node: Node
+) -> tuple[Node, tuple[GateRow, ...]]:
+    """Make the tenant's login, then remove the daemon's where the setting says so.
+
+    Return the stored node and the rows of both proofs. The daemon keeps its login where the first
+    one failed.
+    """
+    made = await make_login(site, store, node)
+    if any(row.bad for row in made):
+        return node, made
+    node, removed = await remove_login(site, hold, node)
+    return node, made + removed
 
 
 async def remove_login(site: Site, hold: Hold, node: Node) -> tuple[Node, tuple[GateRow, ...]]:

@@ -19,6 +19,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Plan
 from provisioner.planning.certification.rail_links import RailLink, write_netplan
+from provisioner.planning.erasure.host_metadata import build_metadata
 from provisioner.planning.path.pins import judge_pin
 from provisioner.planning.path.planner import plan
 
@@ -182,12 +183,16 @@ def first_boot(
     authorized_key: str,
     host_key: tuple[str, str],
     other_macs: Sequence[str],
+    metadata: bool = False,
 ) -> dict[str, str]:
     """Return the NoCloud files (cloud-init), by name. `host_key` is (private, public) of OpenSSH.
 
     The host's key is made by the daemon before the host has ever answered, so its first login is
-    verified instead of trusted on first use. Each file is JSON, which is YAML too.
+    verified instead of trusted on first use. Each file is JSON, which is YAML too. `metadata`: the
+    system serves its metadata itself.
     """
+    meta = {"instance-id": f"{node.id}-{instance}", "local-hostname": node.id}
+    served = build_metadata(meta) if metadata else {}
     config = {
         "users": [
             {
@@ -203,10 +208,11 @@ def first_boot(
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": host_key[0], "ed25519_public": host_key[1]},
         "write_files": [
-            {"path": STAMP, "permissions": "0644", "content": render_stamp(label, image.sha256)}
+            {"path": STAMP, "permissions": "0644", "content": render_stamp(label, image.sha256)},
+            *served.get("write_files", ()),
         ],
+        **({"runcmd": served["runcmd"]} if served else {}),
     }
-    meta = {"instance-id": f"{node.id}-{instance}", "local-hostname": node.id}
     return {
         "meta-data": _json(meta),
         "user-data": "#cloud-config\n" + _json(config),

@@ -314,6 +314,7 @@ class Machine:
             return
         disk.booted = True
         self.host.login_removed = False
+        self.host.tenant_keys = ""
         self.host.system = disk.system
         self.host.packages = dict(disk.packages)
 

@@ -194,6 +194,7 @@ class Host:
     system: str = ""  # the stamp of its image that the system on its disk reports
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot
     login_removed: bool = False  # the daemon's, from the system on its disk
+    tenant_keys: str = ""  # authorized_keys of the tenant's account in that system
     bios: Bios = field(default_factory=Bios)
     on_print: list[Callable[[str], None]] = field(default_factory=list)  # get its console's lines
 

@@ -42,6 +42,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("lsblk --inverse --list ", outputs_system.print_root_disk, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("u=provisioner; k=", outputs_system.remove_login, 2.0),
+    ("tenant_login=; ", outputs_system.make_tenant_login, 2.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),
     ("NVAT_FORMAT=json NVAT_LOG_LEVEL=error nvattest ", outputs_attestation.print_nvattest, 8.0),

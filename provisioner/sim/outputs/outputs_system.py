@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 from datetime import UTC, datetime
 
 from provisioner.sim.outputs.host import HostView, Output
@@ -170,6 +172,19 @@ def print_tools(_view: HostView, command: str) -> Output:
     names += ["ib_write_bw --use_cuda", "nv-hostengine"]
     tools = "".join(f"has {name}\n" for name in names)
     return Output(0, f'{tools}system ID=ubuntu\nsystem VERSION_ID="22.04"\nlooked\n')
+
+
+def make_tenant_login(view: HostView, command: str) -> Output:
+    """Write the keys of a tenant's login, and print their digest as sha256sum and stat do."""
+    if "tenant_login_fails" in view.machine.faults:
+        return Output(0, f"keys {'0' * 64} tenant:600\nend-of-output\n")
+    words = shlex.split(command.partition("> ")[0])
+    keys = words[words.index("%s\\n") + 1 :]
+    text = "".join(f"{key}\n" for key in keys)
+    view.machine.host.tenant_keys = text
+    user = command.partition("t=")[2].partition(";")[0]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Output(0, f"keys {digest} {user}:600\nend-of-output\n")
 
 
 def remove_login(view: HostView, _command: str) -> Output:

@@ -134,6 +134,7 @@ IN_PARTS = (
         act=_silence_root,
     ),
     machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
+    machine_fault("tenant_login_fails", "H38", "the tenant's account opens with other keys"),
     machine_fault("login_stays", "H38", "a key of the daemon stays in the host at the handover"),
     machine_fault("old_driver_starts", "H37", "each boot loads the driver of before an update"),
 )

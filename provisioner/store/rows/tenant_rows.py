@@ -38,6 +38,8 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
     if existing is None:
         connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
     else:
+        # the list has no keys; they are the tenant's own
+        tenant = tenant.model_copy(update={"ssh_keys": existing.ssh_keys})
         connection.execute(
             update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant))
         )

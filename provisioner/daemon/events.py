@@ -34,6 +34,7 @@ from provisioner.planning.watch.pushed_alerts import Source, Told, parse_push
 from provisioner.planning.watch.pushed_nodes import Directory
 from provisioner.ports import Clock, EventStreams, Secret
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
+from provisioner.runtime.kept_connections import KeptConnections
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -77,6 +78,7 @@ class Intake:
         self._plan = plan
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._watcher: Watcher | None = None
+        self.kept = KeptConnections()  # others where the listener is made
         self._directory: tuple[float, Directory] | None = None
         self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
 
@@ -94,9 +96,13 @@ class Intake:
             peer = request.remote or ""
             now = asyncio.get_running_loop().time()
             if barred.get(peer, 0.0) > now:
-                return web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
+                refusal = web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
+                refusal.force_close()
+                return refusal
+            self.kept.begin(request)
             answer: web.StreamResponse = await handler(request)
-            answer.force_close()
+            if not (answer.status < 300 and self.kept.keep(request)):
+                answer.force_close()
             if 400 <= answer.status < 429 and not rate.admits(peer):
                 barred[peer] = now + BARRED_S
                 while len(barred) > PEERS_MAX:
@@ -217,13 +223,6 @@ class WatchedSite(Protocol):
     def settings(self) -> Settings: ...
 
 
-def _limits(site: WatchedSite | None) -> Limits:
-    chosen = Settings() if site is None else site.settings
-    return Limits(
-        chosen.events_connections_max, chosen.events_connections_per_peer, chosen.api_idle_s
-    )
-
-
 @asynccontextmanager
 async def open_watch(
     url: str,
@@ -238,7 +237,13 @@ async def open_watch(
 
     Raises `InputError` if it cannot listen.
     """
-    limits = _limits(site)
+    chosen = Settings() if site is None else site.settings
+    limits = Limits(
+        chosen.events_connections_max,
+        chosen.events_connections_per_peer,
+        chosen.events_kept_s,
+        stranger_s=chosen.api_idle_s,
+    )
     intake = Intake(senders, store, clock, None if site is None else site.plan)
 
     def build_parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
@@ -261,6 +266,9 @@ async def open_watch(
     tls = open_authority(data).server_context((host,))
     tls.num_tickets = 0  # tickets are made and sent in each handshake, and no sender uses one again
     listener = BoundedListener("events", get_handlers(runner), limits, tls)
+    # half of the places are for those who come anew
+    most = min(chosen.events_kept_max, listener.limits.connections_max // 2)
+    intake.kept = KeptConnections(most, listener.prove)
     try:
         try:
             await listener.start(host, port)

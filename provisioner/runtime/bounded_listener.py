@@ -20,7 +20,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Limits:
     per_peer_max: int
     idle_s: float  # without a whole request
     handshake_s: float = HANDSHAKE_S
+    stranger_s: float | None = None  # where `idle_s` is for the proved: until `prove`
 
     def within_descriptors(self) -> Limits:
         """Return these limits, lowered to this listener's part of the descriptors there are."""
@@ -54,7 +55,8 @@ class Limits:
             return self
         part = max(8, int(soft * SHARE / LISTENERS))
         total = min(self.connections_max, part)
-        return Limits(total, min(self.per_peer_max, total), self.idle_s, self.handshake_s)
+        per_peer = min(self.per_peer_max, total)
+        return replace(self, connections_max=total, per_peer_max=per_peer)
 
 
 class BoundedListener:
@@ -73,6 +75,13 @@ class BoundedListener:
         self._file: Path | None = None  # of a socket in the file system
         self._refused = 0
         self._reported_at = -REPORT_S
+        self._strangers: dict[Any, asyncio.TimerHandle] = {}  # HTTP protocols, until proved
+
+    def prove(self, protocol: Any) -> None:
+        """Let the connection of an HTTP protocol live past `stranger_s`: its secret was checked."""
+        ending = self._strangers.pop(protocol, None)
+        if ending is not None:
+            ending.cancel()
 
     @property
     def port(self) -> int:
@@ -135,7 +144,16 @@ class BoundedListener:
     async def _serve(self, connection: socket.socket, peer: str) -> None:
         """Pass one connection to the HTTP server, through TLS."""
         loop = asyncio.get_running_loop()
-        counted = _CountedProtocol(self._server(), lambda: self._release_peer(peer))
+        inner = self._server()
+
+        def leave() -> None:
+            self.prove(inner)
+            self._release_peer(peer)
+
+        if self.limits.stranger_s is not None:
+            limit_s = self.limits.handshake_s + self.limits.stranger_s
+            self._strangers[inner] = loop.call_later(limit_s, inner.force_close)
+        counted = _CountedProtocol(inner, leave)
         try:
             await loop.connect_accepted_socket(
                 lambda: counted,

@@ -46,6 +46,15 @@ class ApiSettings(Record):
     events_connections_per_peer: int = Field(
         64, ge=4, le=65536, description="Connections of one BMC or alert source to it."
     )
+    events_kept_max: int = Field(
+        256,
+        ge=0,
+        le=32768,
+        description="Of these, connections of proved senders that stay open between events.",
+    )
+    events_kept_s: float = Field(
+        3600.0, gt=0, description="Such a connection is closed after so long without an event."
+    )
     artifacts_connections_max: int = Field(
         256, ge=8, le=65536, description="Connections of devices that pull artifacts from us."
     )

@@ -191,7 +191,7 @@ async def measured(ours: Ours, served: Fleet, asked: argparse.Namespace) -> dict
     try:
         while not ours.watcher.feeds.subscribed:  # noqa: ASYNC110 (it tells nobody)
             await asyncio.sleep(1.0)
-        with posting(bmcs, per_s) as poster:
+        with posting(bmcs, per_s, kept=ours.asked.kept) as poster:
             await asyncio.sleep(asked.warm)
             requests, served_cpu = await asyncio.to_thread(served.asked)
             before = await asyncio.to_thread(told, poster)
@@ -261,6 +261,7 @@ def main() -> int:
     ask.add_argument("--events", type=float, default=EVENTS_A_DAY, help="a day of each BMC")
     ask.add_argument("--served", type=int, default=3, help="simulated nodes behind all addresses")
     ask.add_argument("--sweeps", action="store_true", help="versions of each node daily, too")
+    ask.add_argument("--kept", action="store_true", help="senders keep their connections")
     asked = ask.parse_args()
     if asked.events <= 0:
         ask.error("--events is above 0; a watch without events is measured by `make bench-watch`")
@@ -274,6 +275,7 @@ def main() -> int:
         **this_machine.told(),
         "nodes": asked.nodes,
         "sweeps": asked.sweeps,
+        "connections_kept": asked.kept,
         **found,
         "reached": found["share_of_a_core"] < MUST
         and found["all_that_was_due"]

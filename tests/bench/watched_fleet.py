@@ -6,7 +6,7 @@ TLS are each BMC's own for whoever asks. It listens on 0.0.0.0, and therefore on
 leads out: in a network namespace that has nothing but a loopback.
 
 Run by itself it is one of two other processes: `serve NODES`, or `post`, which sends events as
-BMCs do (its orders come as a line of JSON): a new connection for each.
+BMCs do (its orders come as a line of JSON): over a new connection each, or over kept ones.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ LISTENER = "https://127.0.0.1:8443"
 EVENTS = f"{LISTENER}/v1/redfish/events"
 FIRST = int(IPv4Address("127.1.0.0"))
 PIECE = 1024  # nodes of one transaction
+CONNECTIONS = 48  # of the poster at once: the listener takes 64 of one address
 POSTS_MAX = 8192  # under way at the same time; BMCs know nothing of one another
 EVENT = {
     "@odata.type": "#Event.v1_7_0.Event",
@@ -190,9 +191,10 @@ class Fleet(Served):
 
 
 @contextmanager
-def posting(bmcs: int, per_s: float) -> Iterator[subprocess.Popen[str]]:
-    """The process that posts events."""
-    command = [sys.executable, __file__, "post", str(bmcs), str(per_s), "5"]
+def posting(bmcs: int, per_s: float, *, kept: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """The process that posts events; `kept`: over connections that stay open between them."""
+    way = "kept" if kept else "anew"
+    command = [sys.executable, __file__, "post", str(bmcs), str(per_s), "5", way]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process
@@ -211,14 +213,15 @@ def told(process: subprocess.Popen[str]) -> dict[str, float]:
     return found
 
 
-async def post(bmcs: int, per_s: float, seed: int) -> None:
+async def post(bmcs: int, per_s: float, seed: int, *, kept: bool) -> None:
     """Send events of BMCs at random; at each line heard, what came of them since the last one."""
     dice, loop = random.Random(seed), asyncio.get_running_loop()
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as BMCs are shipped
     answers: dict[str, int] = {}
     under_way: set[asyncio.Task[None]] = set()
-    connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls)
+    how: dict[str, Any] = {"keepalive_timeout": 3600.0} if kept else {"force_close": True}
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls, **how)
     _raise_file_limit()
     timeout = aiohttp.ClientTimeout(total=30.0)
 
@@ -258,4 +261,5 @@ if __name__ == "__main__":
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serve(int(sys.argv[2])))
     else:  # with asyncio's own loop: uvloop tells of each connection that ends while it closes it
-        asyncio.run(post(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))
+        kept = sys.argv[5] == "kept"
+        asyncio.run(post(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), kept=kept))

@@ -22,6 +22,7 @@ REDUCED_TREES = {
     "hpe": "hpe_ilo5.json",
     "lenovo": "lenovo_xcc.json",
     "supermicro": "supermicro_x13.json",
+    "nvidia_gb200": "gb200.json",
 }
 SHAPES = ("dell", "ami_dgx", "nvidia_openbmc", *REDUCED_TREES)
 

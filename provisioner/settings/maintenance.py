@@ -18,7 +18,8 @@ def _checked_network(text: str) -> str:
 Network = Annotated[str, Field(max_length=18), AfterValidator(_checked_network)]
 
 
-BootWay = Literal["vendor", "virtual_media", "http", "pxe"]
+BootWay = Literal["vendor", "virtual_media", "http", "http_dhcp", "pxe"]
+BY_SITE: frozenset[BootWay] = frozenset({"http_dhcp", "pxe"})  # the site's servers name the image
 
 
 class MaintenanceSettings(Record):
@@ -27,8 +28,8 @@ class MaintenanceSettings(Record):
     maintenance_boot: BootWay = Field(
         "vendor",
         description="How hosts boot the maintenance image: `virtual_media`, `http` (UEFI HTTP from "
-        "`HttpBootUri`), `pxe` (the site's DHCP and TFTP or HTTP servers), or the declared way of "
-        "each vendor.",
+        "`HttpBootUri`), `http_dhcp` (UEFI HTTP from the URL of the site's DHCP server), `pxe` "
+        "(the site's DHCP and TFTP or HTTP servers), or the declared way of each vendor.",
     )
     agent_lookup_trusts: Literal["nobody", "first"] = Field(
         "nobody",

@@ -62,6 +62,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
             "boot-maintenance", image=IMAGE, way="virtual_media"
         ),
         "boot-maintenance http": Request("boot-maintenance", image=IMAGE, way="http"),
+        "boot-maintenance http_dhcp": Request("boot-maintenance", image=IMAGE, way="http_dhcp"),
         "boot-maintenance pxe": Request("boot-maintenance", image=IMAGE, way="pxe"),
         "boot-disk": Request("boot-disk"),
         "change-password": Request("change-password"),

@@ -40,7 +40,7 @@ def test_the_requests_of_every_action_are_the_recorded_ones(name: str, tmp_path:
 def test_every_action_is_recorded_and_a_refusal_says_what_would_unblock_it(name: str) -> None:
     recorded = json.loads(golden_of(name).read_text())
     host = name != "bluefield3"
-    boots = {f"boot-maintenance {way}" for way in ("virtual_media", "http", "pxe")}
+    boots = {f"boot-maintenance {way}" for way in ("virtual_media", "http", "http_dhcp", "pxe")}
     power = {f"power {what}" for what in ("on", "off", "cycle")}
     pushes = (
         {"push host.bios", "push host.bmc", "push hgx.bundle"}

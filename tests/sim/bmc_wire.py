@@ -16,6 +16,8 @@ VENDORS = {
     "hpe": "hpe_ilo",
     "lenovo": "lenovo_xcc",
 }
+# one more, whose virtual drives boot no image and whose BMC speaks as NVIDIA's own
+QUIRKS = VENDORS | {"nvidia_gb200": "nvidia_openbmc"}
 
 
 class Wire:
@@ -54,6 +56,6 @@ class Wire:
 
 def host_of(vendor: str) -> tuple[Wire, Redfish, Pace]:
     wire = Wire(vendor)
-    quirk = quirks.ALL[VENDORS[vendor]]
+    quirk = quirks.ALL[QUIRKS[vendor]]
     host = Redfish(wire, BmcAddress("https://bmc.example"), quirk, wire.sleep)
     return wire, host, Pace(wire, poll_s=4.0, limit_s=600.0, subject="n0/host")

@@ -12,10 +12,11 @@ from provisioner.model.outcome import Blocker
 from provisioner.quirks.quirk import BootAttributes
 
 _BY_DHCP = (
-    "Set `maintenance_boot: virtual_media`, or `pxe` with the DHCP options that `provisioner bmc "
-    "boot-options` prints."
+    "Set `maintenance_boot: virtual_media`, or `http_dhcp` or `pxe` with the DHCP options that "
+    "`provisioner bmc boot-options` prints."
 )
-_TARGETS = "BootSourceOverrideTarget@Redfish.AllowableValues"
+_TARGET = "BootSourceOverrideTarget"
+_TARGETS = f"{_TARGET}@Redfish.AllowableValues"
 
 
 async def set_override(
@@ -27,7 +28,9 @@ async def set_override(
     list goes to the system itself, as sushy sends it. That is asked for first, so that a refusal
     leaves no override behind.
 
-    `http_uri`: what UefiHttp boots (DSP0268, ComputerSystem.Boot.HttpBootUri).
+    `http_uri`: what UefiHttp boots (DSP0268, ComputerSystem.Boot.HttpBootUri). Where nothing lists
+    it, it goes with the target, as NVIDIA's trays take it (NVIDIA/libredfish pull request 74;
+    NVIDIA/bmcweb 7f3a16ae shows it only while UefiHttp is listed, and takes it always).
     """
     if (refused := await find_obstacle(service, "boot")) is not None:
         return refused
@@ -41,20 +44,22 @@ async def set_override(
     unlisted = target == "UefiHttp" and service.quirk.http_boot
     if listed is not None and target not in listed and not unlisted:
         return not_offered("host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}")
-    offers_uri = "HttpBootUri" in later or "HttpBootUri" in as_object(system.data.get("Boot"))
+    offers_uri = "HttpBootUri" in {**later, **as_object(system.data.get("Boot"))}
     if http_uri and not offers_uri and not service.quirk.http_boot:
         lacking = not_offered("host", "HttpBootUri: its Boot does not list it")
         return lacking.model_copy(update={"unblock": _BY_DHCP})
     boot: dict[str, Any] = {
         "BootSourceOverrideEnabled": "Once" if once else "Continuous",
-        "BootSourceOverrideTarget": target,
+        _TARGET: target,
     }
     if service.quirk.full_override or at(system.data, "Boot", "BootSourceOverrideMode"):
         boot["BootSourceOverrideMode"] = "UEFI"
+    waiting = set(later)
     if http_uri:
         boot["HttpBootUri"] = http_uri
+        waiting |= set() if offers_uri or _TARGET not in later else {"HttpBootUri"}
     for path, listing in ((system.path, False), (settings, True)):
-        part = {name: value for name, value in boot.items() if (name in later) is listing}
+        part = {name: value for name, value in boot.items() if (name in waiting) is listing}
         if path is not None and part:
             refused = await service.patch(path, {"Boot": part}, "host")
             if refused is not None:
@@ -125,5 +130,5 @@ def _listed_targets(system: Json, later: Json) -> list[Any] | None:
     """Return the targets that the object lists to which the target is written."""
     now = at(system, "Boot", _TARGETS)
     then = later.get(_TARGETS)
-    listed = then or now if "BootSourceOverrideTarget" in later else now or then
+    listed = then or now if _TARGET in later else now or then
     return listed if isinstance(listed, list) else None

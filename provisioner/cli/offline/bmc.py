@@ -103,7 +103,7 @@ def dry_run(
     file: Annotated[Path | None, typer.Option(help="The package of `push`.")] = None,
     destination: Annotated[str, typer.Option(help="URL to which events are posted.")] = "",
     maintenance_boot: Annotated[
-        str, typer.Option(help="virtual_media, http, pxe, or vendor: as the site's setting.")
+        str, typer.Option(help="vendor, virtual_media, http, http_dhcp or pxe: as the setting.")
     ] = "vendor",
     ntp: Annotated[
         list[str] | None, typer.Option(help="Time server of `set-time`; repeat it for more.")

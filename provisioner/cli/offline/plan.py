@@ -78,7 +78,7 @@ def plan(
         Path | None, typer.Option(help="Folder of files; others are described by the matrix.")
     ] = None,
     maintenance_boot: Annotated[
-        str, typer.Option(help="virtual_media, http, pxe, or vendor: as the site's setting.")
+        str, typer.Option(help="vendor, virtual_media, http, http_dhcp or pxe: as the setting.")
     ] = "vendor",
 ) -> None:
     """Print the steps to a release with their reasons, or the blockers with their remedies.

@@ -17,6 +17,8 @@ async def offer(host: Redfish, url: str, way: BootWay = "vendor") -> Blocker | N
     """Choose the image as the next boot source, by the site's way or else by the vendor's."""
     if way == "pxe":
         return await host.boot_override("Pxe")
+    if way == "http_dhcp":
+        return await host.boot_override("UefiHttp")
     if way == "http" or (way == "vendor" and host.quirk.http_boot):
         return await host.boot_override("UefiHttp", http_uri=url)
     if host.quirk.http_boot:
@@ -24,7 +26,7 @@ async def offer(host: Redfish, url: str, way: BootWay = "vendor") -> Blocker | N
             reason=Reason.NOT_OFFERED,
             subject="media",
             detail=f"the virtual drives of {host.quirk.title} serve the console only",
-            unblock="Set `maintenance_boot: http` or `pxe` for this site.",
+            unblock="Set `maintenance_boot: http`, `http_dhcp` or `pxe` for this site.",
         )
     if not await host.media_inserted(url):
         if (stuck := await host.eject_media()) is not None:

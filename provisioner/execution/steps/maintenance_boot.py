@@ -38,6 +38,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import AgentAddress, PortError
+from provisioner.settings.maintenance import BY_SITE
 
 OFF = "maintenance off"
 BOOT = "maintenance boot"
@@ -265,7 +266,7 @@ class Stay:
         """
         agents = self.site.agents
         files = self.site.artifacts
-        fetched = self.site.settings.maintenance_boot != "pxe"  # else by the site's own servers
+        fetched = self.site.settings.maintenance_boot not in BY_SITE
         through_boot = fetched and await files.takes_token(name)
         if not through_boot and not agents.lookup_gives_token:
             return without_token(self.node, name)

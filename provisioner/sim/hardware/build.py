@@ -24,6 +24,7 @@ FACTORY = {  # vendor -> factory username and how its password is made (a label 
     "hpe": ("Administrator", ""),
     "lenovo": ("USERID", "PASSW0RD"),
     "nvidia_openbmc": ("root", "0penBmc"),
+    "nvidia_gb200": ("root", "0penBmc"),
 }
 
 HGX_TRAY = {  # NVIDIA fwpkg_unpack README: contents of HGX-H100x8_0002_230517.3.0

@@ -90,12 +90,23 @@ LENOVO = (
     Item("LXPM", "Firmware:LXPM", "18E-3.21", "none"),
     *(Item(f"PSU{n}", f"POWER-PSU{n}", "7.52", "none") for n in range(1, 5)),
 )
+# of the tray's own BMC; the modules behind it are not simulated
+GB200 = (
+    Item("FW_BMC_0", "Software Inventory", "GB200Nvl-24.12-8", "bmc_reset"),
+    Item("FW_ERoT_BMC_0", "Software Inventory", "01.03.0262.0000_n04", "ac_cycle"),
+    *(
+        Item(f"FW_CPLD_{n}", "Software Inventory", "0x00 0x0b 0x03 0x04", "ac_cycle")
+        for n in range(4)
+    ),
+    Item("UEFI", "Software Inventory", "buildbrain-gcid-38635631"),
+)
 HOST_ITEMS: dict[str, tuple[Item, ...]] = {
     "supermicro": SUPERMICRO,
     "ami_dgx": AMI_DGX,
     "dell": DELL,
     "hpe": HPE,
     "lenovo": LENOVO,
+    "nvidia_gb200": GB200,
 }
 
 NAMES = {

@@ -12,7 +12,7 @@ from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_answer, make_error
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, make_patch_check
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 ROLES = {

@@ -61,7 +61,7 @@ def make_service(
     service.tasks.mount(tree)
     updates = Updates(machine, hardware, shape, service.tasks)
     UpdateService(machine, shape, service.tasks, updates, fetch, clock).mount(tree)
-    service.events = Events(machine, hardware, deliver, as_nvidia=shape.name == "nvidia_openbmc")
+    service.events = Events(machine, hardware, deliver, as_nvidia=shape.bmcweb)
     service.events.mount(tree)
     listed = None if bmc in machine.bluefields else find_listed_registry(shape)
     mount_registries(tree, () if listed is None else (listed[0],))

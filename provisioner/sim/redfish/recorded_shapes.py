@@ -20,7 +20,15 @@ from provisioner.sim.redfish.redfish_tree import Read, Resource, Tree
 
 _FILES = {
     name: f"{name}.json"
-    for name in ("dell", "ami_dgx", "nvidia_openbmc", "hpe", "lenovo", "supermicro")
+    for name in (
+        "dell",
+        "ami_dgx",
+        "nvidia_openbmc",
+        "nvidia_gb200",
+        "hpe",
+        "lenovo",
+        "supermicro",
+    )
 }
 _HERE = "{path}"
 

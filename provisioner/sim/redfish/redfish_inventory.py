@@ -11,7 +11,7 @@ from provisioner.sim.hardware.parts import Firmware
 from provisioner.sim.hardware.shapes_items import MIRRORS, NAMES
 from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_tree import ROOT, Act, Resource, Tree
-from provisioner.sim.redfish.shapes import INVENTORY, Shape
+from provisioner.sim.redfish.shape import INVENTORY, Shape
 
 SOFTWARE_IDS = (
     ("*ERoT*", "0xFF00"),

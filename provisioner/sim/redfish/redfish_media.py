@@ -10,7 +10,7 @@ from provisioner.sim.redfish.redfish_tree import (
     get_allowed_value,
     make_patch_check,
 )
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 INSERT = "VirtualMedia.InsertMedia"
 

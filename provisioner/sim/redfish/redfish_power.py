@@ -1,4 +1,4 @@
-"""Resets of a simulated host and its BMCs: their true effect, and when they are refused."""
+"""Resets and boot sources of a simulated host and its BMCs: their effect, and the refusals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from provisioner.sim.redfish.redfish_tree import (
     get_allowed_value,
     make_patch_check,
 )
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
+# source: captured trees of a DGX H100, Systems/DGX/SD, and of a GB200, Systems/System_0/Settings
+_LISTED = {"SD": ("Boot", "AssetTag"), "Settings": ("Boot",)}
 RESET_DELAY_S = 1.0  # a BMC answers before it restarts
 
 
@@ -86,13 +88,16 @@ class Power:
     def get_boot(self) -> Json:
         """The Boot property of a system."""
         more = {"BootNext": None} if "UefiBootNext" in self.shape.boot_targets else {}
-        return {
+        boot = {
             **more,
             **self.machine.host.override,
             "BootSourceOverrideTarget@Redfish.AllowableValues": list(self.shape.boot_targets),
             "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Once", "Continuous", "Disabled"],
             "BootSourceOverrideMode@Redfish.AllowableValues": ["Legacy", "UEFI"],
         }
+        if self.shape.boot_mode:
+            return boot
+        return {name: value for name, value in boot.items() if "OverrideMode" not in name}
 
     def patch_system(self, body: Json, _: Request) -> Answer | None:
         """PATCH of a ComputerSystem: boot override, indicator, asset tag."""
@@ -109,7 +114,7 @@ class Power:
         if not isinstance(boot, dict):
             return make_error(400, "PropertyValueTypeError", str(boot), "Boot")
         allowed = {
-            "BootSourceOverrideTarget": self.shape.boot_targets,
+            "BootSourceOverrideTarget": self.shape.boot_targets + self.shape.boot_targets_unlisted,
             "BootSourceOverrideEnabled": ("Once", "Continuous", "Disabled"),
             "BootSourceOverrideMode": ("Legacy", "UEFI"),
         }
@@ -124,6 +129,65 @@ class Power:
         if "override_ignored" not in self.machine.bmcs[self.bmc].troubles:
             self.machine.host.override.update(boot)
         return None
+
+
+def mount_system_settings(tree: Tree, power: Power, system: str, name: str) -> Json:
+    """Put the object into the tree; return the annotation of the system that names it.
+
+    It takes the properties that it lists, and refuses any other by name. The URI of a boot by HTTP
+    is always taken, and shown where the boot source UefiHttp is listed (source: NVIDIA/bmcweb
+    7f3a16ae, systems.hpp: handleComputerSystemSettingsPatch, getUefiPropertySettingsHost).
+    """
+    path = f"{system}/{name}"
+    listed_names = _LISTED[name]
+    host = power.machine.host
+
+    def read() -> Json:
+        return {
+            "@odata.type": "#ComputerSystem.v1_17_0.ComputerSystem",
+            "Id": power.shape.system,
+            "Name": "System",
+            "SystemType": "Physical",
+            **({"AssetTag": None} if "AssetTag" in listed_names else {}),
+            "Boot": show_boot(),
+        }
+
+    def show_boot() -> Json:
+        if "UefiHttp" not in power.shape.boot_targets:
+            return power.get_boot()
+        return {
+            **power.get_boot(),
+            "HttpBootUri": host.boot_uri,
+            "BootSourceOverrideMode@Redfish.AllowableValues": ["UEFI"],
+            "UefiTargetBootSourceOverride": None,
+        }
+
+    def patch(body: Json, request: Request) -> Answer | None:
+        for listed in body:
+            if "@" not in listed and listed not in listed_names:
+                return make_error(400, "PropertyUnknown", listed, prop=listed)
+        boot = body.get("Boot", {})
+        if not isinstance(boot, dict):
+            return make_error(400, "PropertyValueTypeError", str(boot), "Boot")
+        uri = boot.get("HttpBootUri")
+        if not isinstance(uri, str | None):
+            return make_error(400, "PropertyValueTypeError", str(uri), "HttpBootUri")
+        if boot.get("BootSourceOverrideMode", "UEFI") != "UEFI":
+            mode = str(boot["BootSourceOverrideMode"])
+            return make_error(400, "PropertyValueNotInList", mode, "BootSourceOverrideMode")
+        rest = {name: value for name, value in boot.items() if name != "HttpBootUri"}
+        refusal = power.patch_system({"Boot": rest}, request)
+        if refusal is None and "HttpBootUri" in boot:
+            host.boot_uri = uri
+        return refusal
+
+    tree.add_live(path, read, patch=patch)
+    return {
+        "@Redfish.Settings": {
+            "@odata.type": "#Settings.v1_2_2.Settings",
+            "SettingsObject": {"@odata.id": path},
+        }
+    }
 
 
 def reset_action(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_push(headers: Mapping[str, str], body: bytes, shape: Shape) -> Push | A
     file = by_name["UpdateFile"]
     if " " in file.file_name and not shape.file_name_blanks:
         return make_error(500, "InternalError")
-    if shape.name == "nvidia_openbmc" and file.kind != "application/octet-stream":
+    if shape.bmcweb and file.kind != "application/octet-stream":
         return make_error(415, "UnsupportedMediaType")
     try:
         parameters = json.loads(by_name["UpdateParameters"].data or b"{}")

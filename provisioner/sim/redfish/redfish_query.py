@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_tree import Tree
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 
 class QueryFault(Exception):

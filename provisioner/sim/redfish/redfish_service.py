@@ -26,7 +26,7 @@ from provisioner.sim.redfish.redfish_events import Events
 from provisioner.sim.redfish.redfish_query import QueryFault, cut_page, expand_links, select
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.sessions import SESSIONS, Sessions
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 from provisioner.sim.redfish.tasks import TaskTable
 
 PUBLIC = frozenset({"/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata", f"{ROOT}/openapi.yaml"})

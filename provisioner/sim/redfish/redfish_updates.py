@@ -18,7 +18,7 @@ from provisioner.sim.redfish.redfish_answers import (
 from provisioner.sim.redfish.redfish_inventory import FirmwareInventory
 from provisioner.sim.redfish.redfish_push import Push, parse_multipart, read_push
 from provisioner.sim.redfish.redfish_tree import Request, Tree, make_patch_check
-from provisioner.sim.redfish.shapes import INVENTORY, UPDATE, Shape
+from provisioner.sim.redfish.shape import INVENTORY, UPDATE, Shape
 from provisioner.sim.redfish.tasks import Task, TaskTable
 from provisioner.sim.redfish.updates import Updates
 

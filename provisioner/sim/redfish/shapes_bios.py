@@ -8,7 +8,7 @@ from provisioner.sim.redfish.boot_databases import mount_boot_databases
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_tree import ROOT, Change, Request, Tree, make_patch_check
 from provisioner.sim.redfish.setup_passwords import mount_setup_password
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 _SHOWN: Json = {"@odata.type": "#Bios.v1_2_0.Bios", "Id": "BIOS", "Name": "BIOS Configuration"}
 

@@ -17,9 +17,13 @@ from provisioner.sim.redfish.redfish_network import (
     show_system_console,
     show_time,
 )
-from provisioner.sim.redfish.redfish_power import Power, make_link, reset_action
+from provisioner.sim.redfish.redfish_power import (
+    Power,
+    make_link,
+    mount_system_settings,
+    reset_action,
+)
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_settings import mount_system_settings
 from provisioner.sim.redfish.redfish_syslog import mount_smc_syslog
 from provisioner.sim.redfish.redfish_tree import ROOT
 from provisioner.sim.redfish.setup_passwords import mount_jobs
@@ -27,14 +31,6 @@ from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
 from provisioner.sim.redfish.tasks import format_time
 
 OK = {"State": "Enabled", "Health": "OK"}
-LAST_STATES = {
-    "off": "None",
-    "post": "SystemHardwareInitializationComplete",
-    "booting": "OSBootStarted",
-    "up": "OSRunning",
-}
-
-
 LAST_STATES = {
     "off": "None",
     "post": "SystemHardwareInitializationComplete",

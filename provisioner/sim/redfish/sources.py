@@ -92,6 +92,29 @@ RULES = (
         f"{_DGX}, Systems/DGX/SD; NVIDIA/libredfish nvidia_viking.rs",
     ),
     SourcedRule("the system itself takes the boot override too", "ami_dgx", ASSUMED),
+    SourcedRule(
+        "the settings object takes the boot override with `HttpBootUri`, which it does not show "
+        "while UefiHttp is not among its sources",
+        "nvidia_gb200",
+        "NVIDIA/bmcweb 7f3a16ae, systems.hpp (handleComputerSystemSettingsPatch, "
+        "getUefiPropertySettingsHost); NVIDIA/libredfish pull request 74, nvidia_gbx00.rs",
+    ),
+    SourcedRule(
+        "`UefiHttp` is taken although no list has it",
+        "nvidia_gb200",
+        "NVIDIA/libredfish nvidia_gbx00.rs",
+    ),
+    SourcedRule(
+        "virtual drives serve the console: no boot source boots their image",
+        "nvidia_gb200",
+        "captured tree of a GB200 (USB1, USB2; no UsbCd); NICo boots such trays by HTTP only",
+    ),
+    SourcedRule(
+        "`AuxPowerReset` while the chassis is on is 400 ChassisPowerStateOffRequired",
+        "nvidia_gb200",
+        "NVIDIA/infra-controller issue 909; captured tree of a GB200 (AuxPowerResetActionInfo)",
+    ),
+    SourcedRule("settings of the BIOS, parts and drives of the tray", "nvidia_gb200", ASSUMED),
     SourcedRule("PATCH without `If-Match` is 428", "ami_dgx", "NVIDIA/libredfish nvidia_viking.rs"),
     SourcedRule(
         "`Cd` does not boot virtual media, `ServerBoot.1.FirstBootDevice = VCD-DVD` does, once "
@@ -145,6 +168,11 @@ RULES = (
         "captured trees of R750, DL385, SR670, SYS-821GE",
     ),
     SourcedRule(
+        "`UefiHttp` without a URI loads what the site's DHCP server names",
+        "all",
+        "UEFI 2.10, 24.7; dell/iDRAC-Redfish-Scripting 319; NVIDIA/libredfish pull request 74",
+    ),
+    SourcedRule(
         "settings objects of the BIOS refuse attributes that they do not list, with "
         "`PropertyUnknown`",
         "all",
@@ -154,12 +182,12 @@ RULES = (
     SourcedRule("values of sensors, drives and memory modules", "all", ASSUMED),
     SourcedRule(
         "events, streams and subscriptions",
-        "nvidia_openbmc",
+        "nvidia_openbmc, nvidia_gb200",
         "NVIDIA/bmcweb 7f3a16ae, as it was run",
     ),
     SourcedRule(
         "update tasks",
-        "nvidia_openbmc",
+        "nvidia_openbmc, nvidia_gb200",
         "NVIDIA/bmcweb and pldm; open-nvfwupd's transcripts",
     ),
 )

@@ -14,7 +14,7 @@ from provisioner.sim.redfish.redfish_answers import (
     make_message,
 )
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
-from provisioner.sim.redfish.shapes import Shape
+from provisioner.sim.redfish.shape import Shape
 
 JOBS = f"{ROOT}/JobService/Jobs"
 TASKS_MAX = 100  # NVIDIA bmcweb, task.hpp
@@ -89,7 +89,7 @@ class TaskTable:
         # source: dell/iDRAC-Redfish-Scripting, DeviceFirmwareMultipartUploadREDFISH: the job is
         # still there when the task of the iDRAC's own update is gone
         self.jobs: dict[str, Task] = {}
-        self._next = 0 if shape.name == "nvidia_openbmc" else 1
+        self._next = 0 if shape.bmcweb else 1
         self._first = self._next
         bmc.on_reset.append(self._forget)
 

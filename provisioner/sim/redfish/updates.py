@@ -15,7 +15,7 @@ from provisioner.sim.hardware.images import Image, is_lower, parse_image
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bmc, Firmware
 from provisioner.sim.redfish.redfish_tree import ROOT
-from provisioner.sim.redfish.shapes import INVENTORY, Shape
+from provisioner.sim.redfish.shape import INVENTORY, Shape
 from provisioner.sim.redfish.tasks import Task, TaskTable
 
 RESOLUTION = {  # PLDM activation bits as text, joined by " or "

@@ -44,6 +44,7 @@ CREDENTIAL_NAMES = {
     "dell": "dell_idrac",
     "hpe": "hpe_ilo",
     "lenovo": "lenovo_xcc",
+    "nvidia_gb200": "nvidia_openbmc",
 }
 
 
@@ -260,6 +261,7 @@ class Site:
 # of those shapes whose vendor prints the factory password in its manual
 FACTORY_PASSWORDS = {
     "nvidia_openbmc": "0penBmc",
+    "nvidia_gb200": "0penBmc",
     "ami_dgx": "admin",
     "dell": "calvin",
     "lenovo": "PASSW0RD",

@@ -42,6 +42,7 @@ class Pin(Record):
     artifact: str = ""
     sha256: str = ""
     evidence: str = ""  # where it was published
+    sought: str = ""  # of an unknown version: the document that would state it
     optional: bool = False  # pinned where it is present; a node without such a part needs none
     reference: Reference | None = None  # names the golden values of this version
 
@@ -203,6 +204,7 @@ class Edge(Record):
     downgrade: bool = False
     one_way: bool = False  # anti-rollback: no edge may lead back
     evidence: str = ""
+    sought: str = ""  # without evidence: which document would vouch for it, and what was read there
 
     model_config = Record.model_config | {"populate_by_name": True}
 
@@ -226,6 +228,8 @@ class Matrix(Record):
     # settings of BIOS and BMC by the name that `host.bios_settings` or `host.bmc_settings` pins:
     # meaning, or "attribute:NAME" -> value
     machine_settings: dict[str, dict[str, str]] = Field(default_factory=dict)
+    # where a published version of a kind was looked for, of pins that say nothing of their own
+    sought: dict[str, str] = Field(default_factory=dict)
     # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

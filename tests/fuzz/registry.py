@@ -282,6 +282,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "execution.artifacts.boot_images:fill_slots": "it takes an image whose digest was checked",
     "planning.matrix.faults:find_empty_condition": _READ,
     "planning.matrix.matrix_text:parse_located": "attempted through `parse` of its module",
+    "planning.path.refusals:name_sought": _OURS,
     "planning.watch.membership:digest_text": _OURS,
     "model.port_label:may_overwrite": _READ,
     "model.port_label:read_label": _READ,

@@ -46,6 +46,7 @@ def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
     rules.check_releases()
     rules.check_edges()
     rules.check_bundles()
+    rules.check_sought()
 
 
 class _Rules:
@@ -124,6 +125,13 @@ class _Rules:
             self._check_name(("images", name), name)
             self._check_version(("images", name, "version"), image.version)
             self._check_file(("images", name), image.artifact, image.sha256, image.evidence)
+            self._check_text(("images", name, "sought"), image.sought)
+
+    def check_sought(self) -> None:
+        """Check the kinds and texts of where published versions were looked for."""
+        for kind, text in self.matrix.sought.items():
+            self._check_kind(("sought", kind), kind)
+            self._check_text(("sought", kind), text)
 
     def check_machine_sets(self) -> None:
         """Check that each set of BIOS or BMC settings is of one kind, in values that exist."""
@@ -213,6 +221,7 @@ class _Rules:
             for alternative in pin.also:
                 self._check_version((*at, "also"), alternative, known=True)
             self._check_file(at, pin.artifact, pin.sha256, pin.evidence)
+            self._check_text((*at, "sought"), pin.sought)
             if (wrong := find_pin_fault(kind, pin)) is not None:
                 raise self.located.build_error((*at, wrong[0]), *wrong[1:])
             if pin.known and kind == "nic.config" and pin.version not in self.matrix.nic_profiles:
@@ -278,6 +287,7 @@ class _Rules:
             )
         self._check_conditions((*path, "requires"), edge.requires)
         self._check_file(path, edge.artifact, edge.sha256, edge.evidence)
+        self._check_text((*path, "sought"), edge.sought)
         if edge.duration_s < 0 or edge.duration_s > 86400:
             raise self.located.build_error(
                 (*path, "duration_s"), "no duration in seconds", "Between 0 and 86400."
@@ -312,10 +322,13 @@ class _Rules:
                 (*path, "artifact"), "this is no file name", "Give the name without folders."
             )
         for field, text in (("artifact", artifact), ("evidence", evidence)):
-            if len(text) > TEXT_MAX or not text.isprintable():
-                raise self.located.build_error(
-                    (*path, field), "too long or unprintable", f"At most {TEXT_MAX} characters."
-                )
+            self._check_text((*path, field), text)
+
+    def _check_text(self, path: Path, text: str) -> None:
+        if len(text) > TEXT_MAX or not text.isprintable():
+            raise self.located.build_error(
+                path, "too long or unprintable", f"At most {TEXT_MAX} characters."
+            )
 
     def _check_kind(self, path: Path, kind: str) -> None:
         if kind not in self.kinds:

@@ -14,7 +14,7 @@ from provisioner.planning.matrix.located_yaml import Located, Path, Tree
 from provisioner.planning.matrix.spellings import spell
 
 OVERRIDE_KEYS = ("override", "reason")
-_OF_A_VERSION = ("version", "also", "artifact", "sha256", "evidence")
+_OF_A_VERSION = ("version", "also", "artifact", "sha256", "evidence", "sought")
 
 
 def lay_over(base: Located, over: Located) -> Located:

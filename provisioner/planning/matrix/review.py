@@ -26,6 +26,7 @@ from provisioner.planning.path.reachability import (
     map_moves,
     normalize_version,
 )
+from provisioner.planning.path.refusals import name_sought
 from provisioner.planning.path.switch_upgrades import find_forbidden_edges
 
 
@@ -166,9 +167,14 @@ def _find_gaps(matrix: Matrix, fileless: frozenset[str]) -> list[Placed]:
     for state in judge_readiness(matrix, fileless=fileless):
         for gap in state.list_gaps():
             for kind in gap.kinds:
+                pin = matrix.releases[state.release].profiles[state.profile].pins[kind]
+                sought = "" if pin.known else pin.sought or matrix.sought.get(kind, "")
                 where = f"{state.release}/{state.profile}: {kind}"
                 remark = Remark(
-                    weight=Weight.PRODUCTION, where=where, problem=gap.problem, remedy=gap.remedy
+                    weight=Weight.PRODUCTION,
+                    where=where,
+                    problem=gap.problem,
+                    remedy=gap.remedy + name_sought(sought),
                 )
                 remarks.append((_path_of_pin(state.release, state.profile, kind), remark))
     return remarks
@@ -337,7 +343,7 @@ def _find_edges_without_evidence(matrix: Matrix) -> list[Placed]:
                 weight=Weight.PRODUCTION,
                 where=f"edges.{kind}: {' · '.join(edge.from_versions)} → {edge.to}",
                 problem="the edge has no evidence",
-                remedy="Add `evidence`: the document that allows it.",
+                remedy="Add `evidence`: the document that allows it." + name_sought(edge.sought),
             ),
         )
         for kind, edges in matrix.edges.items()

@@ -57,6 +57,7 @@ class Hop:
     duration_s: int
     disruption: Disruption
     evidence: str
+    sought: str  # which document would vouch for it, where none does
     objections: tuple[Reason, ...]
 
 
@@ -198,6 +199,7 @@ class Moves:
             duration_s=source.duration_s or declared.duration_s,
             disruption=declared.disruption,
             evidence=edge.evidence,
+            sought=edge.sought,
             objections=(),
         )
         return replace(hop, objections=self._objections(hop, edge))

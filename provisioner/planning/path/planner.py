@@ -105,7 +105,9 @@ class PlanCache:
         if key not in self._targets:
             pins = release.profiles[profile].pins
             unknown = tuple(
-                _refuse_unknown_pin(kind, name) for kind, p in sorted(pins.items()) if not p.known
+                _refuse_unknown_pin(kind, name, p.sought or self.matrix.sought.get(kind, ""))
+                for kind, p in sorted(pins.items())
+                if not p.known
             )
             known_pins: dict[str, Pin] = {kind: p for kind, p in pins.items() if p.known}
             moves = Moves(
@@ -240,12 +242,13 @@ def _refuse_profile(node: PlanningNode) -> Plan:
     )
 
 
-def _refuse_unknown_pin(kind: str, release: str) -> Blocker:
+def _refuse_unknown_pin(kind: str, release: str, sought: str) -> Blocker:
     return Blocker(
         reason=Reason.UNKNOWN_PIN,
         subject=kind,
         detail=f"{release} does not say which version of {kind} it was tested with",
-        unblock=f"Pin {kind} in an overlay with a version that you have evidence for.",
+        unblock=f"Pin {kind} in an overlay with a version that you have evidence for."
+        + refusals.name_sought(sought),
     )
 
 

@@ -209,7 +209,7 @@ def _explain_unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
     path = _find_least_objected_path(problem, track)
     if path is not None:
         return tuple(
-            _blocker(reason, track, f"{hop.kind} {hop.start} → {hop.to}")
+            _blocker(reason, track, f"{hop.kind} {hop.start} → {hop.to}", hop.sought)
             for hop in path
             for reason in _objections(track, hop)
         )
@@ -280,6 +280,11 @@ def _objections(track: Track, hop: Hop) -> tuple[Reason, ...]:
     return tuple(out)
 
 
+def name_sought(document: str) -> str:
+    """Return the sentence about the document that would close a gap of the matrix, or nothing."""
+    return f" Sought: {document}" if document else ""
+
+
 def _goal(problem: Problem, track: Track) -> str:
     return problem.name_goal(problem.tracks.index(track))
 
@@ -288,8 +293,10 @@ def _subject(track: Track) -> str:
     return track.kind if track.derived else f"{track.kind}/{','.join(track.slots)}"
 
 
-def _blocker(reason: Reason, track: Track, situation: str) -> Blocker:
+def _blocker(reason: Reason, track: Track, situation: str, sought: str = "") -> Blocker:
     detail, unblock = _WHAT[reason]
+    if reason is Reason.MISSING_EVIDENCE:
+        unblock += name_sought(sought)
     return Blocker(
         reason=reason, subject=_subject(track), detail=f"{situation}: {detail}", unblock=unblock
     )

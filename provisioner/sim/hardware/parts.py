@@ -175,7 +175,7 @@ class Host:
         }
     )
     media: str = ""  # URL inserted as virtual CD
-    boot_uri: str | None = None  # what the boot source UefiHttp loads; None: what DHCP names
+    boot_uri: str | None = None  # the image of the boot source UefiHttp; None: by DHCP
     media_target: str = "Cd"  # override that boots the virtual CD; "": only `first_boot` does
     first_boot: dict[str, str] = field(  # Dell's attributes of the BMC
         default_factory=lambda: {

@@ -1,4 +1,4 @@
-"""What differs between the vendors' simulated Redfish services, as a record."""
+"""The record of a vendor's simulated Redfish service."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ RULES = (
         "captured trees of R750, DL385, SR670, SYS-821GE",
     ),
     SourcedRule(
-        "`UefiHttp` without a URI loads what the site's DHCP server names",
+        "`UefiHttp` without a URI loads the image that the site's DHCP server names",
         "all",
         "UEFI 2.10, 24.7; dell/iDRAC-Redfish-Scripting 319; NVIDIA/libredfish pull request 74",
     ),

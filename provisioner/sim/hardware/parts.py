@@ -140,7 +140,7 @@ class Bluefield:
     privilege: str = "Restricted"  # of its host: Restricted | Privileged
     next_privilege: str = ""
     # source of the orders: NVIDIA BlueField BSP 4.9.1, Redfish. That no system starts afterwards
-    # follows from where it was; what the UEFI does to the blocks no document says.
+    # follows from where it was; no document describes the effect on the blocks.
     storage: dict[str, str] = field(
         default_factory=lambda: {"EmmcWipe": "boot files", "NvmeWipe": "a system"}
     )

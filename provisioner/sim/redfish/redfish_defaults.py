@@ -29,7 +29,7 @@ _NAME = "Manager.ResetToDefaults"
 
 @dataclass
 class FactoryState:
-    """What a BMC has again after its reset, as it was when the machine was built."""
+    """The state that a BMC has again after its reset, as it was when the machine was built."""
 
     service: RedfishService
 

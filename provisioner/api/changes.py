@@ -58,6 +58,8 @@ WHILE_OBSERVING = frozenset(
         ChangeKind.CLOCK_ACCEPT,
         ChangeKind.PIN_SET,
         ChangeKind.PIN_REMOVE,
+        ChangeKind.POLICY_PUT,
+        ChangeKind.POLICY_DELETE,
         ChangeKind.ALERT_OVERRIDE,
         ChangeKind.ALERT_CLEAR,
         ChangeKind.WEBHOOK_ADD,

@@ -38,6 +38,8 @@ WORDS = {
     "webhook": "Name of a webhook: small letters, digits and dashes.",
     "key": "Name of a key: small letters, digits and . _ -",
     "file": "Name of a file of the page.",
+    "matrix_file": "Number of a file of the matrix: 0 is the base.",
+    "policy_name": "Name of a policy: small letters, digits, dots and dashes.",
 }
 _KEY = {
     "name": "Idempotency-Key",

@@ -7,7 +7,7 @@ caller may see.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +99,7 @@ class ApiParts:
     read_watch: Callable[[], tuple[WatchStatus, float]] | None = None  # newest report, age in s
     exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
     observer: SiteObserver | None = None  # None: this daemon acts
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
 

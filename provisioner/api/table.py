@@ -52,6 +52,7 @@ from provisioner.api.routes import (
     tenants,
     webhooks,
 )
+from provisioner.api.routes.declared import hardware, matrix_files, policies
 from provisioner.model.access import ChangeKind
 
 ALL: tuple[Route, ...] = (
@@ -78,6 +79,9 @@ ALL: tuple[Route, ...] = (
     *campaigns.ROUTES,
     *campaign_nodes.ROUTES,
     *pins.ROUTES,
+    *policies.ROUTES,
+    *matrix_files.ROUTES,
+    *hardware.ROUTES,
     *cases.ROUTES,
     *case_work.ROUTES,
     *alerts.ROUTES,
@@ -145,6 +149,8 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.CAPABILITY_WITHDRAW: capabilities.change_capability,
     ChangeKind.PIN_SET: pins.change_pin,
     ChangeKind.PIN_REMOVE: pins.change_pin,
+    ChangeKind.POLICY_PUT: policies.change_policy,
+    ChangeKind.POLICY_DELETE: policies.change_policy,
     ChangeKind.WEBHOOK_ADD: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_SET: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.change_webhook,
@@ -201,6 +207,8 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.CASE_SPARE: case_work.foresee_request,
     ChangeKind.CASE_TELL: case_work.foresee_request,
     ChangeKind.PIN_REMOVE: pins.foresee_removal,
+    ChangeKind.POLICY_PUT: policies.foresee_policy,
+    ChangeKind.POLICY_DELETE: policies.foresee_policy,
     ChangeKind.WEBHOOK_SET: webhook_changes.foresee_merge,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.foresee_loss,
     ChangeKind.WEBHOOK_DROP: webhook_changes.foresee_loss,

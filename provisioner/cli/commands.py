@@ -72,6 +72,8 @@ COMMANDS = {
     "pin": Command(
         ROUTES, "", "Pins: target releases of single nodes and racks, and of the fleet."
     ),
+    "policy": Command(ROUTES, "", "Policies: the precautions of campaigns, kept under names."),
+    "hardware": Command(ROUTES, "", "The hardware list: places, cables, cards and feeds of nodes."),
     "drift": Command(
         ROUTES,
         "",
@@ -91,6 +93,7 @@ COMMANDS = {
         ROUTES, "", "Certificates: show, export, verify, revoke; the keys that sign them."
     ),
     "release": Command(ROUTES, "", "Target releases of the daemon's matrix."),
+    "overlay": Command(ROUTES, "", "Files of the matrix in force: its base and its overlays."),
     "artifact": Command(ROUTES, "", "Firmware files that the matrix names."),
     "operation": Command(ROUTES, "", "Operations, under way and finished."),
     "request": Command(ROUTES, "", "Requests for changes: list, approve, refuse."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -69,6 +69,7 @@ def api_parts(
     thresholds: Mapping[str, Thresholds] | None = None,
     opened: tuple[Path, Data] | None = None,
     observer: SiteObserver | None = None,
+    matrix_texts: Sequence[tuple[str, str]] = (),
 ) -> ApiParts:
     """Return everything that handlers use; `opened` is the data directory and its contents, if any.
 
@@ -110,6 +111,7 @@ def api_parts(
         transport=transport,
         port_reader=port_reader,
         thresholds=thresholds or {},
+        matrix_texts=matrix_texts,
         observer=observer,
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),

@@ -113,10 +113,10 @@ class Parts:
     os_images: OsImages | None = None
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
+    matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
     campaigns: CampaignRepository | None = None  # None: nothing is upgraded in waves
     cases: CaseRepository | None = None  # None: faults are reported, and nothing is repaired
-    # None: work for people is listed by the command line and the API only
-    tickets: TicketSystem | None = None
+    tickets: TicketSystem | None = None  # None: work for people is listed here only
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
     recovery: RecoveryRepository | None = None  # None: a restore is never confirmed by a person
     fabrics: Fabrics | None = None  # None: the command line and the API make tenants' networks

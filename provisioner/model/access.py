@@ -232,6 +232,8 @@ class ChangeKind(StrEnum):
     CAPABILITY_WITHDRAW = "capability.withdraw"
     PIN_SET = "pin.set"
     PIN_REMOVE = "pin.remove"
+    POLICY_PUT = "policy.put"
+    POLICY_DELETE = "policy.delete"
     WEBHOOK_ADD = "webhook.add"
     WEBHOOK_SET = "webhook.set"
     WEBHOOK_REMOVE = "webhook.remove"

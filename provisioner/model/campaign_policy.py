@@ -190,3 +190,17 @@ class Policy(Record):
         if self.budget_strict and 0 in (self.failure_budget.count, self.failure_budget.percent):
             raise ValueError("failure_budget: a strict budget of 0 would admit nothing")
         return self
+
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+
+
+class NamedPolicy(Record):
+    """A policy that people keep under a name. A campaign has a copy, which no change reaches."""
+
+    name: str = Field(pattern=NAME_PATTERN, description="Name that the client chose.")
+    policy: Policy = Field(description="The precautions of a campaign that names it.")
+    note: str = Field("", max_length=300, description="What it is for, in a sentence.")
+    by: str = Field("", description="Person or program that changed it last.")
+    at: Instant = Field(0.0, description="Time of the last change.")
+    generation: int = Field(1, ge=1, description="Number of the change, from 1.")

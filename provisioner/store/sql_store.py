@@ -33,6 +33,7 @@ from provisioner.store.repositories.journal import SqlJournalRepository
 from provisioner.store.repositories.journal_archives import SqlArchiveRepository
 from provisioner.store.repositories.nodes import SqlNodeRepository
 from provisioner.store.repositories.operations import SqlOperationRepository
+from provisioner.store.repositories.policies import SqlPolicyRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.requests import SqlRequestRepository
 from provisioner.store.repositories.sessions import SqlSessionRepository
@@ -62,6 +63,7 @@ class SqlStore(Transactions):
         self.answers = SqlAnswerRepository(self)
         self.atlas = SqlAtlasRepository(self)
         self.grants = SqlGrantRepository(self)
+        self.policies = SqlPolicyRepository(self)
         self.home = SqlHomeRepository(self)
         self.requests = SqlRequestRepository(self)
         self.signing_keys = SqlSigningKeyRepository(self)

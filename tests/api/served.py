@@ -36,7 +36,8 @@ from provisioner.store.rows import evidence_rows, token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
 # read once: it is frozen
-MATRIX = read_matrix([Path(__file__).parents[2] / "firmware_matrix.yaml"])
+FILE = Path(__file__).parents[2] / "firmware_matrix.yaml"
+MATRIX = read_matrix([FILE])
 RELEASE, PROFILE = "spectrum-x-1.3.0", "hgx-h100-bf3"
 NOW = 1_800_000_000.0
 ELSEWHERE = Scope(racks=("su9-*",))  # no node of this fleet is there
@@ -202,7 +203,14 @@ async def serving(**settings: Any) -> AsyncIterator[Served]:
             tokens[name] = token
         keeper = TenantKeeper(store, clock, [], no_leaves)
         chosen = Settings(**settings)
-        parts = api_parts(store, keeper, MATRIX, Path("artifacts"), Context(store, clock, chosen))
+        parts = api_parts(
+            store,
+            keeper,
+            MATRIX,
+            Path("artifacts"),
+            Context(store, clock, chosen),
+            matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
+        )
         async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
             yield Served(parts, client, tokens)
     finally:

@@ -25,6 +25,7 @@ from provisioner.api.routes.pages import Document, Page
 DOCUMENT = read_document()
 JSON = "application/json"
 ROWS_MAX = 2  # of a list
+TEXT_MAX = 1100  # characters of a text: the whole matrix is one
 ROUTES = {
     f"{r.verb} {r.path}": r
     for r in table.ALL
@@ -36,6 +37,8 @@ def shorten(value: Any) -> Any:
     """Leave some rows of each list of records."""
     if isinstance(value, dict):
         return {name: shorten(inner) for name, inner in value.items()}
+    if isinstance(value, str):
+        return value[:TEXT_MAX]
     if isinstance(value, list):
         rows = [shorten(inner) for inner in value]
         return rows[:ROWS_MAX] if any(isinstance(row, dict | list) for row in rows) else rows

@@ -30,6 +30,8 @@ RED = {
     "session": "00000000",
     "webhook": "red",
     "pin": "node:su0-n01",
+    "policy_name": "bmc-firmware",
+    "matrix_file": "0",
     "file": "docs.js",
     "bmc": "host",
     "key": "laptop",
@@ -88,6 +90,7 @@ async def with_campaign_and_case(served: Served) -> None:
     draft = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
     made = await served.ask("operator", "POST", "/campaigns", draft)
     assert (made[0], made[1]["result"]["campaign"]) == (200, "c0001"), made
+    assert (await served.ask("operator", "PUT", "/policies/bmc-firmware", {}))[0] == 200
     fault = {"reason": "GPU 5 fell off the bus"}
     opened = await served.ask("red", "POST", "/nodes/su0-n01/cases", fault)
     assert opened[0] == 200, opened

@@ -36,4 +36,5 @@ RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "firmware": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "inventory": None}),
     ("adapters.switches.sonic.services", (), "read_services", {}),
+    ("api.routes.declared.policies", (), "merge_document", {"document": {"canary": {}}}),
 )

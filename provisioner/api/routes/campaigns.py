@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.cursor import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import refuse_missing
+from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Counted, Paging, Route, format_etag
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -65,6 +65,11 @@ class Draft(Record):
     select: str = Field(min_length=1, max_length=2000, description="Expression that selects nodes.")
     policy: Policy | None = Field(
         None, description="Policy of the campaign; by default the site's."
+    )
+    policy_name: str = Field(
+        "",
+        max_length=63,
+        description="Name of a kept policy, which is copied; instead of `policy`.",
     )
     name: str = Field(
         "",
@@ -148,8 +153,17 @@ async def read_campaign(ask: Ask) -> Campaign:
 
 
 async def create(ask: Ask) -> Reply:
-    """Ask for a draft, which changes no node."""
-    arguments = ask.body.model_dump(mode="json")
+    """Ask for a draft, which changes no node. A kept policy is copied now."""
+    draft: Draft = ask.body
+    arguments = draft.model_dump(mode="json", exclude={"policy_name"})
+    if draft.policy_name:
+        if draft.policy is not None:
+            unblock = "Leave one of the two out."
+            raise build_refusal(400, "policy", "There are policy and policy_name", unblock)
+        kept = await ask.parts.store.policies.get(draft.policy_name)
+        if kept is None:
+            raise refuse_missing("policy")
+        arguments["policy"] = kept.policy.model_dump(mode="json")
     return await ask.parts.works.submit_change(
         ask, ChangeKind.CAMPAIGN_CREATE, ask.body.release, "", arguments
     )

@@ -77,7 +77,11 @@ class IntakeList(Record):
 
 async def ask_intake(ask: Ask) -> Reply:
     """Ask for an intake."""
-    body: IntakeList = ask.body
+    return await submit_list(ask, ask.body)
+
+
+async def submit_list(ask: Ask, body: IntakeList) -> Reply:
+    """Ask for the intake of a list. Raises Refused for one that cannot be used."""
     if ask.parts.vault is None or ask.parts.transport is None:
         raise build_refusal(409, "intake", "This process reaches no BMC", "Ask the daemon.")
     try:
@@ -94,7 +98,7 @@ async def ask_intake(ask: Ask) -> Reply:
     arguments: dict[str, Any] = body.model_dump(mode="json", exclude={"expected"})
     arguments |= {"site": expected.site, "nodes": len(expected.nodes)}
     if ask.dry_run:
-        return await _forecast(ask, expected, networks)
+        return await _forecast(ask, body, expected, networks)
     arguments["sealed"] = f"{SEALED}/{uuid.uuid4().hex}"
     await ask.parts.vault.put(arguments["sealed"], "list", Secret(body.expected))
     return await ask.parts.works.submit_change(
@@ -102,15 +106,17 @@ async def ask_intake(ask: Ask) -> Reply:
     )
 
 
-async def _forecast(ask: Ask, expected: Expected, networks: Sequence[Network]) -> Reply:
+async def _forecast(
+    ask: Ask, body: IntakeList, expected: Expected, networks: Sequence[Network]
+) -> Reply:
     """Return the nodes that would be taken in: addresses are probed, no password is changed."""
-    taken, silent = await _run(ask.parts, expected, ask.body, networks, keep=False)
+    taken, silent = await _run(ask.parts, expected, body, networks, keep=False)
     result = _result(expected, taken, silent)
     lines = [f"{len(taken.new)} nodes would be taken in, {len(taken.known)} are known already."]
     lines += [
         f"{name}: its ports are moved into the maintenance network from the network they are in, "
         "which cuts off its user there; then its disks are erased."
-        for name in ask.body.take
+        for name in body.take
     ]
     shown = OperationView(
         id="",

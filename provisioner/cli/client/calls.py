@@ -335,6 +335,7 @@ PREPARED: Mapping[str, str] = {
     "webhook add": "preparing.make_webhook_secret",
     "webhook rotate": "preparing.make_next_secret",
     "campaign create": "preparing.read_policy",
+    "policy set": "preparing.read_policy",
     "intake": "preparing.read_list",
     "adopt": "preparing.read_adoption",
     "case factory": "preparing.read_factory_logins",

@@ -19,6 +19,9 @@ COLUMNS: dict[str, str] = {
     ),
     "certificate keys": "key=key_id standing made=created_at:at",
     "campaign list": "campaign=id state release select by=created_by started=started_at:at reason",
+    "policy list": "policy=name changed=at:at by generation note",
+    "hardware list": "node=name kind origin release rack=location.rack os_disk ports:n outlets:n",
+    "overlay list": "file name sha256 characters",
     "pin list": "of=scope name release until=expires_at:at expired by reason",
     "case list": (
         "case=id stage=stage_now service tenant suspect sure=confidence:part note=note_now"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,20 @@ def read_matrix(paths: Sequence[Path]) -> Matrix:
 def read_located_matrix(paths: Sequence[Path]) -> tuple[Matrix, Located]:
     """Return the matrix of `read_matrix` with its text, for the lines of remarks."""
     return parse_located(read_matrix_texts(paths))
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A matrix, and the files that it was read from: (path, text) of the base and each overlay."""
+
+    matrix: Matrix
+    texts: Sequence[tuple[str, str]]
+
+
+def read_pinned(paths: Sequence[Path]) -> Pinned:
+    """Return the matrix of `read_matrix` with its files' texts. Raises InputError."""
+    texts = read_matrix_texts(paths)
+    return Pinned(parse_located(texts)[0], texts)
 
 
 def read_matrix_texts(paths: Sequence[Path]) -> list[tuple[str, str]]:

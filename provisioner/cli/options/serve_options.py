@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from provisioner.cli.options.checked_options import check_ca, check_directory
-from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.cli.options.matrix_files import Pinned, read_pinned
 from provisioner.daemon.data import database_of, read_settings
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
 from provisioner.runtime.shipped import find_shipped
 from provisioner.settings import Settings
 
@@ -83,10 +82,10 @@ def read_files(
     kept: tuple[Path, str],
     *,
     lab: bool,
-) -> tuple[Settings, Matrix, str]:
+) -> tuple[Settings, Pinned, str]:
     """Read settings, matrix and database (`kept`: directory and --database). Raises InputError."""
     chosen = read_settings(settings, production=False if lab else None, api_port=api_port)
-    return chosen, read_matrix(matrix or []), database_of(*kept)
+    return chosen, read_pinned(matrix or []), database_of(*kept)
 
 
 def check_places(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,6 +35,7 @@ async def served_api(
     transport: BmcTransport | None = None,
     thresholds: Mapping[str, Limits] | None = None,
     observer: SiteObserver | None = None,
+    matrix_texts: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
     gate = context.get_gate()
@@ -59,6 +60,7 @@ async def served_api(
             port_reader=ports,
             thresholds=thresholds,
             observer=observer,
+            matrix_texts=matrix_texts,
             opened=(data, opened),
         )
         async with serve_api(parts, data) as url:

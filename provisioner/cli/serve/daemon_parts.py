@@ -15,6 +15,7 @@ from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
 from provisioner.checks.threshold_data import Limits
+from provisioner.cli.options.matrix_files import Pinned
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.control.watch.watcher import WatchParts
@@ -25,7 +26,6 @@ from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.power import build_pdus
 from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
-from provisioner.model.matrix import Matrix
 from provisioner.ports import Clock, SwitchPasswords, SwitchTransport
 from provisioner.ports.audit_exports import AuditSink
 from provisioner.ports.consoles import ConsoleBook, Consoles
@@ -80,7 +80,7 @@ def build_site_parts(
 
 
 def build_parts(
-    kept: tuple[Data, Clock, Settings, Matrix, Telemetry],
+    kept: tuple[Data, Clock, Settings, Pinned, Telemetry],
     reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
     wires: tuple[RedfishTransport, SwitchTransport],
     receivers: Receivers,
@@ -109,7 +109,8 @@ def build_parts(
         os_images=served.images,
         signer=opened.signer,
         artifacts=files,
-        matrix=pinned,
+        matrix=pinned.matrix,
+        matrix_texts=pinned.texts,
         campaigns=opened.store.campaigns,
         cases=opened.store.cases,
         recovery=opened.store.recovery,

@@ -135,7 +135,7 @@ def serve(
     remote = check_remote(ssh_user, ssh_key, known_hosts)
     senders = read_senders(alert_sources)
     access = build_fabric_access(plan, chosen, ca_file, (ufm, ufm_user, ufm_pin), default_limited)
-    works = _works_by(chosen, pinned, {"thresholds": thresholds, "plan": plan}, change_until)
+    works = _works_by(chosen, pinned.matrix, {"thresholds": thresholds, "plan": plan}, change_until)
 
     async def run() -> None:
         site, clock = await _open_site(simulator, data, database)
@@ -312,11 +312,8 @@ async def _until_stopped(
     trusts_first = chosen.agent_lookup_trusts == "first"
     if observer is None and (not parts.agents.lookup_gives_token or trusts_first):
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
-    transport = parts.transport
-    thresholds = parts.thresholds
-    api = served_api(
-        data, opened, daemon.context, access, parts.matrix, files, transport, thresholds, observer
-    )
+    beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts)
+    api = served_api(data, opened, daemon.context, access, parts.matrix, files, *beside)
     metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
     async with api, metrics as url:
         if url:

@@ -81,6 +81,7 @@ class EventKind(StrEnum):
     CAMPAIGN = "campaign"
     CAMPAIGN_NODE = "campaign_node"
     PIN = "pin"
+    POLICY = "policy"
     # people
     ASKED = "asked"
     REQUEST = "request"

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from provisioner.model.alert import Classification
 from provisioner.model.campaign import Campaign, CampaignState, Progress
+from provisioner.model.campaign_policy import NamedPolicy
 from provisioner.model.campaign_row import ReleasePin
 from provisioner.model.events.event import Event, EventKind
 from provisioner.model.node import State
@@ -68,6 +69,15 @@ class PinChanged(Event):
     KIND: ClassVar = EventKind.PIN
     pin: ReleasePin | None = None
     dropped: ReleasePin | None = None
+
+
+class PolicyChanged(Event):
+    """A policy that people keep under a name was made, changed or removed."""
+
+    KIND: ClassVar = EventKind.POLICY
+    policy: NamedPolicy | None = None
+    dropped: NamedPolicy | None = None
+    by: str = ""
 
 
 # --- tenants and the fabric

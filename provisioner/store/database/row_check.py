@@ -19,6 +19,7 @@ from provisioner.model.adoption.capability import Grant
 from provisioner.model.agent import AgentSession
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.model.campaign import Campaign, CampaignNotice
+from provisioner.model.campaign_policy import NamedPolicy
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
 from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
@@ -59,6 +60,7 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (campaign_schema.campaigns, Campaign),
     (campaign_schema.campaign_nodes, CampaignRow),
     (campaign_schema.release_pins, ReleasePin),
+    (campaign_schema.campaign_policies, NamedPolicy),
     (campaign_schema.notices, CampaignNotice),
     (case_schema.cases, Case),
     (grant_schema.grants, Grant),

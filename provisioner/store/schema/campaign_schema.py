@@ -32,6 +32,13 @@ release_pins = Table(
     Column("body", Text, nullable=False),
 )
 
+campaign_policies = Table(
+    "campaign_policies",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 notices = Table(
     "notices",
     metadata,

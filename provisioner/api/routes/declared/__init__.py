@@ -1,0 +1,1 @@
+"""Routes of declarations: policies, hardware, and the files of the matrix."""

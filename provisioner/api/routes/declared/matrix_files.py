@@ -1,0 +1,186 @@
+"""Routes of the matrix's files: the base and the overlays that are in force, and a trial of others.
+
+Rule: nothing here changes the matrix. It is read from files at the start of the daemon, and every
+daemon of a site has to start with the same ones (docs/decisions/0106). A trial reads overlays that
+come in the body as the start would, and shows the pins that would differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from provisioner.api.parts import Ask, Reply
+from provisioner.api.problem import build_refusal, refuse_missing
+from provisioner.api.route import VIEWERS, Route
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.matrix_text import FILES_MAX, parse
+from provisioner.planning.matrix.pin_changes import PinChange, list_pin_changes
+from provisioner.planning.matrix.review import judge_readiness
+
+TAG = "releases"
+TEXT_MAX = 4 * 1024 * 1024  # characters; the shipped matrix has some 100,000
+
+
+class MatrixFile(Record):
+    """A file of the matrix in force."""
+
+    file: int = Field(description="Its number: 0 is the base, each later one lies over the former.")
+    name: str = Field(description="Its path at the daemon's start.")
+    sha256: str = Field(description="Digest of its text, as it was read.")
+    characters: int = Field(description="Length of its text.")
+
+
+class MatrixFiles(Record):
+    """The matrix that the daemon runs, and the files that it was read from."""
+
+    sha256: str = Field(description="Digest of the whole matrix.")
+    items: tuple[MatrixFile, ...] = Field(description="The base, then the overlays, in order.")
+
+
+class MatrixText(MatrixFile):
+    """A file of the matrix in force, with its text."""
+
+    text: str = Field(description="Its text, as it was read at the daemon's start.")
+
+
+class Overlay(Record):
+    """An overlay that is tried."""
+
+    name: str = Field(min_length=1, max_length=200, description="Name for messages.")
+    text: str = Field(min_length=1, max_length=TEXT_MAX, description="The overlay, as YAML.")
+
+
+class Trial(Record):
+    """The body of a trial."""
+
+    overlays: tuple[Overlay, ...] = Field(
+        min_length=1, max_length=FILES_MAX, description="Overlays, in the order of their laying."
+    )
+    instead: bool = Field(
+        default=False,
+        description="true: instead of the overlays in force; false: over them.",
+    )
+
+
+class Objection(Record):
+    """The first fault of the overlays."""
+
+    source: str = Field(description="File of the fault.")
+    where: str = Field(description="Its place in the file.")
+    problem: str = Field(description="The fault.")
+    remedy: str = Field(description="What to do.")
+
+
+class TriedMatrix(Record):
+    """The result of a trial: a fault, or the pins that would differ."""
+
+    sha256: str = Field(description="Digest of the whole matrix that would be; empty: a fault.")
+    objection: Objection | None = Field(description="The first fault; null: there is none.")
+    changes: tuple[PinChange, ...] = Field(description="Pins that would differ.")
+    gained: tuple[str, ...] = Field(description="Release/profile that production would accept.")
+    lost: tuple[str, ...] = Field(description="Release/profile that production would refuse.")
+
+
+async def show_matrix(ask: Ask) -> Reply:
+    """Return the files of the matrix in force."""
+    items = tuple(_describe(n, name, text) for n, (name, text) in enumerate(_texts(ask)))
+    return Reply(MatrixFiles(sha256=ask.parts.matrix.digest(), items=items))
+
+
+async def show_matrix_file(ask: Ask) -> Reply:
+    """Return one of the files with its text."""
+    texts = _texts(ask)
+    number = ask.read_word("matrix_file")
+    if not number.isdecimal() or not number.isascii() or int(number[:6]) >= len(texts):
+        raise refuse_missing("file of the matrix")
+    name, text = texts[int(number)]
+    return Reply(MatrixText(**dict(_describe(int(number), name, text)), text=text))
+
+
+async def try_overlays(ask: Ask) -> Reply:
+    """Return the matrix that overlays would make. Nothing is changed."""
+    texts = _texts(ask)
+    if not texts:
+        title = "This process does not have the texts of its matrix"
+        raise build_refusal(409, "matrix", title, "Ask the daemon (`provisioner serve`).")
+    body: Trial = ask.body
+    kept = texts[:1] if body.instead else texts
+    tried = [*kept, *((o.name, o.text) for o in body.overlays)]
+    return Reply(await asyncio.to_thread(_try, ask.parts.matrix, tried))
+
+
+def _texts(ask: Ask) -> Sequence[tuple[str, str]]:
+    return ask.parts.matrix_texts
+
+
+def _describe(number: int, name: str, text: str) -> MatrixFile:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return MatrixFile(file=number, name=name, sha256=digest, characters=len(text))
+
+
+def _try(before: Matrix, texts: Sequence[tuple[str, str]]) -> TriedMatrix:
+    try:
+        after = parse(texts)
+    except InputError as error:
+        objection = Objection(
+            source=error.source, where=error.where, problem=error.problem, remedy=error.remedy
+        )
+        return TriedMatrix(sha256="", objection=objection, changes=(), gained=(), lost=())
+    was = _list_ready(before)
+    would_be = _list_ready(after)
+    return TriedMatrix(
+        sha256=after.digest(),
+        objection=None,
+        changes=list_pin_changes(before, after),
+        gained=tuple(sorted(would_be - was)),
+        lost=tuple(sorted(was - would_be)),
+    )
+
+
+def _list_ready(matrix: Matrix) -> frozenset[str]:
+    return frozenset(f"{s.release}/{s.profile}" for s in judge_readiness(matrix) if s.ready)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/matrix",
+        "show_matrix",
+        TAG,
+        "Show the files of the matrix in force: its base and its overlays.",
+        VIEWERS,
+        show_matrix,
+        {200: MatrixFiles},
+    ),
+    Route(
+        "GET",
+        "/matrix/files/{matrix_file}",
+        "show_matrix_file",
+        TAG,
+        "Show the text of a base or an overlay, as it was read at the daemon's start.",
+        VIEWERS,
+        show_matrix_file,
+        {200: MatrixText},
+    ),
+    Route(
+        "POST",
+        "/matrix/trial",
+        "try_overlays",
+        TAG,
+        "Try overlays: the first fault, or the pins that would differ. Nothing is changed.",
+        VIEWERS,
+        try_overlays,
+        {200: TriedMatrix},
+        body=Trial,
+        body_max=TEXT_MAX,
+        example={"overlays": [{"name": "site.yaml", "text": "schema: 1\nreleases: {}\n"}]},
+        heavy=True,
+        reads=True,
+    ),
+)

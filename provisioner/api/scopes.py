@@ -298,6 +298,8 @@ CONCERNS: Mapping[ChangeKind, FindConcerns] = {
 # acts of the whole site: a role with a scope makes none of them
 SITE_WIDE = frozenset(
     {
+        K.POLICY_PUT,
+        K.POLICY_DELETE,
         K.NODE_INTAKE,  # a list of hardware has any rack
         K.NODE_ADOPT,
         K.CAPABILITY_GRANT,  # how far the daemon may go is the site's decision

@@ -100,6 +100,19 @@ VOCABULARY: dict[str, Meaning] = {
     "lockout_duration": Meaning(
         title="seconds of a lockout", group="bmc", values=(), pattern=r"\d{1,6}"
     ),
+    "lockout_reset": Meaning(
+        title="seconds after which failed logins are forgotten",
+        group="bmc",
+        values=(),
+        pattern=r"\d{1,6}",
+    ),
+    # the daemon's own have 16 characters: a BMC that wants more could not be given another one
+    "password_length": Meaning(
+        title="characters of the shortest password, at most 16",
+        group="bmc",
+        values=(),
+        pattern=r"\d|1[0-6]",
+    ),
     "power_restore": Meaning(
         title="power after a power cut", group="bmc", values=("on", "off", "last")
     ),

@@ -20,6 +20,7 @@ from settings_trees import (
 )
 
 from provisioner import quirks
+from provisioner.execution.observe.rotation import PASSWORD_LENGTH
 from provisioner.model.outcome import Reason
 from provisioner.quirks.meaning import VOCABULARY
 
@@ -243,3 +244,26 @@ def test_every_row_has_a_known_meaning_its_values_and_a_source(quirk: quirks.Qui
         assert set(row.values) <= set(meaning.values)
         assert row.source
         re.compile(row.attribute)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_account_policy_is_set_in_one_request_where_it_differs(name: str) -> None:
+    shown = run_settings(name, "set-bmc", {"password_length": "14"})
+
+    (write,) = shown["writes"]
+    assert (write["method"], write["path"]) == ("PATCH", "/redfish/v1/AccountService")
+    assert write["body"] == {"MinPasswordLength": 14}
+
+
+def test_a_bmc_never_wants_longer_passwords_than_the_daemon_makes() -> None:
+    rule = re.compile(VOCABULARY["password_length"].pattern)
+
+    assert rule.fullmatch(str(PASSWORD_LENGTH))
+    assert not rule.fullmatch(str(PASSWORD_LENGTH + 1))
+
+
+def test_a_policy_that_a_bmc_does_not_show_is_refused_by_name() -> None:
+    reason, detail = refused(run_settings("hpe_ilo5", "set-bmc", {"lockout_reset": "60"}))
+
+    assert reason == Reason.NOT_OFFERED
+    assert "AccountLockoutCounterResetAfter" in detail

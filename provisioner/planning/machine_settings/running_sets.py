@@ -46,6 +46,8 @@ BMC_VALUES = {
     "virtual_media": "VirtualMedia.ProtocolEnabled",
     "lockout_threshold": "AccountLockoutThreshold",
     "lockout_duration": "AccountLockoutDuration",
+    "lockout_reset": "AccountLockoutCounterResetAfter",
+    "password_length": "MinPasswordLength",
 }
 CARD_MODES = {"dpu": "DpuMode", "nic": "NicMode"}  # captured tree of a BlueField-3
 POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}

@@ -1,4 +1,4 @@
-"""Writes of a BMC's own settings: protocols, time servers, lockout, host interface, power policy.
+"""Writes of a BMC's own settings: protocols, time, account policy, host interface, power policy.
 
 They take effect at once, so that the resources are read again afterwards. Only differences are
 sent, all of one resource in one request. Properties are DMTF's: ManagerNetworkProtocol 1.8,
@@ -24,9 +24,11 @@ _PROTOCOLS = {
     "kvm": "KVMIP",
     "virtual_media": "VirtualMedia",
 }
-_LOCKOUT = {
+_ACCOUNTS = {
     "lockout_threshold": "AccountLockoutThreshold",
     "lockout_duration": "AccountLockoutDuration",
+    "lockout_reset": "AccountLockoutCounterResetAfter",
+    "password_length": "MinPasswordLength",
 }
 _POWER = {"on": "AlwaysOn", "off": "AlwaysOff", "last": "LastState"}
 
@@ -46,7 +48,7 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
         requests.append((network, body))
     accounts = link(await service.walk().read_root(), "AccountService")
     policy = await service.get(accounts) if accounts is not None else {}
-    if isinstance(body := _build_lockout(policy, settings), Blocker):
+    if isinstance(body := _build_accounts(policy, settings), Blocker):
         return body
     if accounts is not None and body:
         requests.append((accounts, body))
@@ -98,9 +100,9 @@ def _build_network(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] |
     return body
 
 
-def _build_lockout(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] | Blocker:
+def _build_accounts(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] | Blocker:
     body: dict[str, Any] = {}
-    for meaning, name in _LOCKOUT.items():
+    for meaning, name in _ACCOUNTS.items():
         if meaning in settings and name not in shown:
             return not_offered(meaning, f"{name} in its AccountService")
         if meaning in settings and shown.get(name) != int(settings[meaning]):

@@ -75,11 +75,35 @@ def test_entries_of_disks_are_removed_and_those_of_the_firmware_stay(tmp_path):
     assert list(firmware.entries) == ["0000", "0001"]
 
 
-def test_an_entry_that_cannot_be_removed_is_not_done(tmp_path):
+def test_an_entry_of_an_address_on_the_network_is_removed(tmp_path):
+    """A path as iPXE's own tests have it; the firmware's entry for HTTP names no address."""
     firmware = Firmware()
+    network = "PciRoot(0x0)/Pci(0x1c,0x2)/Pci(0x0,0x1)/MAC(525400ac9c41,0)/IPv4(0.0.0.00.0.0.0,0,0)"
+    firmware.entries["0008"] = ("UEFI HTTPv4", f"{network}/Uri()")
+    firmware.entries["0009"] = ("rescue", f"{network}/Uri(http://boot.ipxe.org/ipxe.efi)")
+    firmware.order = ["0009", "0008", "0007"]
+
+    answer = boot_entries.clear(firmware.run, tmp_path)
+
+    assert answer["result"] == "done"
+    assert "1 of addresses on the network were removed" in answer["detail"]
+    assert list(firmware.entries) == ["0000", "0001", "0008"]
+
+
+@pytest.mark.parametrize("number", ["0007", "0009"])
+def test_an_entry_that_cannot_be_removed_is_not_done(tmp_path, number):
+    firmware = Firmware()
+    firmware.entries = {number: ("kept", firmware.entries["0007"][1])}
+    if number == "0009":
+        firmware.entries = {
+            number: ("kept", "IPv4(0.0.0.0)/Uri(http://assets.example.com/ipxe.efi)")
+        }
     firmware.failing.add("--delete-bootnum")
 
-    assert boot_entries.clear(firmware.run, tmp_path)["result"] == "not_done"
+    answer = boot_entries.clear(firmware.run, tmp_path)
+
+    assert answer["result"] == "not_done"
+    assert "kept" in answer["detail"]
 
 
 @pytest.mark.parametrize("parttype", ["gpt", "0xef"])

@@ -2,8 +2,9 @@
 
 A tenant with root may leave an entry that comes before every other; an entry of a former system
 names a partition that is gone; and a BMC's "boot from disk" is the first one that the firmware
-knows. Entries of the firmware itself (network, virtual media, its menus) stay. Output is that of
-efibootmgr 17.
+knows. An entry may also name an address on the network (a script or a loader of iPXE), which boots
+where the disk does not. Entries of the firmware itself (network, virtual media, its menus) stay: to
+boot by HTTP they name no address, which DHCP gives. Output is that of efibootmgr 17.
 """
 
 from __future__ import annotations
@@ -27,28 +28,33 @@ _ENTRY = re.compile(r"Boot([0-9A-Fa-f]{4})(\*?) ([^\t\n]*)\t?(.*)")
 _ORDER = re.compile(r"BootOrder: ([0-9A-Fa-f,]+)")
 # efivar's text of a hard drive media path: number, GPT or MBR, signature (UEFI 2.10, 10.3.5.1)
 _PARTITION = re.compile(r"HD\((\d+),(GPT|MBR),([0-9A-Za-z-]+)")
+# UEFI 2.10, 10.3.4.23: URI device path; "Uri()" of the firmware's own entries has none
+_ADDRESS = re.compile(r"Uri\([^)]")
 
 Answer = dict[str, str]
 
 
 def clear(run: Run = run, variables: Path = uefi_variables.ROOT) -> Answer:
-    """Remove the entries of systems on disks, and other variables of operating systems; `result` is
-    "done" when none is listed any more.
+    """Remove the entries of systems on disks and of addresses, and other variables of operating
+    systems; `result` is "done" when none is listed any more.
     """
     listed = _list_entries(run)
     if listed is None:
         return _answer(UNSUPPORTED, "this system was not booted with UEFI variables")
     removed = _remove_disk_entries(listed, run)
+    addresses = _remove([e for e in listed if e["address"]], run)
     run("efibootmgr", "--delete-bootnext")
-    left = [e for e in _list_entries(run) or listed if e["partition"]]
+    left = [e for e in _list_entries(run) or listed if e["partition"] or e["address"]]
     if left:
-        return _answer(NOT_DONE, f"{len(left)} boot entries of disks cannot be removed")
+        named = f"{len(left)} boot entries of disks or addresses cannot be removed"
+        return _answer(NOT_DONE, f"{named}: {left[0]['label']}")
     gone, kept = uefi_variables.remove_of_systems(variables)
     if kept:
         detail = f"{len(kept)} variables of operating systems cannot be removed: {kept[0]}"
         return _answer(NOT_DONE, detail)
     others = f", and {len(gone)} variables: {', '.join(gone[:8])}" if gone else ""
-    return _answer(DONE, f"{removed} boot entries of disks were removed{others}")
+    named = f" and {addresses} of addresses on the network" if addresses else ""
+    return _answer(DONE, f"{removed} boot entries of disks{named} were removed{others}")
 
 
 def choose_disk(serial: str, run: Run = run) -> Answer:
@@ -119,6 +125,7 @@ def _list_entries(run: Run) -> list[dict[str, Any]] | None:
                 "active": bool(active),
                 "place": place,
                 "partition": _identify(*partition.groups()) if partition else "",
+                "address": partition is None and _ADDRESS.search(path) is not None,
             }
         )
     return entries[:ENTRIES_MAX]
@@ -131,10 +138,13 @@ def _identify(number: str, kind: str, signature: str) -> str:
 
 
 def _remove_disk_entries(listed: list[dict[str, Any]], run: Run) -> int:
-    of_disks = [e for e in listed if e["partition"]]
-    for entry in of_disks:
+    return _remove([e for e in listed if e["partition"]], run)
+
+
+def _remove(entries: list[dict[str, Any]], run: Run) -> int:
+    for entry in entries:
         run("efibootmgr", "--bootnum", entry["number"], "--delete-bootnum")
-    return len(of_disks)
+    return len(entries)
 
 
 def _find_system_partition(disk: str, run: Run) -> tuple[int, str] | None:

@@ -1,7 +1,8 @@
 """A module that DKMS really builds and signs for a kernel that does not run here, and its judge.
 
 The root directory has Debian's dkms, gcc, kmod and the headers of its kernel, unpacked by
-mmdebstrap. Keys that a kernel would have are in a file over /proc/keys, in the kernel's form.
+mmdebstrap. Keys that a kernel would have are in a file over /proc/keys, in the kernel's form; the
+last test asks that kernel itself, booted under Secure Boot.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import secure_boot
 from role_lab import ANSIBLE
 
 PACKAGES = (
-    "base-files,bash,dash,dkms,linux-headers-amd64,gcc,make,kmod,openssl,coreutils,grep,sed,mawk,"
-    "findutils,patch,diffutils,util-linux,perl-base"
+    "base-files,bash,busybox-static,dash,dkms,linux-headers-amd64,linux-image-amd64,gcc,make,kmod,"
+    "openssl,e2fsprogs,coreutils,grep,sed,mawk,findutils,patch,diffutils,util-linux,perl-base"
 )
 SOURCE = """\
 #include <linux/module.h>
@@ -175,3 +177,61 @@ def test_a_kernel_that_dkms_did_not_build_for_is_refused(machine: Machine):
         assert "DKMS has not built tiny for 6.1.0-999-amd64" in machine.judge(machine.read_key(OWN))
     finally:
         newer.unlink()
+
+
+def make_server(machine: Machine, folder: Path) -> secure_boot.Machine:
+    """Return a virtual machine whose Secure Boot has one key, or skip the test."""
+    if missing := secure_boot.list_missing():
+        pytest.skip(f"needs Debian's {', '.join(missing)}")
+    libraries = machine.run("LD_TRACE_LOADED_OBJECTS=1 /usr/bin/chattr | grep -o '/lib[^ ]*'")
+    return secure_boot.Machine(machine.path, machine.kernel, libraries.split(), folder)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_next_kernel_under_secure_boot_loads_and_refuses_what_the_role_says(
+    machine: Machine, tmp_path: Path
+):
+    """The key of DKMS is enrolled as a site would, between two boots of the kernel it built for."""
+    built = machine.path / f"lib/modules/{machine.kernel}/updates/dkms/tiny.ko"
+    modules = {n: Path(shutil.copy(built, tmp_path / f"{n}.ko")) for n in ("own", "unsigned")}
+    subprocess.run(["strip", "-g", modules["unsigned"]], check=True)
+    machine.run(f"openssl x509 -inform DER -in {OWN} -out /tmp/own.pem")
+    server = make_server(machine, tmp_path)
+    order = secure_boot.write_order(machine.path / "tmp/own.pem", server.signer, tmp_path)
+
+    looks = [server.boot(modules, order), server.boot(modules)]
+    verdicts: list[dict[str, str]] = [{}, {}]
+    for look, verdict in zip(looks, verdicts, strict=True):
+        for name, file in modules.items():
+            shutil.copy(file, built)
+            verdict[name] = machine.judge(look.keys)
+    shutil.copy(modules["own"], built)
+
+    for look, verdict in zip(looks, verdicts, strict=True):
+        assert "Secure boot enabled" in look.console, look.console[-3000:]
+        assert "[integrity]" in look.console
+        assert look.modules["unsigned"] != "loaded"
+        assert "not signed" in verdict["unsigned"]
+    assert "state ordered" in looks[0].console
+    assert looks[0].modules["own"] != "loaded"
+    assert "a key that is not enrolled" in verdicts[0]["own"]
+    assert looks[1].modules["own"] == "loaded"
+    assert verdicts[1]["own"].endswith("tiny.ko")
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_signed_program_with_another_command_line_is_not_started(
+    machine: Machine, tmp_path: Path
+):
+    """As the maintenance image is made: kernel, ramdisk and command line in one signed program."""
+    server = make_server(machine, tmp_path)
+
+    started = server.boot({})
+    refused = server.boot({}, change=(b"console=ttyS0 panic=-1", b"console=ttyS0 panic=-7"))
+
+    assert "panic=-1" in started.console
+    assert "end-of-looks" in started.console
+    assert "Access Denied" in refused.console
+    assert "Linux version" not in refused.console

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import pytest
 
-from images import locks
+from images import locks, ramdisk
 from images.locks import BadInput, Package
 
 DIGEST = "ab" * 32
@@ -98,3 +99,18 @@ def test_a_trees_digest_covers_names_modes_and_contents_and_nothing_that_tools_l
     script.rename(script.with_name("11-x"))
 
     assert len({before, executable, locks.hash_tree(tmp_path)}) == 3
+
+
+def test_nothing_that_only_a_build_needs_stays_in_the_image():
+    stays = ramdisk.read_lock(ramdisk.LOCKS / "debian.lock")
+    built_with = ramdisk.read_lock(ramdisk.LOCKS / "debian-build.lock")
+    script = ramdisk.ELEMENTS / "provisioner-offline/post-install.d/95-provisioner-slim"
+    removed = re.search(r"unneeded=\((.*?)\)", script.read_text(), re.DOTALL)
+
+    assert removed is not None
+    names = set(removed[1].split())
+    assert {"gcc", "packagekit", "software-properties-common", "linux-libc-dev"} <= names
+    assert names <= built_with.keys()
+    assert stays.keys().isdisjoint(names)
+    assert not {name for name in stays if name.endswith("-dev")}
+    assert stays.keys().isdisjoint(built_with)

@@ -4,11 +4,13 @@
 import { chip, empty, link, made } from "./dom.js";
 import { live } from "./live.js";
 import { sentence } from "./sentences.js";
+import { keep_newest } from "./stream_data.js";
 import { seconds, when } from "./words.js";
 
 const KEPT = 500; // rows on the page
 const BEFORE = 200; // rows that are told again at the beginning
 const WORDS_MAX = 300;
+const DRAW_MS = 250; // between two drawings: nobody reads faster
 
 export async function page({ query }) {
   const rows = [];
@@ -16,11 +18,11 @@ export async function page({ query }) {
   const kind = made("input", { id: "of-kind", type: "search", value: query.get("kind") ?? "", spellcheck: "false", autocomplete: "off", list: "kinds" });
   const kinds = made("datalist", { id: "kinds" });
   const hold = made("button", { type: "button", "aria-pressed": "false" }, "Hold");
-  const said = made("p", { class: "said", role: "status" });
+  const said = made("p", { class: "said", role: "status", "aria-live": "off" });
   const list = made("ol", { class: "events", reversed: true, "aria-label": "Events, the newest first" });
   const known = new Set();
   let held = false;
-  let frame = 0;
+  let timer = 0;
 
   const fits = (row) => row.node.includes(node.value.trim()) && row.kind.includes(kind.value.trim());
   const lines = new Map(); // number of a row -> its element: what is there is not made again
@@ -29,32 +31,35 @@ export async function page({ query }) {
     return lines.get(row.seq);
   };
   const draw = () => {
-    frame = 0;
+    timer = 0;
     const shown = rows.filter(fits);
     place(list, by_day(shown, element));
     const numbers = new Set(rows.map((row) => row.seq));
     for (const seq of lines.keys()) if (!numbers.has(seq)) lines.delete(seq);
     said.replaceChildren(shown.length ? `${shown.length} events${held ? ", held" : ""}` : rows.length ? "No event is like that." : empty("Nothing happened lately.", "Events show up here by themselves."));
   };
-  const soon = () => { if (!held) frame ||= requestAnimationFrame(draw); };
+  const soon = () => { if (!held) timer ||= setTimeout(draw, DRAW_MS); };
+  /** Draw what a person asked for, which a screen reader says; events that come are not read out. */
+  const answer = () => {
+    said.setAttribute("aria-live", "polite");
+    draw();
+    setTimeout(() => said.setAttribute("aria-live", "off"), DRAW_MS);
+  };
   const heard = (event) => {
     const row = event.detail;
-    if (rows.some((r) => r.seq === row.seq)) return;
-    rows.unshift(row);
-    rows.sort((a, b) => b.seq - a.seq);
-    rows.length = Math.min(rows.length, KEPT);
+    if (!keep_newest(rows, row, KEPT)) return;
     if (!known.has(row.kind)) {
       known.add(row.kind);
       kinds.append(made("option", { value: row.kind }));
     }
     soon();
   };
-  node.addEventListener("input", draw);
-  kind.addEventListener("input", draw);
+  node.addEventListener("input", answer);
+  kind.addEventListener("input", answer);
   hold.addEventListener("click", () => {
     held = !held;
     hold.setAttribute("aria-pressed", String(held));
-    draw();
+    answer();
   });
   await live.start();
   live.addEventListener("row", heard);
@@ -62,7 +67,7 @@ export async function page({ query }) {
   const body = made("div", { class: "stack" },
     made("div", { class: "toolbar" }, made("div", { class: "field" }, made("label", { for: "of-node" }, "Node"), node), made("div", { class: "field" }, made("label", { for: "of-kind" }, "Kind"), kind, kinds), hold),
     said, list);
-  return { title: "Events", body, shown: draw, end: () => { live.removeEventListener("row", heard); cancelAnimationFrame(frame); } };
+  return { title: "Events", body, shown: draw, end: () => { live.removeEventListener("row", heard); clearTimeout(timer); } };
 }
 
 /** Put elements into a list in their order; one that stands where it belongs is not touched. */

@@ -121,12 +121,16 @@ function mark(name) {
   }
 }
 
+let bar_ends = new AbortController(); // a new bar comes with each sign-in
+
 function bar() {
+  bar_ends.abort();
+  bar_ends = new AbortController();
   const dot = made("span", { class: "live", "data-status": live.status, role: "status" }, words_of(live.status));
   live.addEventListener("status", () => {
     dot.dataset.status = live.status;
     dot.textContent = words_of(live.status);
-  });
+  }, { signal: bar_ends.signal });
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
   const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");

@@ -35,3 +35,13 @@ export async function within(reader, silent_ms) {
     clearTimeout(timer);
   }
 }
+
+/** Put a row where its number belongs, the newest first, and keep only so many; false if it was there. */
+export function keep_newest(rows, row, kept) {
+  let at = 0;
+  while (at < rows.length && rows[at].seq > row.seq) at += 1; // the newest nearly always: one step
+  if (rows[at]?.seq === row.seq) return false;
+  rows.splice(at, 0, row);
+  rows.length = Math.min(rows.length, kept);
+  return true;
+}

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { read_event, within } from "../../../provisioner/api/console/stream_data.js";
+import { keep_newest, read_event, within } from "../../../provisioner/api/console/stream_data.js";
 
 test("an event has its number and its row, and a cursor none", () => {
   assert.deepEqual(read_event('id: 7\nevent: state\ndata: {"seq":7,"node":"a: b"}'), { id: 7, row: { seq: 7, node: "a: b" } });
@@ -22,4 +22,11 @@ test("a stream that speaks or fails is passed on", async () => {
   const cancel = async () => { throw new Error("it is gone"); };
   assert.deepEqual(await within({ read: async () => ({ value: "x", done: false }), cancel }, 1000), { value: "x", done: false });
   await assert.rejects(within({ read: async () => { throw new Error("cut off"); }, cancel }, 1000), /cut off/);
+});
+
+test("rows are kept in the order of their numbers, each once, and only the newest of them", () => {
+  const rows = [];
+  const kept = [5, 7, 6, 7, 9, 4].map((seq) => keep_newest(rows, { seq }, 3));
+  assert.deepEqual(kept, [true, true, true, false, true, true]);
+  assert.deepEqual(rows.map((row) => row.seq), [9, 7, 6]);
 });

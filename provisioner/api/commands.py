@@ -93,6 +93,7 @@ COMMANDS: Mapping[str, Command] = {
         "tenant set-key", example="red laptop --public-key 'ssh-ed25519 AAAA... ada@laptop'"
     ),
     "remove_tenant_key": C("tenant remove-key"),
+    "show_tenant_filters": C("tenant filters"),
     "show_placement": C("tenant places"),
     "list_partitions": C("tenant partitions"),
     "delete_tenant": C("tenant delete", destructive=True),

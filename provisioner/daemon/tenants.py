@@ -78,7 +78,13 @@ async def open_keeper(
             isolations.append(fabrics.partitions)
         try:
             yield TenantKeeper(
-                store, clock, isolations, vrfs.fabric, sessions.missing, fabrics.partitions
+                store,
+                clock,
+                isolations,
+                vrfs.fabric,
+                sessions.missing,
+                fabrics.partitions,
+                vrfs.read_filters,
             )
         finally:
             await vrfs.close()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from provisioner.model.base import Record
 from provisioner.model.host_filter import Door, HostFilter, SeenFilter
+from provisioner.model.tenant_network import PortFilter
 
 DEFAULT_VRF = "default"
 
@@ -58,12 +59,13 @@ class LoginCheck:
 
 class Place(NamedTuple):
     """The VRF of a port by one source, and whether it lets nothing through, or only not to other
-    hosts.
+    hosts. `guards`: filters of tenants' security groups on it.
     """
 
     vrf: str
     denied: bool
     apart: bool
+    guards: frozenset[str] = frozenset()
 
 
 class TenantPort(NamedTuple):
@@ -93,6 +95,8 @@ class Move:
     apart: bool | None = False  # None: whether it is so is left as it is
     doors: tuple[Door, ...] | None = None
     description: str = ""  # of the port, where there is none of the site's; "": it stays
+    guard: str = ""  # the tenant's filter that it has in this VRF; "": it has none
+    rules: PortFilter = ()  # of the guard
 
     @property
     def stays(self) -> bool:
@@ -104,13 +108,15 @@ class Move:
 class PortChange:
     """Moves that are applied as one, with the state that was read just before.
 
-    `denied`, `apart`: ports that have our filters now, by any source. `host_filter`: the desired
-    filter where a move sets it, `held` the one of the applied configuration.
+    `denied`, `apart`: ports that have our filters now, by any source. `guards`: the filters of
+    tenants on each of them. `host_filter`: the desired filter where a move sets it, `held` the one
+    of the applied configuration.
     """
 
     moves: tuple[Move, ...]
     denied: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
+    guards: Mapping[str, frozenset[str]] = field(default_factory=dict)
     host_filter: HostFilter | None = None
     held: SeenFilter | None = None
     with_doors: bool = False

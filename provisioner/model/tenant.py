@@ -8,6 +8,7 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.release import GateRow, LeafRecord
+from provisioner.model.tenant_network import SecurityGroup
 from provisioner.model.times.instant import Instant, InstantOrNone
 
 MAINTENANCE_VRF = "MAINT"  # at most VRF_NAME_MAX characters, never a customer's
@@ -71,6 +72,7 @@ class Tenant(Record):
     spread: bool = False  # its nodes are spread over units and racks, not kept together
     outside: tuple[Outside, ...] = ()
     storage: tuple[str, ...] = ()  # VRFs from which it imports routes, and no others
+    security_groups: tuple[SecurityGroup, ...] = ()
     quota: Quota = Quota()
     ssh_keys: tuple[TenantKey, ...] = ()  # of its own login on its nodes, by name
     phase: Phase = Phase.READY

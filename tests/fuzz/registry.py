@@ -42,6 +42,7 @@ CONTEXT = CheckContext(gpu_model="H100")
 DISK = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=2**40)
 NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
 NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
+_FABRIC_OUTPUTS = "execution.validate.fabric_outputs"
 _NETWORK_TREE = "adapters.switches.cumulus.network_tree"
 _FILE = {"source": "own.yaml"}
 _CHECKS = (Unreadable,)
@@ -112,12 +113,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "nccl_rail",
         {"run": RailRun(rail=3, shown="pass"), "test": NCCL, "context": CONTEXT},
     ),
-    (
-        "execution.validate.fabric_outputs",
-        (),
-        "judge_collective",
-        {"tests": (NCCL,), "context": CONTEXT},
-    ),
+    (_FABRIC_OUTPUTS, (), "judge_collective", {"tests": (NCCL,), "context": CONTEXT}),
     ("execution.tenancy.release_probes", (), "read_codes", {}),
     *ATTESTATION_READERS,
     *KUBERNETES_READERS,
@@ -188,13 +184,14 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         (),
         (
             "read_revision_id read_revision read_revisions read_vrf read_denied read_apart "
-            "read_description "
-            "read_names read_routes read_images read_job_id read_job"
+            "read_description read_names read_routes read_images read_job_id read_job"
         ),
         {},
     ),
     ("adapters.switches.cumulus.host_filter", (), "read_filter", {}),
-    (_NETWORK_TREE, (PortError,), "read_networks", {}),
+    ("adapters.switches.cumulus.port_filter", (), "read_filters read_bound", {}),
+    ("adapters.switches.cumulus.port_filter", (), "encode_guards", {"change": NETWORKS}),
+    (_NETWORK_TREE, (PortError,), "read_networks read_bound", {}),
     (_NETWORK_TREE, (PortError,), "read_vnis", {"vrf": "RED"}),
     (_NETWORK_TREE, (), "read_subtree", {"path": ("router", "bgp")}),
     (_NETWORK_TREE, (), "find_missing_tree", {"desired": {"router": {"bgp": {"x": "on"}}}}),

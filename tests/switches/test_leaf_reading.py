@@ -345,3 +345,16 @@ def test_an_answer_that_is_no_json_is_malformed() -> None:
         return await site.leaf().vrfs(["swp1"])
 
     assert play(scenario).reason is Reason.MALFORMED
+
+
+def test_a_switch_s_port_in_the_management_network_counts_as_its_others_do() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        switch = await site.source().open()
+        first = await switch.read_counters("eth0")
+        await site.clock.sleep(60.0)
+        return first, await switch.read_counters("eth0"), await switch.read_counters("eth9")
+
+    first, second, unknown = play(scenario)
+
+    assert 0 <= first.carried_bytes < second.carried_bytes
+    assert (second.in_errors, unknown.carried_bytes) == (0, None)

@@ -205,6 +205,17 @@ def test_sonics_refusal_is_told_in_its_own_words() -> None:
     assert "leafref" in outcome.blockers[0].detail
 
 
+def test_a_filter_of_security_groups_is_refused_by_name_and_nothing_is_sent() -> None:
+    shell = Shell()
+    move = Move("Ethernet0", "RED", "10.0.0.1/31", guard="provisioner_sg_RED_web")
+
+    outcome = on_leaf(shell, lambda leaf: leaf.move([move]))
+
+    assert [b.reason for b in outcome.blockers] == [Reason.NOT_OFFERED]
+    assert "security groups" in outcome.blockers[0].detail
+    assert not any("apply-patch" in line for line in shell.lines)
+
+
 def test_a_port_that_the_switch_does_not_have_cannot_be_moved() -> None:
     outcome = on_leaf(Shell(), lambda leaf: leaf.move([Move("Ethernet99", "RED")]))
 

@@ -21,6 +21,20 @@ from provisioner.store.rows import token_rows
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 
 
+async def set_groups(client: TestClient, path: str, key: dict[str, str]) -> None:
+    rule = {"protocol": "tcp", "ports": [22], "source": "10.0.0.0/8"}
+    groups = {"security_groups": [{"name": "web", "rules": [rule]}]}
+    dry = await client.patch(path + "?dry_run=true", json=groups, headers=key)
+    lines = (await dry.json())["result"]["steps"][0]["lines"]
+    assert "filter provisioner_sg_GREEN_web: permit tcp port 22 from 10.0.0.0/8" in lines
+    assert (await client.patch(path, json=groups, headers=key)).status == 200
+    bad = await client.patch(path, json={"security_groups": [{"name": "Web"}]}, headers=key)
+    assert (bad.status, (await bad.json())["blockers"][0]["reason"]) == (409, "refused")
+    read = await (await client.get(path + "/filters", headers=key)).json()
+    assert read == {"ports": [], "blockers": []}  # no node serves it yet
+    await client.patch(path, json={"security_groups": None}, headers=key)
+
+
 def test_the_api_does_what_the_command_line_does():
     async def scenario(world: World) -> None:
         store, clock = world.rig.store, world.rig.clock
@@ -62,6 +76,8 @@ def test_the_api_does_what_the_command_line_does():
             assert (await replaced.json())["result"]["tenant"]["quota"]["nodes"] is None
             emptied = await client.put(path, json={}, headers=key)
             assert "Use shrink" in (await emptied.json())["blockers"][0]["unblock"]
+
+            await set_groups(client, path, key)
 
             for body in (b"{", b'{"nodes": -1}', b'{"x": 1}', b"[" * 9999, b'{"nodes": 1e99}'):
                 typed = {**key, "Content-Type": "application/json"}

@@ -21,7 +21,9 @@ import console_steps
 import control_steps
 import erasure_steps
 import fleet_steps
+import group_steps
 import install_steps
+import isolation_steps
 import network_steps
 import node_steps
 import own_steps
@@ -53,6 +55,8 @@ STEPS = {
     **partition_steps.STEPS,
     **second_steps.STEPS,
     **telemetry_steps.STEPS,
+    **group_steps.STEPS,
+    **isolation_steps.STEPS,
 }
 
 

@@ -100,6 +100,10 @@ security customer_managed_key_test opened - SEC09-04
 own query_collector uncollected - OBS01-01
 observability east_west_network_telemetry stranger - OBS07-01
 network sdn_latency_perf_logging stranger - SDN09-02
+security tenant_isolation_test rights - SEC11-01
+security cert_rotation_test year - SEC09-01
+observability management_network_telemetry stranger - OBS08-01
+own query_cross_tenant_probes stranger - SDN04-03
 network sdn_hardware_fault_logging stranger - SDN09-01
 """)
 # after it, since these break something
@@ -124,4 +128,12 @@ bare_metal host_status_log silent retired_id BMAAS07-01
 observability gpu_nvlink_telemetry silent retired_id TELEM07-01
 observability switch_nvlink_telemetry silent retired_id TELEM08-01
 observability nvswitch_fabric_telemetry silent retired_id OBS09-01
+network sg_crud leaf - SDN02-01 SDN02-02 SDN02-03 SDN02-04
+network sg_workload_scoping leaf - SDN02-05
+network sg_node_scoping leaf - SDN02-06
+network sg_subnet_scoping leaf - SDN02-07
+network sg_policy_propagation leaf - SDN02-08
+network sg_service_scoping leaf - SDN02-09
+network sg_port_security_policy leaf - SDN02-10
+network sdn_filter_audit_trail leaf - SDN09-03
 """)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from certificate_issue import issue
 from counterproof_rows import Row
 from daemon_client import list_hosts, wait_for
 from demonstration import Demonstration
@@ -195,6 +196,13 @@ def last_long(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def renew_for_a_year(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the renewed certificate last for a year, and take one for a month afterwards."""
+    yield {"ACCEPTANCE_CERTIFICATE_DAYS": "365"}
+    issue(site.second.data, site.second.certificate)
+
+
+@contextmanager
 def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Let the list of expected hardware have a host that is not there."""
     listed = json.loads((site.directory / "expected.yaml").read_text(encoding="utf-8"))
@@ -313,6 +321,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "outside": (serve_outside, "the API's port answers in a network"),
     "card": (break_card, "the BMC of a card does not answer"),
     "long": (last_long, "the token lasts for 90 days"),
+    "year": (renew_for_a_year, "the certificate lasts for a year"),
     "rights": (give_more_rights, "the account has the role of operators"),
     "leaf": (fail_leaf, "a leaf accepts no revision"),
     "forgotten": (forget_lines, "the lines of a month ago are removed"),

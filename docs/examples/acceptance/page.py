@@ -22,7 +22,7 @@ then each step once more with the thing behind it broken. A pass counts only if 
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
 this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
 are skipped. Networks are probed from another address of the same machine. The suites storage, k8s,
-slurm and vm are not run. Eighteen readings are ours:
+slurm and vm are not run. Twenty-four readings are ours:
 
 - A tag `name:x` is the key `Name` with the value `x`, since tags have small letters.
 - A tenant's VRF is a VPC, and its VNI the identity of both.
@@ -42,6 +42,13 @@ slurm and vm are not run. Eighteen readings are ours:
 - A second daemon, `provisioner serve`, has what the demonstration has not: sign-in at an OIDC
   provider with a second factor, OpenBao, and a receiver of OpenTelemetry.
 - The owner of a site is the customer whose key, in OpenBao, seals what the daemon stores.
+- A workload of bare metal is the nodes that it runs on, with the port of its service.
+- An interface of a host is its port of a leaf. Groups are read back from the leaves in force, and
+  packets are judged by their rules in order; no packet is sent.
+- A tenant's data are the lines and reports of its nodes, and its storage is their drives.
+- Tenants are apart on the rails by the probes of each release, which the simulated fabric answers.
+- The management network is seen at the switches' own ports in it.
+- The run writes the second daemon's certificates, in the place of a site's own tool.
 - No run lasts a month: the oldest two lines of a console are placed before it, with their date.
 
 The suite's plan has more ids than its checks. The rows of `own` are checks of ours for such ids, in

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from certificate_issue import issue
 from google.protobuf.json_format import Parse, ParseError
 from login_provider import AUDIENCE, CLIENT, MFA, LoginProvider
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -28,7 +29,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 ROOT = Path(__file__).resolve().parents[3]
 HELPERS = ("key_service", "real/postgres")  # of the tests: they start OpenBao
 PROGRAM = (sys.executable, "-m", "provisioner")
-START_S = 60.0
+START_S = 300.0
 STOP_S = 30.0
 
 
@@ -40,6 +41,7 @@ class SecondSite:
         self.data = directory / "data"
         self.provider = LoginProvider()
         self.rows = directory / "collected.jsonl"  # what the receiver of OpenTelemetry got
+        self.certificate = directory / "api.pem"
         self.collecting = True
         self.bao: Any = None
         self.port = _find_port()
@@ -56,6 +58,7 @@ class SecondSite:
             "SECOND_API": self.url,
             "SECOND_CA": str(self.data / "agent-ca.pem"),
             "SECOND_DATA": str(self.data),
+            "SECOND_CERTIFICATE": str(self.certificate),
             "SECOND_TOKEN_FILE": str(self.directory / "token"),
             "LOGIN_TOKENS": str(self.directory / "logins.json"),
             "LOGIN_ISSUER": self.provider.issuer,
@@ -100,6 +103,8 @@ class SecondSite:
             "api_oidc_redirect_url": f"{self.url}/console/signed-in",
             "api_oidc_methods": [MFA],
             "audit_otlp_endpoint": f"http://127.0.0.1:{self._collector.server_port}/v1/logs",
+            # one of the site's own, once there is the authority that clients trust
+            **({"api_certificate": str(self.certificate)} if self.certificate.exists() else {}),
             **changes,
         }
         file = self.directory / "settings.yaml"
@@ -207,8 +212,9 @@ def run_second_site(directory: Path) -> Iterator[SecondSite]:
         token = site.run("token", "create", "--subject", "acceptance", "--role", "operator")
         (directory / "token").touch(mode=0o600)
         (directory / "token").write_text(token, encoding="utf-8")
+        issue(site.data, site.certificate)
+        site.stop()
         if site.bao is not None:
-            site.stop()
             site.seal()
-            site.start()
+        site.start()
         yield site

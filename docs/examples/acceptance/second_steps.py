@@ -32,7 +32,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Follow no redirect."""
 
 
-def _open_second(step: str, token: str = "") -> Daemon:
+def open_second(step: str, token: str = "") -> Daemon:
     """Return the second daemon, with a file of evidence for a step."""
     folder = Path(os.environ[EVIDENCE])
     if not token:
@@ -49,7 +49,7 @@ def _read_logins() -> dict[str, str]:
 def _may_enter(step: str, token: str) -> bool:
     """Return whether a token opens the API."""
     try:
-        return bool(_open_second(step, token).get("/me")["roles"])
+        return bool(open_second(step, token).get("/me")["roles"])
     except RefusedError as error:
         if error.status != 401:
             raise
@@ -162,7 +162,7 @@ def _read_sealing() -> Answer:
     made = _ask_service("POST", f"transit/encrypt/{KEY}", {"plaintext": text})["data"]
     read = _ask_service("POST", f"transit/decrypt/{KEY}", {"ciphertext": made["ciphertext"]})
     # the daemon could not answer had it not opened its key
-    serves = bool(_open_second("key_service").get("/me")["roles"])
+    serves = bool(open_second("key_service").get("/me")["roles"])
     return {
         "keys": _ask_service("GET", "transit/keys?list=true")["data"]["keys"],
         "owner": sealed.get("service", {}).get("address") == os.environ["ACCEPTANCE_BAO"],
@@ -236,7 +236,7 @@ def kms_encryption_options_test(daemon: Daemon, _node: str, _rack: str) -> Answe
 
 def query_collector(_daemon: Daemon, _node: str, _rack: str) -> Answer:
     """Make a change, and look for its row at the receiver of OpenTelemetry."""
-    second = _open_second("query_collector")
+    second = open_second("query_collector")
     revoke_key(second, create_key(second, "acceptance-otel")["access_key_id"])
     row = second.get("/audit", limit=1)["items"][0]
     file = Path(os.environ["ACCEPTANCE_COLLECTED"])

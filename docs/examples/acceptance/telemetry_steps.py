@@ -14,7 +14,7 @@ PAUSE_S = 2.0
 Answer = dict[str, Any]
 
 
-def _judge_metrics(source: str, present: str, names: Collection[str], facts: Answer) -> Answer:
+def judge_metrics(source: str, present: str, names: Collection[str], facts: Answer) -> Answer:
     """Return the results of a plane's test in the suite's form."""
     probes = {"telemetry_source": source, "metric_names": sorted(names), **facts}
     return {
@@ -40,7 +40,7 @@ def _count_plane(daemon: Daemon, rails: Collection[int]) -> Answer:
         "ports_checked": len(ports),
         "gaps": read["gaps"],
     }
-    return _judge_metrics(f"/v1{source}", "plane_metrics_present", names, facts)
+    return judge_metrics(f"/v1{source}", "plane_metrics_present", names, facts)
 
 
 def east_west_network_telemetry(daemon: Daemon, _node: str, _rack: str) -> Answer:
@@ -63,7 +63,7 @@ def _count_links(daemon: Daemon, node: str, kind: str, present: str, counted: st
         "part": part,
         "gaps": read["gaps"],
     }
-    return _judge_metrics(f"/v1{source}", present, {c["name"] for c in counters}, facts)
+    return judge_metrics(f"/v1{source}", present, {c["name"] for c in counters}, facts)
 
 
 def gpu_nvlink_telemetry(daemon: Daemon, node: str, _rack: str) -> Answer:

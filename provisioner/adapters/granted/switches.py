@@ -14,7 +14,7 @@ from provisioner.adapters.read_only.switches import ReadOnlySwitch
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.node import Node
 from provisioner.model.switch import Move, PortChange
-from provisioner.model.tenant_network import NetworkChange
+from provisioner.model.tenant_network import MARK, NetworkChange
 from provisioner.ports import Clock, Secret, SwitchAddress, SwitchPasswords
 from provisioner.ports.switch import ServiceChange, Switch, Switches, SwitchFacts, Turn
 from provisioner.runtime.capability_gate import CapabilityGate, Need
@@ -96,6 +96,10 @@ class GrantedSwitch(ReadOnlySwitch):
 
     async def apply_networks(self, change: NetworkChange) -> str:
         touched = {*change.vrfs, *change.removed_vrfs, *change.site_imports}
+        touched |= {guard.vrf for guard in change.bound.values()}
+        # a VRF's name has no "_", which ends it in the names of its filters
+        filters = (*change.filters, *change.removed_filters)
+        touched |= {name.removeprefix(MARK).partition("_")[0] for name in filters}
         members = [n for n in await self._list_cabled() if n.vrf in touched]
         act = f"on {self._name}: networks {', '.join(sorted(touched))}"
         async with self._admit(Capability.ISOLATION, act, members):

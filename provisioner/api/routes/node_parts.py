@@ -15,7 +15,8 @@ from provisioner.control.node.neighbours import read_neighbours
 from provisioner.model.base import Record
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Device, Inventory
-from provisioner.model.node import Node
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Gap
 from provisioner.model.plan import Plan
@@ -26,6 +27,7 @@ from provisioner.planning.path.planner import PlanningNode
 from provisioner.runtime import permit
 
 TAG = "nodes"
+MANAGEMENT_PORT = "eth0"  # as every supported system of switches names it
 
 
 class FiveFacts(Record):
@@ -59,7 +61,9 @@ class PortCount(Record):
 
     switch: str = Field(description="Name of the leaf.")
     interface: str = Field(description="Port of the leaf.")
-    rail: int = Field(description="Rail of the east-west network; -1: north-south.")
+    rail: int = Field(
+        description="Rail of the east-west network; -1: north-south, or a switch's management port."
+    )
     carried_bytes: int | None = Field(description="Bytes both ways; null: the leaf counts none.")
     in_errors: int | None = Field(description="Damaged frames from the host; null: not counted.")
     carrier_changes: int | None = Field(description="Changes of carrier; null: not counted.")
@@ -215,15 +219,21 @@ def _action(entry: LedgerEntry) -> Action:
 
 
 async def count_ports(ask: Ask) -> Reply:
-    """Return the counters of the leaf ports that a host is cabled to; none is reset."""
+    """Return the counters of the leaf ports that a host is cabled to; none is reset.
+
+    Of a switch it is its own port in the management network.
+    """
     node = await ask.read_node()
     reader = ask.parts.port_reader
     if reader is None:
         raise build_refusal(409, "leaf", "This process reaches no leaf", "Ask the daemon.")
     ports = []
     gaps = []
-    for name in sorted({port.switch for port in node.ports}):
-        own = [port for port in node.ports if port.switch == name]
+    counted = node.ports
+    if node.kind is NodeKind.SWITCH:
+        counted = (Port(switch=node.id, interface=MANAGEMENT_PORT, rail=-1, nic_slot=""),)
+    for name in sorted({port.switch for port in counted}):
+        own = [port for port in counted if port.switch == name]
         leaf = await ask.parts.store.nodes.get(name)
         if leaf is None:
             gaps.append(f"{name}: it is not known here")
@@ -297,7 +307,7 @@ ROUTES = (
         "/nodes/{node}/ports",
         "count_ports",
         TAG,
-        "Show the counters of the leaf ports that a host is cabled to, as they are now.",
+        "Show the counters of a host's leaf ports, or of a switch's management port, as of now.",
         VIEWERS,
         count_ports,
         {200: PortCounts},

@@ -8,10 +8,11 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import VIEWERS, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.model.base import Record
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.tenant_network import TenantFilters
 from provisioner.planning.tenancy.allocation import find_area, is_coming
 from provisioner.planning.tenancy.defragmentation import Exchange, propose_exchanges
 from provisioner.planning.tenancy.placement import RACK, UNIT
@@ -88,7 +89,23 @@ async def list_partitions(ask: Ask) -> Reply:
     return Reply(listed)
 
 
+async def show_filters(ask: Ask) -> Reply:
+    """Read the filters of security groups on the tenant's ports from every leaf of it."""
+    return Reply(await ask.parts.keeper.read_filters(await ask.read_tenant()))
+
+
 ROUTES = (
+    Route(
+        "GET",
+        "/tenants/{tenant}/filters",
+        "show_tenant_filters",
+        "tenants",
+        "Read the filters of a tenant's security groups on the ports of its nodes.",
+        ANYBODY,
+        show_filters,
+        {200: TenantFilters},
+        heavy=True,
+    ),
     Route(
         "GET",
         "/placement",

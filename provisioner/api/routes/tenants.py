@@ -25,6 +25,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
+from provisioner.model.tenant_network import SecurityGroup
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
 from provisioner.planning.tenancy.quotas import Usage, count_usage
@@ -40,6 +41,7 @@ DEFAULTS: Mapping[str, Any] = {
     "spread": False,
     "outside": [],
     "storage": [],
+    "security_groups": [],
     "quota": {},
 }
 
@@ -65,6 +67,9 @@ class Wanted(Record):
     )
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
+    security_groups: tuple[SecurityGroup, ...] | None = Field(
+        default=None, description="The connections that may reach its nodes' ports."
+    )
     quota: Quota | None = None
 
 

@@ -16,6 +16,7 @@ from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant, TenantKey
+from provisioner.model.tenant_network import TenantFilters
 from provisioner.planning.tenancy import tenants as requests
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
@@ -31,6 +32,7 @@ from provisioner.ports import (
 
 log = logging.getLogger(__name__)
 
+ReadFilters = Callable[[Tenant], Awaitable[TenantFilters]]
 Prove = Callable[[Tenant, FabricPlan], Awaitable[tuple[Blocker, ...]]]
 
 
@@ -53,7 +55,8 @@ class TenantKeeper:
     serial.
 
     `prove` reads the fabric's behaviour for a tenant besides its configuration, before it is ready.
-    `partitions`: readings of UFM, which is among the isolations then.
+    `partitions`: readings of UFM, which is among the isolations then. `filters` reads the filters
+    of a tenant's ports.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class TenantKeeper:
         fabric: Callable[[], Awaitable[FabricPlan]],
         prove: Prove | None = None,
         partitions: PartitionReads | None = None,
+        filters: ReadFilters | None = None,
     ) -> None:
+        self._filters = filters
         self._store = store
         self._clock = clock
         self._isolations = tuple(isolations)
@@ -185,6 +190,12 @@ class TenantKeeper:
         """Return the differences of all tenants' networks from their records; change nothing."""
         steps, blockers = await self._look(await self._store.tenants.list(), ())
         return Answer(steps=steps, blockers=blockers)
+
+    async def read_filters(self, tenant: Tenant) -> TenantFilters:
+        """Return the filters of security groups on a tenant's ports, read from the leaves now."""
+        if self._filters is None:
+            return TenantFilters(ports=())
+        return await self._filters(tenant)
 
     async def list_partitions(self) -> FabricPartitions | None:
         """Return the InfiniBand partitions as UFM lists them now; None: this site has no UFM."""

@@ -256,8 +256,9 @@ class Leaf:
             tuple(moves),
             denied=frozenset(i for i, places in placed.items() if any(p.denied for p in places)),
             apart=frozenset(i for i, places in placed.items() if any(p.apart for p in places)),
+            guards={i: frozenset().union(*(p.guards for p in s)) for i, s in placed.items()},
         )
-        rules_hold = await self._rules_hold(switch, moves)
+        rules_hold = await self._rules_hold(switch, moves) and await _guards_hold(switch, moves)
         return rules_hold and all(_is_there(m, placed[m.interface]) for m in moves)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
@@ -332,6 +333,19 @@ def apart_filter(settings: Settings, doors: Iterable[Door] = ()) -> HostFilter:
     return make_host_filter(settings.lookup_networks, settings.lookup_reached, doors)
 
 
+async def _guards_hold(switch: Switch, moves: Sequence[Move]) -> bool:
+    """Return whether the tenants' filters that moves set have their rules, applied and in force."""
+    desired = {m.guard: m.rules for m in moves if m.guard}
+    if not desired:
+        return True
+    state = await switch.read_networks(())
+    return all(
+        filters.get(name) == rules
+        for filters in (state.filters, state.filters_in_force)
+        for name, rules in desired.items()
+    )
+
+
 async def _keep_descriptions(switch: Switch, moves: Sequence[Move]) -> list[Move]:
     """Return the moves without a description where the site wrote one of its own."""
     if not any(m.description for m in moves):
@@ -351,6 +365,9 @@ def _is_there(move: Move, seen: Collection[Place]) -> bool:
         return all(place.denied for place in seen)
     if move.stays:
         return all(place.apart == move.apart for place in seen)
+    guards = frozenset({move.guard} if move.guard else ())
+    if any(place.guards != guards for place in seen):
+        return False
     if move.apart is None:
         return {place[:2] for place in seen} == {(move.vrf, False)}
-    return seen == {(move.vrf, False, move.apart)}
+    return {place[:3] for place in seen} == {(move.vrf, False, move.apart)}

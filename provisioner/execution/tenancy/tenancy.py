@@ -17,6 +17,11 @@ from typing import TypeVar
 
 from provisioner.execution.actions.switch_source import Lookup, SwitchSource
 from provisioner.execution.actions.work import Site
+from provisioner.execution.tenancy.guarded_moves import (
+    find_changed_groups,
+    plan_move,
+    sort_by_switch,
+)
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
 from provisioner.execution.tenancy.leaf_look import LeafLook
 from provisioner.model.host_filter import Door, FilterState
@@ -27,7 +32,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
 from provisioner.model.release import GateCheck, GateRow, RowVerdict
 from provisioner.model.switch import Move, TenantPort
-from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
+from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.port_isolation import (
     find_misplaced_ports,
@@ -225,7 +230,10 @@ class Tenancy:
             prefixes = ()
         blockers: list[Blocker] = []
         revisions: list[str] = []
-        async for switch, outcome in self._moved(ports, vrf, objections, self._label(node, vrf)):
+        tenant = await self._find_tenant(vrf)
+        label = self._label(node, vrf)
+        moves = [plan_move(p, vrf, label, tenant, node) for p in ports]
+        async for switch, outcome in self._moved(sort_by_switch(ports, moves), vrf, objections):
             if outcome.revision:
                 revisions.append(f"{switch}:{outcome.revision}")
             blockers += outcome.blockers
@@ -234,6 +242,7 @@ class Tenancy:
             return MoveOutcome((), tuple(revisions), (*blockers, placements))
         if not blockers:
             blockers += find_misplaced_ports(ports, placements, vrf)
+            blockers += find_changed_groups(tenant, await self._find_tenant(vrf))
         if not blockers and look_for_leaks:
             blockers += await self._leaks(ports, prefixes, vrf)
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
@@ -263,14 +272,16 @@ class Tenancy:
         tenant = "" if vrf == MAINTENANCE_VRF else node.tenant
         return write_label(self.mark, node.id, tenant, node.generation)
 
+    async def _find_tenant(self, vrf: str) -> Tenant | None:
+        """Return the tenant of a VRF as it is recorded now; None for one without a tenant."""
+        if vrf == MAINTENANCE_VRF:
+            return None
+        return next((t for t in await self._store.tenants.list() if t.vrf == vrf), None)
+
     async def _moved(
-        self, ports: Sequence[Port], vrf: str, objections: Objections | None, label: str
+        self, moves: Mapping[str, Sequence[Move]], vrf: str, objections: Objections | None
     ) -> AsyncIterator[tuple[str, LeafOutcome]]:
         """Yield each leaf's outcome; of a customer's VRF up to the first leaf with a blocker."""
-        moves = {
-            switch: [Move(p.interface, vrf, p.address, description=label) for p in mine]
-            for switch, mine in _by_leaf(ports).items()
-        }
         if vrf == MAINTENANCE_VRF:
             fences = {switch: self._fence_on(switch, mine) for switch, mine in moves.items()}
             for fenced in (await _answers(fences)).items():

@@ -18,7 +18,9 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
+from provisioner.model.tenant_network import NetworkState, TenantFilters
 from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.filter_reading import list_filtered_ports
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
 from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, plan_fabric, plan_networks
 from provisioner.planning.tenancy.vrf_summary import describe_change
@@ -71,7 +73,7 @@ class VrfIsolation:
         if plan.unknown:
             return FabricDelta(blockers=tuple(_unplanned(name) for name in plan.unknown))
         staying = [t for t in tenants if t.phase is not Phase.LEAVING]
-        networks = plan_networks(staying, plan)
+        networks = plan_networks(staying, plan, await self._store.nodes.list())
         managed = [t.vrf for t in tenants if t.number is not None]
         leaves = [leaf for leaf in plan.leaves if leaf.switch in _asked(tenants, only, plan)]
         focus = [t.vrf for t in tenants if t.number is not None and (not only or t.name in only)]
@@ -94,6 +96,31 @@ class VrfIsolation:
         return FabricDelta(
             steps=tuple(step for step in outcomes if isinstance(step, FabricStep)),
             blockers=tuple(b for no in outcomes if isinstance(no, tuple) for b in no),
+        )
+
+    async def read_filters(self, tenant: Tenant) -> TenantFilters:
+        """Return the filters of security groups on the ports in a tenant's VRF, read now."""
+        leaves = (await self.fabric()).select_leaves(tenant)
+        slots = asyncio.Semaphore(LEAVES_AT_ONCE)
+
+        async def looked(leaf: LeafPlan) -> NetworkState | Blocker:
+            async with slots:
+                return await self._leaf(leaf.switch).look()
+
+        states = await asyncio.gather(*map(looked, leaves))
+        ports = {
+            (port.switch, port.interface): (node, port)
+            for node in await self._store.nodes.list()
+            for port in node.ports
+        }
+        rows = [
+            s
+            for state in states
+            if isinstance(state, NetworkState)
+            for s in list_filtered_ports(tenant, state, ports)
+        ]
+        return TenantFilters(
+            ports=tuple(rows), blockers=tuple(s for s in states if isinstance(s, Blocker))
         )
 
     async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
@@ -13,9 +13,10 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, State
 from provisioner.model.place import TenantPlace
 from provisioner.model.release import LeafRecord
-from provisioner.model.tenant import Tenant
+from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
+from provisioner.planning.places.port_filters import plan_port_filter
 
 # Moving an interface between VRFs takes it down and up on some releases: two changes of carrier,
 # and as many again where it is tried a second time. Ours; NVIDIA publishes no figure.
@@ -46,6 +47,8 @@ class GateAsk:
     defaults: frozenset[str] = frozenset()  # default routes that a session may bring
     storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
     guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
+    # (leaf, port) -> the tenant's filter on it; None: its network is being changed, so not judged
+    guards: Mapping[tuple[str, str], str] | None = None
 
     @cached_property  # compared with every leaf and VRF
     def prefixes(self) -> frozenset[str]:
@@ -111,7 +114,12 @@ def ask_of(
         peers=peers if exact else None,
         defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,
         storage_of=tuple((t.vrf, s) for t in listed for s in t.storage),
+        guards=_plan_guards(node.id, tenant, leaves) if tenant.phase is Phase.READY else None,
     )
+
+
+def _plan_guards(node: str, tenant: Tenant, ports: Iterable[Port]) -> dict[tuple[str, str], str]:
+    return {(p.switch, p.interface): plan_port_filter(tenant, node, p.rail)[0] for p in ports}
 
 
 def _target(tenant: Tenant, plan: AddressPlan | None) -> str:

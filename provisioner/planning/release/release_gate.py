@@ -9,12 +9,13 @@ those of routes, sessions and overlay, and `release_probes.py` those of packets.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from provisioner.model.leaf_state import LeafState, PortState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
+from provisioner.model.tenant_network import MARK
 from provisioner.planning.release import release_gate_routes
 from provisioner.planning.release.release_ask import FLAPS_OF_A_MOVE, GateAsk
 
@@ -133,15 +134,28 @@ def _unfiltered(ask: GateAsk, port: Port, state: PortState, before: LeafRecord |
     required = {(name, way) for name in ask.acls for way in ("inbound", "outbound")}
     if unbound := sorted(ask.acls - {name for name, _ in state.acls}):
         return f"{unbound[0]} is not bound to it"
+    guards = {(name, way) for name, way in state.acls if name.startswith(MARK)}
+    if fault := _misguarded(ask, port, guards):
+        return fault
+    others = state.acls - guards
     if before is not None:
         old = {(n, way) for i, n, way in before.bound if i == port.interface}
-        old -= {(n, way) for n, way in old if n in ask.frozen_by}
-        if changed := sorted(state.acls ^ old):
+        old -= {(n, way) for n, way in old if n in ask.frozen_by or n.startswith(MARK)}
+        if changed := sorted(others ^ old):
             name, way = changed[0]
             return f"{name} ({way}) was bound or unbound by the move"
-    elif extra := sorted(state.acls - required):
+    elif extra := sorted(others - required):
         return f"{extra[0][0]} is bound to it without being required"
     return ""
+
+
+def _misguarded(ask: GateAsk, port: Port, guards: Set[tuple[str, str]]) -> str:
+    """Return the fault in the filters of security groups on a port: exactly its tenant's one."""
+    if ask.guards is None:
+        return ""
+    name = ask.guards.get((port.switch, port.interface), "")
+    wrong = sorted(guards ^ ({(name, "outbound")} if name else set()))
+    return f"{wrong[0][0]} is against its security groups" if wrong else ""
 
 
 def _flaps(port: Port, state: PortState, before: LeafRecord | None) -> GateRow:
@@ -205,7 +219,7 @@ def _leaf(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[
             yield make_row(check, name, f"{now[:12]}, before {old[:12]}" if changed else "", now)
     rules = dict(before.acls) if before is not None else dict(leaf.acls)
     # ours come with the first reclaim on a leaf, of whichever node
-    names = {*rules, *leaf.acls} - ask.frozen_by
+    names = {n for n in (*rules, *leaf.acls) if not n.startswith(MARK)} - ask.frozen_by
     changed_rules = sorted(n for n in names if rules.get(n) != leaf.acls.get(n))
     yield make_row(
         GateCheck.ACL_RULES, name, f"{changed_rules[0]} has other rules" if changed_rules else ""

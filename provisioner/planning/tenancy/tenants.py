@@ -15,11 +15,12 @@ from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PKEYS, Outside, Phase, Quota, Tenant
-from provisioner.model.tenant_network import VRF_NAME_MAX
+from provisioner.model.tenant_network import VRF_NAME_MAX, SecurityGroup
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.tenancy.allocation import sort_by_place
 from provisioner.planning.tenancy.departure import choose_departures, is_being_released
 from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
+from provisioner.planning.tenancy.security_groups import find_group_problems
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, find_name_problem
 
 # The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
@@ -28,6 +29,8 @@ PKEY_FIRST = 0x100
 
 PREFIXES_MAX = 256  # of one session and direction: a summary is better than a list
 SESSIONS_MAX = 64
+_ASKED = ("vrf", "nodes_wanted", "picked", "spread", "quota")  # kept in the record only
+_OF_NETWORK = ("units", "outside", "storage", "security_groups")  # written to devices
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Refused = tuple[Blocker, ...]
@@ -44,6 +47,7 @@ class Request(Record):
     spread: bool | None = None
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
+    security_groups: tuple[SecurityGroup, ...] | None = None
     quota: Quota | None = None
 
 
@@ -63,13 +67,13 @@ def create(
         spread=bool(asked.spread),
         outside=asked.outside or (),
         storage=tuple(sorted(set(asked.storage or ()))),
+        security_groups=asked.security_groups or (),
         quota=asked.quota or Quota(),
         phase=Phase.MAKING,
     )
     if existing is not None:
-        same = ("vrf", "nodes_wanted", "units", "picked", "spread", "outside", "storage", "quota")
         if (
-            all(getattr(existing, f) == getattr(made, f) for f in same)
+            all(getattr(existing, f) == getattr(made, f) for f in (*_ASKED, *_OF_NETWORK))
             and existing.number is not None
         ):
             return existing
@@ -87,6 +91,7 @@ def create(
     )
     problems = [*_misnamed(made, tenants, fabric), *_unsound(made, tenants, fabric)]
     problems += _find_bad_picks(made, tenants, nodes)
+    problems += find_group_problems(made, nodes, on_leaves=bool(fabric.leaves))
     return tuple(problems) or _within_quota(made, nodes)
 
 
@@ -115,17 +120,22 @@ def change_tenant(
         "spread": existing.spread if asked.spread is None else asked.spread,
         "outside": existing.outside if asked.outside is None else asked.outside,
         "storage": existing.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
+        "security_groups": existing.security_groups
+        if asked.security_groups is None
+        else asked.security_groups,
         "quota": existing.quota if asked.quota is None else asked.quota,
     }
     changed = existing.model_copy(update=fields)
     if changed == existing:
         return existing
-    if any(getattr(changed, f) != getattr(existing, f) for f in ("units", "outside", "storage")):
+    if any(getattr(changed, f) != getattr(existing, f) for f in _OF_NETWORK):
         changed = changed.model_copy(update={"phase": Phase.MAKING})
     others = [t for t in tenants if t.name != existing.name]
     problems = _unsound(changed, others, fabric)
     if asked.picked is not None:
         problems += _find_bad_picks(changed, others, nodes)
+    if asked.security_groups is not None:
+        problems += find_group_problems(changed, nodes, on_leaves=bool(fabric.leaves))
     stranded = sorted(
         n.id
         for n in nodes

@@ -15,9 +15,11 @@ from provisioner.model.tenant_network import (
     LeafNetworks,
     NetworkChange,
     NetworkState,
+    PortGuard,
     VrfImports,
     VrfNetwork,
 )
+from provisioner.planning.places.port_filters import mark_filters
 from provisioner.planning.tenancy.vrf_obstacles import list_obstacles, make_blocker
 from provisioner.planning.tenancy.vrf_plan import LeafPlan, owned_mark
 
@@ -31,6 +33,7 @@ class LeafChange:
     # VRF -> VNI, to be verified afterwards
     present: Mapping[str, int] = field(default_factory=dict)
     absent: frozenset[str] = frozenset()  # VRFs that must be gone afterwards
+    whole: NetworkChange = field(default_factory=NetworkChange)  # the desired state
 
     @property
     def empty(self) -> bool:
@@ -58,6 +61,7 @@ def plan_leaf_change(
     if obstacles:
         return obstacles
     marks = tuple(owned_mark(vrf) for vrf in managed)
+    filter_marks = tuple(mark_filters(vrf) for vrf in managed)
     whole = NetworkChange(
         removed_vrfs=removed,
         vrfs=desired.vrfs,
@@ -68,9 +72,17 @@ def plan_leaf_change(
             for name in state.policies
             if name.startswith(marks) and name not in desired.policies
         ),
+        filters=desired.filters,
+        removed_filters=frozenset(
+            name
+            for name in state.filters
+            if name.startswith(filter_marks) and name not in desired.filters
+        ),
+        bound=_plan_bound(desired, state, frozenset(managed)),
     )
     return LeafChange(
         switch=leaf.switch,
+        whole=whole,
         networks=find_missing_change(whole, state),
         present={v: min(n.vnis) for v, n in sorted(desired.vrfs.items()) if v in focus},
         absent=removed,
@@ -90,6 +102,15 @@ def find_missing_change(change: NetworkChange, state: NetworkState) -> NetworkCh
         site_imports={v: i for v, i in imports.items() if not i.empty},
         policies={n: p for n, p in change.policies.items() if state.policies.get(n) != p},
         removed_policies=change.removed_policies & state.policies.keys(),
+        filters={n: f for n, f in change.filters.items() if state.filters.get(n) != f},
+        removed_filters=change.removed_filters & state.filters.keys(),
+        bound={
+            port: guard
+            for port, guard in change.bound.items()
+            # one that was moved since has the filter of its move
+            if state.ports_applied.get(port, "default") == guard.vrf
+            and state.bound.get(port, frozenset()) != _name_set(guard)
+        },
     )
 
 
@@ -103,6 +124,7 @@ def find_unproved(change: LeafChange, state: NetworkState) -> tuple[Blocker, ...
     for vrf, vni in change.present.items():
         if vrf not in wrong and state.vnis_in_force.get(vrf) != frozenset({vni}):
             wrong[vrf] = f"its routes do not use VNI {vni} yet"
+    wrong |= _find_unguarded(change.whole, state)
     blockers = [
         make_blocker(
             Reason.ISOLATION,
@@ -117,6 +139,45 @@ def find_unproved(change: LeafChange, state: NetworkState) -> tuple[Blocker, ...
         remedy = "Ask again: it is saved then."
         blockers.append(make_blocker(Reason.ISOLATION, change.switch, detail, remedy))
     return tuple(blockers)
+
+
+def _find_unguarded(whole: NetworkChange, state: NetworkState) -> dict[str, str]:
+    """Return the ports whose filter is not in force as desired, and the filters with other rules.
+
+    What is not applied yet is not judged here: `find_missing_change` has it.
+    """
+    wrong = {}
+    for port, guard in whole.bound.items():
+        applied = state.bound.get(port, frozenset()) == _name_set(guard)
+        in_force = state.bound_in_force.get(port, frozenset()) == _name_set(guard)
+        if applied and not in_force and state.ports.get(port, "default") == guard.vrf:
+            wrong[port] = "its filter is not in force"
+    for name, rules in whole.filters.items():
+        if state.filters.get(name) == rules and state.filters_in_force.get(name) != rules:
+            wrong[name] = "its rules are not in force"
+    return wrong
+
+
+def _plan_bound(
+    desired: LeafNetworks, state: NetworkState, managed: frozenset[str]
+) -> dict[str, PortGuard]:
+    """Return the filter of each port: of its node in its tenant, and of no tenant elsewhere.
+
+    A port in a tenant's VRF whose node is not the tenant's keeps what it has: the watch reports it.
+    """
+    bound = {}
+    for port in sorted({*state.ports_applied, *state.bound}):
+        vrf = state.ports_applied.get(port, "default")
+        guards = desired.guards.get(vrf)
+        if guards is None or vrf not in managed:
+            bound[port] = PortGuard(vrf, "")
+        elif port in guards:
+            bound[port] = PortGuard(vrf, guards[port])
+    return bound
+
+
+def _name_set(guard: PortGuard) -> frozenset[str]:
+    return frozenset({guard.name} if guard.name else ())
 
 
 def _plan_site_imports(

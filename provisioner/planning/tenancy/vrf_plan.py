@@ -24,6 +24,7 @@ from provisioner.model.tenant_network import (
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
+from provisioner.planning.places.port_filters import list_filters, plan_guards
 
 RESERVED = frozenset({"default", "mgmt", "global", "main", "local", MAINTENANCE_VRF.lower()})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # no "_": it ends the name in `owned_mark`
@@ -103,8 +104,10 @@ def find_name_problem(vrf: str, name_max: int) -> str | None:
     return None
 
 
-def plan_networks(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, LeafNetworks]:
-    """Return the desired networks of every leaf for these tenants.
+def plan_networks(
+    tenants: Sequence[Tenant], fabric: FabricPlan, nodes: Sequence[Node] = ()
+) -> dict[str, LeafNetworks]:
+    """Return the desired networks of every leaf for these tenants, with the filters of their nodes.
 
     The rest of a leaf's configuration is the site's, including tenants without a number.
     """
@@ -120,6 +123,10 @@ def plan_networks(tenants: Sequence[Tenant], fabric: FabricPlan) -> dict[str, Le
                 vrf: frozenset(t.vrf for t in present if vrf in t.storage) for vrf in storage
             },
             policies={n: p for t in present for n, p in _plan_policies(t, leaf).items()},
+            filters={n: f for t in present for n, f in list_filters(t).items()},
+            guards={
+                t.vrf: plan_guards(t, nodes, leaf.switch) for t in present if t.security_groups
+            },
         )
     return plans
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from provisioner.model.tenant_network import NetworkChange, NetworkState, RoutePolicy, VrfNetwork
+from provisioner.model.tenant_network import (
+    FilterMatch,
+    NetworkChange,
+    NetworkState,
+    RoutePolicy,
+    VrfNetwork,
+)
 
 
 def describe_change(change: NetworkChange, state: NetworkState) -> tuple[str, ...]:
@@ -26,7 +32,26 @@ def describe_change(change: NetworkChange, state: NetworkState) -> tuple[str, ..
             f"policy {name}: permit {_describe_policy(policy)}"
             for name, policy in sorted(change.policies.items())
         ),
+        *(f"remove filter {name}" for name in sorted(change.removed_filters)),
+        *(
+            f"filter {name}: {describe_match(match)}"
+            for name, rules in sorted(change.filters.items())
+            for match in rules
+        ),
+        *(
+            f"port {port}: {f'filter {guard.name}' if guard.name else 'no filter'}"
+            for port, guard in sorted(change.bound.items())
+        ),
     )
+
+
+def describe_match(match: FilterMatch) -> str:
+    """Return one rule of a port's filter in words."""
+    port = f" port {match.port}" if match.port else ""
+    state = " of open connections" if match.established else ""
+    target = f" to {match.target}" if match.target else ""
+    ends = f"from {match.source or 'anywhere'}{target}"
+    return f"{match.action} {match.protocol or 'everything'}{port}{state} {ends}"
 
 
 def _describe_vrf(desired: VrfNetwork, applied: VrfNetwork) -> Iterator[str]:

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
+from provisioner.sim.switches.nvue_acl import find_acl_violation
 from provisioner.sim.switches.nvue_schema import find_violation, hide_secrets
 from provisioner.sim.switches.switch import Switch
 from provisioner.sim.switches.switch_config import Revision, Tree
@@ -173,7 +174,8 @@ class NvueService:
             return Answer(204, {})
         if not isinstance(document, dict):
             return _problem(400, "Bad Request", "the body must be an object")
-        if violation := find_violation(self.switch.version, parts, document):
+        violation = find_violation(self.switch.version, parts, document)
+        if violation := violation or find_acl_violation(parts, document):
             return _problem(400, "Bad Request", violation)
         revision.changes.append((parts, document))  # since 5.10 the answer is the change
         return _json(200, hide_secrets(document))

@@ -59,7 +59,7 @@ class Fabric:
 
     def _document(self, parts: tuple[str, ...], now: float) -> Tree | None:
         match parts:
-            case ("interface", name, "link", "stats") if name in self.switch.neighbours:
+            case ("interface", name, "link", "stats") if name in (*self.switch.neighbours, "eth0"):
                 return self._stats(name, now)
             case ("vrf", "default", "router", "bgp", "neighbor"):
                 return {n: {"state": s} for n, s in self._sessions(now)}
@@ -88,6 +88,8 @@ class Fabric:
                 self._bytes[port] = self._bytes.get(port, 0.0) + passed * (
                     PORT_BPS if port in busy else rate
                 )
+        # of the management network: what asks the switch, whatever it forwards
+        self._bytes["eth0"] = self._bytes.get("eth0", 0.0) + passed * KEEPALIVE_BPS
         self._at = now
         half = int(self._bytes.get(name, 0.0)) // 2
         changes = 2 + self.switch.planted.flaps.get(name, 0)

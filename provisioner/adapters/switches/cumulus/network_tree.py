@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.adapters.switches.cumulus import port_filter
 from provisioner.adapters.switches.cumulus.dialect import encode_switch, read_release
 from provisioner.model.tenant_network import (
     NetworkChange,
     OutsideSession,
+    PortFilter,
     RoutePolicy,
     VrfNetwork,
 )
@@ -48,6 +50,8 @@ class AppliedNetworks:
     asn: int | None
     has_evpn: bool
     has_vxlan: bool
+    filters: Mapping[str, PortFilter | None]
+    bound: Mapping[str, frozenset[str]]  # interface -> tenants' filters
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,15 @@ def read_networks(applied: object) -> AppliedNetworks:
         asn=_read_number(asn),
         has_evpn=_is_on(read_subtree(applied, ("evpn",))),
         has_vxlan=_is_on(read_subtree(applied, ("nve", "vxlan"))),
+        filters=port_filter.read_filters(read_subtree(applied, ("acl",))),
+        bound=read_bound(entries),
     )
+
+
+def read_bound(interfaces: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Return the ports with filters of tenants, among all interfaces of a tree."""
+    bound = {name: port_filter.read_bound(entry) for name, entry in interfaces.items()}
+    return {name: filters for name, filters in bound.items() if filters}
 
 
 def encode_change(change: NetworkChange, applied: object, version: str) -> TreeChange:
@@ -84,11 +96,10 @@ def encode_change(change: NetworkChange, applied: object, version: str) -> TreeC
     for name in sorted(change.removed_policies):
         unset += [(*path, name) for path in _POLICIES if name in read_subtree(applied, path)]
     for vrf, network in change.vrfs.items():
-        tree = _encode_vrf(network, switch_on)
-        unset += [
-            ("vrf", vrf, *path) for path in _find_surplus(tree, read_subtree(applied, ("vrf", vrf)))
-        ]
-        _merge(desired, {"vrf": {vrf: tree}})
+        encoded = _encode_vrf(network, switch_on)
+        present = read_subtree(applied, ("vrf", vrf))
+        unset += [("vrf", vrf, *path) for path in _find_surplus(encoded, present)]
+        _merge(desired, {"vrf": {vrf: encoded}})
     for vrf, imports in change.site_imports.items():
         path: Path = ("vrf", vrf, *_VRF_IMPORTS)
         held = read_subtree(applied, (*path, "list"))
@@ -96,10 +107,13 @@ def encode_change(change: NetworkChange, applied: object, version: str) -> TreeC
         if imports.added:
             _merge(desired, _make_tree(path, _encode_imports(imports.added, switch_on)))
     for name, policy in change.policies.items():
-        tree = _encode_policy(name, policy)
-        unset += _find_policy_surplus(name, tree, applied)
-        _merge(desired, tree)
-    return TreeChange(tuple(dict.fromkeys(unset)), find_missing_tree(desired, applied))
+        encoded = _encode_policy(name, policy)
+        unset += _find_policy_surplus(name, encoded, applied)
+        _merge(desired, encoded)
+    tree = find_missing_tree(desired, applied)
+    freed, guards = port_filter.encode_guards(change, applied)
+    _merge(tree, guards)
+    return TreeChange(tuple(dict.fromkeys([*unset, *freed])), tree)
 
 
 def make_switch(version: str) -> Tree:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import host_filter
-from provisioner.model.switch import Images, PortChange
+from provisioner.adapters.switches.cumulus import host_filter, port_filter
+from provisioner.model.switch import Images, Move, PortChange
 
 PREFIX = "/nvue_v1"
 IMAGES_PATH = f"{PREFIX}/system/image"
@@ -91,8 +91,6 @@ def move_ports(revision: str, change: PortChange) -> Ask:
     port may have been moved by others since it was read.
     """
     moves = change.moves
-    denied = change.denied
-    apart = change.apart
     interfaces: dict[str, Any] = {}
     for move in moves:
         if move.denied:
@@ -106,13 +104,7 @@ def move_ports(revision: str, change: PortChange) -> Ask:
                 entry["ip"]["address"] = {move.address: {}}
         if move.description:  # "nv set interface swp1 description"
             entry["description"] = move.description
-        bound: dict[str, Any] = {}
-        if move.vrf and move.interface in denied:
-            bound = dict.fromkeys(DENY)
-        if move.apart:
-            bound[host_filter.NAME] = {"inbound": {}}
-        elif move.apart is False and move.interface in apart:
-            bound[host_filter.NAME] = None
+        bound = _bind_filters(move, change)
         interfaces[move.interface] = entry | ({"acl": bound} if bound else {})
     body: dict[str, Any] = {"interface": interfaces}
     if not all(move.stays for move in moves):
@@ -125,9 +117,26 @@ def move_ports(revision: str, change: PortChange) -> Ask:
             change.held, change.host_filter or {}, with_doors=change.with_doors
         )
         filters[host_filter.NAME] = {"type": host_filter.FAMILY, "rule": rules}
+    filters |= {m.guard: port_filter.encode_filter(m.rules) for m in moves if m.guard}
     if filters:
         body["acl"] = filters
     return Ask("PATCH", f"{PREFIX}/?rev={quote(revision, safe='')}", body)
+
+
+def _bind_filters(move: Move, change: PortChange) -> dict[str, Any]:
+    """Return the merge of a port's filters; null takes one off."""
+    bound: dict[str, Any] = {}
+    if move.vrf and move.interface in change.denied:
+        bound = dict.fromkeys(DENY)
+    if move.apart:
+        bound[host_filter.NAME] = {"inbound": {}}
+    elif move.apart is False and move.interface in change.apart:
+        bound[host_filter.NAME] = None
+    if move.vrf:
+        bound |= dict.fromkeys(change.guards.get(move.interface, frozenset()) - {move.guard})
+    if move.guard:
+        bound[move.guard] = {port_filter.WAY: {}}
+    return bound
 
 
 def build_merge(revision: str, body: Mapping[str, Any]) -> Ask:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import host_filter, nvue_calls
+from provisioner.adapters.switches.cumulus import host_filter, nvue_calls, port_filter
 from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
@@ -114,5 +114,6 @@ async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> di
             raise SwitchRefused(Reason.MALFORMED, f"{interface}: no readable state ({tree})")
         denied = nvue_calls.read_denied(answers.get(interface))
         apart = nvue_calls.read_apart(answers.get(interface))
-        places[interface] = Place(vrf or DEFAULT_VRF, denied, apart)
+        guards = port_filter.read_bound(answers.get(interface))
+        places[interface] = Place(vrf or DEFAULT_VRF, denied, apart, guards)
     return places

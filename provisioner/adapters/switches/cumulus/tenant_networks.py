@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import nvue_calls
+from provisioner.adapters.switches.cumulus import nvue_calls, port_filter
 from provisioner.adapters.switches.cumulus.network_tree import (
     Path,
     encode_change,
+    read_bound,
     read_networks,
     read_vnis,
 )
 from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
 from provisioner.adapters.switches.cumulus.nvue_line import CONFIGURATION_S, NvueLine
 from provisioner.adapters.switches.cumulus.revisions import Revisions
-from provisioner.model.tenant_network import NetworkChange, NetworkState
+from provisioner.model.tenant_network import NetworkChange, NetworkState, PortFilter
 from provisioner.ports import Malformed
 
 
@@ -55,6 +56,10 @@ class TenantNetworks:
             ports=ports,
             vnis_in_force={v: await self._read_vnis(v) for v in sorted(set(vrfs) & set(names))},
             saved=bool(applied == startup),
+            filters=networks.filters,
+            bound=networks.bound,
+            filters_in_force=await self._read_filters() if networks.filters else {},
+            bound_in_force=read_bound(listed),
         )
 
     async def apply(self, change: NetworkChange) -> str:
@@ -72,6 +77,10 @@ class TenantNetworks:
                 yield Ask("PATCH", _at_revision((), revision), encoded.tree)
 
         return await self._revisions.apply(fill)
+
+    async def _read_filters(self) -> dict[str, PortFilter | None]:
+        """Return the filters of tenants that are in force."""
+        return port_filter.read_filters(await self._line.find(nvue_calls.acls_path()))
 
     async def _read_vnis(self, vrf: str) -> frozenset[int]:
         """Return the VNIs in force, not the configured ones (`nv show vrf VRF evpn`)."""

@@ -190,6 +190,9 @@ class SonicSwitch:
 
         In between it has no address and no VRF, and routes nothing. Filters are bound before that.
         """
+        if any(move.guard for move in change.moves):
+            detail = "no filters of security groups are written on SONiC"
+            raise SwitchRefused(Reason.NOT_OFFERED, detail)
         applied = await sonic_look.read_configuration(self._line)
         steps = config_db.plan_patch(applied, change)
         if not steps:

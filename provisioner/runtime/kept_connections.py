@@ -21,7 +21,7 @@ class KeptConnections:
     """The open connections of proved senders, the last heard of at the end."""
 
     def __init__(self, most: int = 0, prove: Callable[[Any], None] = lambda _: None) -> None:
-        """`most` of them stay open; `prove` tells the listener that one is no stranger's."""
+        """`most` of them stay open; `prove` shows the listener that one is no stranger's."""
         self._most = most
         self._prove = prove
         self._kept: OrderedDict[Any, None] = OrderedDict()

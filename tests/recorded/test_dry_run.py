@@ -72,6 +72,26 @@ def test_no_recorded_request_holds_a_secret(name: str, tmp_path: Path) -> None:
     assert not {"X-Auth-Token", "Authorization"} & set(changed["writes"][0]["headers"])
 
 
+def test_without_a_user_the_account_of_a_person_is_changed_not_the_firmwares_own() -> None:
+    """source: captured tree of a BlueField-3, AccountService/Accounts."""
+    tree = read_tree("bluefield3")
+    accounts = f"{V1}/AccountService/Accounts"
+    own = f"{accounts}/NvBluefieldUefi0"
+    tree[own] = {"UserName": "NvBluefieldUefi0", "RoleId": "Administrator", "Enabled": True}
+    tree[accounts]["Members"].insert(0, {"@odata.id": own})
+
+    changed = run_dry(tree, Request("change-password"), user="")
+
+    assert [w["path"] for w in changed["writes"]] == [f"{accounts}/root"]
+
+
+def test_a_push_to_one_of_several_components_has_to_name_it(package: Path) -> None:
+    refused = run_dry(read_tree("dgx_h100"), Request("push", "host.psu", file=package))
+
+    assert refused["writes"] == []
+    assert refused["refused"]["unblock"] == "Name one, as host.psu/PSU_0."
+
+
 def test_an_upload_is_described_by_name_size_digest_and_parts(package: Path) -> None:
     result = run_dry(read_tree("dgx_h100"), Request("push", "host.bmc", file=package))
 

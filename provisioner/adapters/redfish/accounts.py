@@ -22,8 +22,14 @@ async def set_password(service: Service, username: str, new: Secret) -> Blocker 
     return await service.patch(path, {"Password": secret}, username, if_match=rule, hidden=secret)
 
 
+# names of the factory's accounts for people; others may be the firmware's own, as NvBluefieldUefi0
+# is, which a captured tree of a BlueField-3 lists before root
+_PEOPLE = frozenset({"root", "admin", "administrator", "userid"})
+
+
 async def find_administrator(service: Service) -> str | None:
-    """Return the name of the first account that is an enabled administrator."""
+    """Return the name of the first enabled administrator, of an account for people if there is."""
+    names = []
     walk = service.walk()
     path = link(await walk.read_root(), "AccountService")
     accounts = (await walk.read(path)).data if path is not None else {}
@@ -31,8 +37,8 @@ async def find_administrator(service: Service) -> str | None:
         name = text(account.data.get("UserName"))
         enabled = truth(account.data.get("Enabled")) is not False
         if name and enabled and text(account.data.get("RoleId")) == "Administrator":
-            return name
-    return None
+            names.append(name)
+    return next((n for n in names if n.casefold() in _PEOPLE), names[0] if names else None)
 
 
 async def _account(service: Service, username: str) -> str | Blocker:

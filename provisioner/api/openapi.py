@@ -70,7 +70,7 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
     served.append(Problem)
     bodies = {r.body for r in routes}
     _, answers = models_json_schema([_mode(m, asked=m in bodies) for m in served], ref_template=REF)
-    schemas = _null_defaults({**list_schemas(), **answers["$defs"]})
+    schemas = _name_apart(_null_defaults({**list_schemas(), **answers["$defs"]}))
     add_meanings(schemas)
     paths: dict[str, Any] = {}
     for route in routes:
@@ -93,6 +93,25 @@ def build_document(routes: Sequence[Route]) -> dict[str, Any]:
             "schemas": schemas,
         },
     }
+
+
+def _name_apart(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas with a short name and title for each of two classes of one name.
+
+    pydantic names them by their modules and leaves them one title, which generators of clients make
+    one class of: `provisioner__model__case__Origin` becomes `CaseOrigin`.
+    """
+    text = json.dumps(schemas)
+    for long in [name for name in schemas if "__" in name]:
+        module, name = long.split("__")[-2:]
+        short = f"{module.title().replace('_', '')}{name}"
+        assert short not in schemas, f"two schemas are named {short}"
+        text = text.replace(json.dumps(long), json.dumps(short))
+        text = text.replace(json.dumps(REF.format(model=long)), json.dumps(REF.format(model=short)))
+    named: dict[str, Any] = json.loads(text)
+    for name, schema in named.items():
+        schema["title"] = name
+    return named
 
 
 def _null_defaults(schemas: dict[str, Any]) -> dict[str, Any]:

@@ -202,5 +202,5 @@ class NamedPolicy(Record):
     policy: Policy = Field(description="The precautions of a campaign that names it.")
     note: str = Field("", max_length=300, description="What it is for, in a sentence.")
     by: str = Field("", description="Person or program that changed it last.")
-    at: Instant = Field(0.0, description="Time of the last change.")
+    at: Instant = Field(description="Time of the last change.")
     generation: int = Field(1, ge=1, description="Number of the change, from 1.")

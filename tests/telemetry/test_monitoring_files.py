@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,48 @@ def test_every_metric_is_documented(url: str):
         re.sub(r"_(info|created|total)$", "", n) for n in families if n.startswith("provisioner_")
     }
     assert sorted(n for n in ours if f"`{n}" not in page) == []
+
+
+# source: @grafana/schema 13.2.3 (raw/dashboard, raw/composable) and the rules of Grafana's
+# dashboard-linter, read on 2026-11-28; a grid is 24 columns wide
+KINDS = {"timeseries", "stat", "table", "bargauge"}
+UNITS = {"short", "s", "percentunit", "reqps", "dateTimeFromNow"}
+
+
+def test_the_dashboard_is_one_that_grafana_imports():
+    """The schema's required fields and closed words, ids that are unique, variables that exist."""
+    board = json.loads((FILES / "dashboard.json").read_text())
+    panels = board["panels"]
+    variables = {v["name"] for v in board["templating"]["list"]}
+    used = set(re.findall(r"\$\{(\w+)\}", json.dumps(board)))
+
+    assert isinstance(board["schemaVersion"], int)
+    assert "id" not in board  # a number of another Grafana would be taken for its own dashboard
+    assert 0 < len(board["uid"]) <= 40
+    assert [v["type"] for v in board["templating"]["list"]] == ["datasource"]
+    assert used == variables
+    assert len({p["id"] for p in panels}) == len(panels)
+    assert {p["type"] for p in panels} <= KINDS
+    assert {p["fieldConfig"]["defaults"]["unit"] for p in panels} <= UNITS
+    for panel in panels:
+        references = [target["refId"] for target in panel["targets"]]
+        assert panel["title"]
+        assert len(set(references)) == len(references) > 0, panel["title"]
+        for source in (panel["datasource"], *(t["datasource"] for t in panel["targets"])):
+            assert source == {"type": "prometheus", "uid": "${datasource}"}, panel["title"]
+
+
+def test_panels_of_the_dashboard_lie_in_the_grid_and_not_over_one_another():
+    panels = json.loads((FILES / "dashboard.json").read_text())["panels"]
+    taken: dict[tuple[int, int], str] = {}
+    for panel in panels:
+        place = panel["gridPos"]
+        assert 0 < place["w"] <= 24 - place["x"], panel["title"]
+        for cell in product(
+            range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
+        ):
+            assert cell not in taken, (panel["title"], taken.get(cell))
+            taken[cell] = panel["title"]
 
 
 @contextmanager

@@ -254,6 +254,7 @@ WITHOUT_COMMAND = frozenset(
         "end_session",
         "show_fleet",
         "show_fleet_map",
+        "show_fleet_marks",
         "list_checks",
         "list_settings",
         "merge_node_tags",

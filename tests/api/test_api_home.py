@@ -9,7 +9,8 @@ from served import NOW, PROFILE, Served, certificate, node, run
 
 from provisioner.api.fleet_atlas import build_capacity
 from provisioner.model.alert import Alert, Override
-from provisioner.model.campaign import Campaign, CampaignState
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress
+from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect, Ticket
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.events.request_events import RequestCarriedOut
@@ -17,7 +18,9 @@ from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.repair.case_waits import Party, find_party
+from provisioner.store.repositories.atlas import MarkKind
 from provisioner.store.rows import evidence_rows
+from provisioner.store.rows.mark_rows import DAY_S, name_time_left
 
 RESEAT = "Reseat it."
 
@@ -197,3 +200,58 @@ def test_the_map_gives_the_nodes_that_changed_since_a_look_and_no_others():
         assert of_red["nodes"] == []
 
     run(scenario)
+
+
+def test_the_map_is_coloured_by_certificates_alerts_and_waves():
+    async def scenario(served: Served) -> None:
+        late = node(4).model_copy(update={"id": "su0-n20", "certificate": "cert-late"})
+        await served.store.nodes.add(late)
+        lasting = certificate(late).model_copy(update={"expires_at": NOW + 60 * DAY_S})
+        await served.store.write(lambda c: evidence_rows.put_certificate(c, lasting))
+        raised = [
+            Alert(node="su0-n01", id=name, target="p0", source="watch", since=NOW, last_at=NOW)
+            for name in ("LinkDown", "FanFailed")
+        ]
+        cleared = Alert(
+            node="su0-n02", id="LinkDown", target="p0", source="watch", since=NOW, last_at=NOW,
+            cleared_at=NOW,
+        )  # fmt: skip
+        await served.store.alerts.put([*raised, cleared], [], NOW)
+        for number, state in ((1, CampaignState.STARTED), (2, CampaignState.DONE)):
+            campaign = Campaign(id=f"c000{number}", release="r", select="all", state=state)
+            saved = await served.store.campaigns.add(campaign, "ada", NOW)
+            rows = [
+                CampaignRow(
+                    campaign=saved.id,
+                    progress=NodeProgress(node=name, wave=wave),
+                    facts=CampaignNode(name=name),
+                )
+                for name, wave in (("su0-n01", 0), ("su0-n02", 1))
+            ]
+            await served.store.campaigns.put_rows(saved, rows, NOW)
+
+        marks = {}
+        for kind in MarkKind:
+            status, answer = await served.ask("viewer", "GET", f"/fleet/marks?by={kind}")
+            assert status == 200
+            marks[kind] = {
+                name: answer["values"][place]
+                for name, place in zip(answer["nodes"], answer["index"], strict=True)
+            }
+        refused, _ = await served.ask("red", "GET", "/fleet/marks?by=alert")
+
+        assert marks[MarkKind.CERTIFICATE] == {
+            **{f"su0-n{n:02d}": "within a day" for n in range(1, 7)},
+            "su0-n20": "later",
+        }
+        assert marks[MarkKind.ALERT] == {"su0-n01": "FanFailed", "su0-n03": "FanFailed"}
+        assert marks[MarkKind.WAVE] == {"su0-n01": "c0001 canaries", "su0-n02": "c0001 wave 1"}
+        assert refused == 403
+
+    run(scenario)
+
+
+def test_a_certificates_time_is_named_by_the_span_that_it_is_within():
+    spans = {-1.0: "expired", 60.0: "within a day", 8 * DAY_S: "within 30 days", 1e9: "later"}
+
+    assert {left_s: name_time_left(left_s) for left_s in spans} == spans

@@ -61,3 +61,22 @@ def test_another_tenants_rows_are_not_shown_by_any_name() -> None:
             assert OWN not in {e["node"] for e in page["items"]}
 
     run(scenario)
+
+
+def test_the_newest_rows_come_first_on_request_page_by_page() -> None:
+    async def scenario(served: Served) -> None:
+        await written(served, "agent refused")
+        _, forth = await served.ask("viewer", "GET", "/events?limit=500")
+        numbers, cursor = [], ""
+        while True:
+            query = f"/events?limit=2&newest=true&cursor={cursor}"
+            _, page = await served.ask("viewer", "GET", query)
+            numbers += [row["seq"] for row in page["items"]]
+            cursor = page["next"]
+            if not cursor:
+                break
+
+        assert numbers == [row["seq"] for row in reversed(forth["items"])]
+        assert len(numbers) > 2
+
+    run(scenario)

@@ -99,11 +99,14 @@ def draft(looker: Looker, site: Site) -> None:
     looker.page.get_by_label("Its time zone").fill("Europe/Berlin")
     looker.get(".plan").get_by_text("Bounded by").wait_for()
     looker.get("button[type=submit]:not([disabled])").wait_for()
+    assert looker.barriers() == []
     assert len(site.do(site.store.campaigns.list())) == before
     looker.page.get_by_role("button", name="Draft").click()
     looker.page.get_by_role("button", name="Start").wait_for()
-    policies = [c.policy for c in site.do(site.store.campaigns.list())]
-    assert [(p.canary.size, p.windows[0].days) for p in policies if p.windows] == [(2, (5, 6))]
+    drafted = site.do(site.store.campaigns.list())[-1]
+    window = drafted.policy.windows[0]
+    assert (drafted.policy.canary.size, window.days, window.zone) == (2, (5, 6), "Europe/Berlin")
+    assert drafted.state is CampaignState.DRAFT
 
 
 @job(AREA, "See the waves, the length and the refused nodes of a draft")

@@ -189,7 +189,9 @@ def open_work(looker: Looker, serial: str) -> None:
 @job(AREA, "Find the work at a rack by the serial of a part")
 def find_work(looker: Looker, site: Site) -> None:
     put_case(site, 78, Stage.HARDWARE)
-    open_work(looker, "1652923900078")
+    open_work(looker, "NONE-SUCH")
+    looker.page.get_by_text("No open case has a part").wait_for()
+    looker.page.get_by_label("Serial").fill("1652923900078")
     card = looker.get("section.card").filter(has_text="case-n78")
     card.get_by_text("su4-rack1, place 6").wait_for()
 

@@ -1,62 +1,48 @@
-"""One filled site and one headless Chromium for the tests of the console."""
+"""One browser, one site and one signed-in operator for the tests of the console."""
 
 from __future__ import annotations
 
-import ctypes
-import os
-import shutil
-import subprocess
-import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Looker, chromium
+from chromium import Looker
 from console_site import Site
 from playwright.sync_api import Browser
+from shared_browser import SHARED
 
-# the browser is a module's: Playwright's loop is gone before other tests run loops of their own
-
-CLONE_NEWNET = 0x40000000
+HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def own_network() -> Iterator[None]:
-    """A loopback of our own: Chromium gives up every request under way when an interface comes or
-    goes, and other tests plug cables. Threads and programs started meanwhile stand in it too."""
-    if os.geteuid() != 0:
-        yield
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    before = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
-    try:
-        if libc.unshare(CLONE_NEWNET):
-            yield
-            return
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        yield
-        assert libc.setns(before, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-    finally:
-        os.close(before)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """End the browser after the last test here: Playwright's loop is gone before other tests run
+    loops of their own."""
+    yield
+    if nextitem is None or nextitem.path.parent != HERE:
+        SHARED.close()
 
 
 @pytest.fixture(scope="module")
-def site(own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(Path(tmp_path_factory.mktemp("site"))) as served:
-        yield served
+def own_network() -> None:
+    """What is started from now on stands in the browser's network."""
+    SHARED.enter_network()
 
 
 @pytest.fixture(scope="module")
-def browser(own_network: None) -> Iterator[Browser]:
-    if shutil.which("chromium") is None:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    with chromium() as started:
-        yield started
+def site() -> Site:
+    """The filled site that tests share: each leaves it as it was, or counts what is there."""
+    return SHARED.get_site()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Browser:
+    return SHARED.get_browser()
 
 
 @pytest.fixture
-def look(site: Site, browser: Browser) -> Iterator[Looker]:
-    """A signed-in operator before the fleet."""
-    with Looker(browser, site.url, site.tokens["operator"]) as looker:
+def look() -> Iterator[Looker]:
+    """A signed-in operator before the fleet, on a page of its own."""
+    with SHARED.get_operator().open_page() as looker:
         yield looker
         assert looker.complaints == []

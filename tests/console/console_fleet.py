@@ -92,6 +92,7 @@ def host(number: int, state: State, now: float) -> Node:
         profile=PROFILE,
         tenant=tenant,
         served=tenant,
+        certificate=f"cert-{PROVED}" if number == 0 else "",
         location=Location(scalable_unit=unit, rack=f"su{unit}-rack{index // 4}", index=index),
         ports=tuple(
             Port(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from large_fleet import put_fleet
 from served import no_leaves
 
 from provisioner.access.tokens import new_token
+from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
@@ -98,6 +100,11 @@ class Site:
         """Return the time of the site's clock."""
         return WallClock().now()
 
+    def print_lines(self, node: str, lines: Sequence[str]) -> None:
+        """Print lines on a node's console."""
+        book = ConsoleFiles(self._folder / "data", 10**6)
+        self.do(book.append(node, lines, self.now()))
+
     def hold(self, file: str) -> None:
         """Put a firmware file into the artifact store."""
         (self._folder / file).touch()
@@ -131,6 +138,7 @@ class Site:
                 signer=await open_signer(store, key, clock.now()),
                 rehearsals=PaperTwin(),
             )
+            parts = replace(parts, directory=data)  # lines of consoles are there
             async with serve_api(parts, data) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")
                 self._ready.set()

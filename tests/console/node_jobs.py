@@ -1,4 +1,4 @@
-"""Jobs on one node: found on the map or in the table, tried again, reclaimed, reported."""
+"""Jobs on one node: found by name, in the table or on the map, tried again, reclaimed, reported."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from console_site import Site
 from given_events import event_of
 from home_jobs import put_blocked
 
+from provisioner.model.alert import Alert
 from provisioner.model.node import State
 
 AREA = "Nodes"
 
 
 def open_node(looker: Looker, name: str) -> None:
-    """Open a node by a filter of the fleet's table."""
-    looker.get("nav").get_by_role("link", name="Fleet", exact=True).click()
-    looker.page.get_by_role("heading", level=1, name="Fleet").wait_for()
-    looker.page.get_by_text("Table", exact=True).click()
-    looker.page.get_by_label("Filter: an expression over nodes").fill(f"node={name}")
-    looker.get(".rows-room .row").get_by_text(name, exact=True).click()
+    """Open a node by its name in the bar."""
+    looker.page.get_by_role("searchbox", name="Go to a node").fill(name)
+    looker.page.keyboard.press("Enter")
     looker.page.get_by_role("heading", level=1, name=name).wait_for()
 
 
@@ -31,6 +29,8 @@ def see_node(looker: Looker, _site: Site) -> None:
     open_node(looker, "su1-n15")
     for part in ("Journey", "Plan", "Components"):
         looker.page.get_by_role("region", name=part, exact=True).wait_for()
+    events = looker.page.get_by_role("list", name="Events, the newest first")
+    events.get_by_text("became converging; campaign c0001 brings it to").wait_for()
 
 
 @job(AREA, "Let one node try again")
@@ -73,3 +73,60 @@ def report_fault(looker: Looker, site: Site) -> None:
     dialog.get_by_role("button", name="Report a fault").click()
     dialog.wait_for(state="detached")
     assert site.do(site.store.cases.get_open("job-n99")) is not None
+
+
+@job(AREA, "See the nodes by their blocker, in the table of the whole fleet")
+def sort_table(looker: Looker, _site: Site) -> None:
+    looker.get("nav").get_by_role("link", name="Fleet", exact=True).click()
+    looker.page.get_by_text("Table", exact=True).click()
+    head = looker.page.get_by_role("columnheader", name="Blocked by")
+    head.get_by_role("button").click()
+    looker.get("[role=columnheader][aria-sort=ascending]").get_by_text("Blocked by").wait_for()
+    assert "check failed" in (looker.get(".rows-room .row").first.text_content() or "")
+    looker.page.get_by_text("Map", exact=True).evaluate("(label) => label.click()")
+
+
+def colour_by(looker: Looker, word: str, legend: str) -> None:
+    """Colour the map, and wait for an entry of its legend."""
+    looker.get("nav").get_by_role("link", name="Fleet", exact=True).click()
+    looker.page.get_by_text(word, exact=True).click()
+    looker.get(".legend").get_by_text(legend, exact=True).wait_for()
+
+
+@job(AREA, "See on the map when certificates end")
+def see_certificates(looker: Looker, _site: Site) -> None:
+    colour_by(looker, "Certificate", "within 30 days")
+
+
+@job(AREA, "See on the map the waves of a campaign")
+def see_waves(looker: Looker, _site: Site) -> None:
+    colour_by(looker, "Wave", "c0001 canaries")
+
+
+@job(AREA, "Show on the map only the nodes with one alert")
+def see_alerts(looker: Looker, site: Site) -> None:
+    raised = Alert(
+        node="su2-n01", id="LinkDown", target="p0", source="watch", since=site.now(),
+        last_at=site.now(),
+    )  # fmt: skip
+    site.do(site.store.alerts.put([raised], [], site.now()))
+    colour_by(looker, "Alert", "LinkDown")
+    looker.get(".legend").get_by_role("button", name="LinkDown").click()
+    looker.get(".said").get_by_text("1 of ").wait_for()
+
+
+@job(AREA, "Give all nodes of a list a tag")
+def tag_many(looker: Looker, site: Site) -> None:
+    names = [put_blocked(site, n, "Look at its fans.") for n in (100, 101)]
+    looker.to("fleet", "Fleet")
+    looker.to("home", "Home")
+    row = looker.page.get_by_role("row").filter(has_text="Look at its fans.")
+    row.get_by_role("link").click()
+    looker.page.get_by_role("checkbox", name="Select all shown").check()
+    looker.get("main").get_by_role("button", name="Tag (").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_label("Tags to add").fill("fans burn-in")
+    dialog.get_by_role("button", name="Tag (").click()
+    dialog.wait_for(state="detached")
+    tags = {site.do(site.store.nodes.get(name)).tags for name in names}
+    assert tags == {("burn-in", "fans")}

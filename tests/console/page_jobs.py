@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from chromium import Looker
 from console_jobs import job
 from console_release import NEWER
@@ -96,7 +98,7 @@ def see_drift(looker: Looker, _site: Site) -> None:
 
 @job("Access", "Make a token for a person")
 def make_token(looker: Looker, site: Site) -> None:
-    more(looker, "Tokens")
+    more(looker, "Tokens and sessions")
     looker.page.get_by_role("button", name="New token").click()
     dialog = looker.page.get_by_role("dialog")
     dialog.get_by_label("Holder").fill("grace@example")
@@ -110,7 +112,7 @@ def make_token(looker: Looker, site: Site) -> None:
 
 @job("Access", "Revoke a token")
 def revoke_token(looker: Looker, site: Site) -> None:
-    more(looker, "Tokens")
+    more(looker, "Tokens and sessions")
     looker.page.get_by_role("checkbox", name="of grace@example").check()
     looker.page.get_by_role("button", name="Revoke (1)").click()
     dialog = looker.page.get_by_role("dialog")
@@ -118,6 +120,37 @@ def revoke_token(looker: Looker, site: Site) -> None:
     dialog.wait_for(state="detached")
     tokens = {t.subject: t for t in site.do(site.store.tokens.list())}
     assert tokens["grace@example"].revoked_at
+
+
+@job("Access", "Make a token that changes some racks only")
+def make_bounded_token(looker: Looker, site: Site) -> None:
+    more(looker, "Tokens and sessions")
+    looker.page.get_by_role("button", name="New token").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_label("Holder").fill("linus@example")
+    dialog.get_by_label("Role", exact=True).select_option("operator")
+    dialog.get_by_label("Changes only these racks").fill("su1-*")
+    dialog.get_by_role("button", name="New token").click()
+    looker.page.get_by_text("racks su1-*").wait_for()
+    scopes = {t.subject: t.scope.racks for t in site.do(site.store.tokens.list())}
+    assert scopes["linus@example"] == ("su1-*",)
+
+
+@job("Access", "End the browser's session of a person")
+def end_session(looker: Looker, site: Site) -> None:
+    begun = looker.context.browser.new_context(ignore_https_errors=True)
+    answer = begun.request.post(
+        f"{site.url}/v1/session", headers={"Authorization": f"Bearer {site.tokens['viewer']}"}
+    )
+    assert answer.status == 200
+    more(looker, "Tokens and sessions")
+    looker.page.get_by_role("checkbox", name="Select session of viewer@example").check()
+    looker.get("main").get_by_role("button", name="End (1)").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_role("button", name="End (1)").click()
+    dialog.wait_for(state="detached")
+    assert begun.request.get(f"{site.url}/v1/me").status == 401
+    begun.close()
 
 
 @job("Site", "Pin a release to a node")
@@ -152,3 +185,31 @@ def see_settings(looker: Looker, _site: Site) -> None:
 def see_webhooks(looker: Looker, _site: Site) -> None:
     more(looker, "Webhooks")
     looker.page.get_by_text("No system receives events.").wait_for()
+
+
+HOOK = "billing"
+
+
+@job("Site", "Send events to another system")
+def add_webhook(looker: Looker, site: Site) -> None:
+    more(looker, "Webhooks")
+    looker.page.get_by_role("button", name="New webhook").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill(HOOK)
+    dialog.get_by_label("URL").fill("https://billing.example/a")
+    dialog.get_by_label("Secret").fill(f"whsec_{base64.b64encode(b'k' * 32).decode()}")
+    dialog.get_by_role("button", name="New webhook").click()
+    looker.page.get_by_role("rowheader", name=HOOK).wait_for()
+    assert [hook.webhook.name for hook in site.do(site.store.webhooks.list())] == [HOOK]
+
+
+@job("Site", "Pause the events to another system")
+def pause_webhook(looker: Looker, site: Site) -> None:
+    more(looker, "Webhooks")
+    looker.page.get_by_role("checkbox", name=f"Select {HOOK}").check()
+    looker.page.get_by_role("button", name="Pause (1)").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_label("Why").fill("it is moved")
+    dialog.get_by_role("button", name="Pause (1)").click()
+    looker.page.get_by_role("cell", name="it is moved").wait_for()
+    assert [bool(hook.webhook.paused_why) for hook in site.do(site.store.webhooks.list())] == [True]

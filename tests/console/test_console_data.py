@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 from chromium import Looker
-from console_site import Site
-from playwright.sync_api import Browser
+from shared_browser import SHARED
 
 from provisioner.access.tokens import TOKEN, sha256_of
 
 
 @pytest.fixture(scope="module")
-def reader(site: Site, browser: Browser) -> Iterator[Looker]:
+def reader() -> Iterator[Looker]:
     """A page that is only asked for its modules."""
-    with Looker(browser, site.url, site.tokens["viewer"]) as looker:
+    with SHARED.get_operator().open_page() as looker:
         yield looker
 
 
@@ -36,15 +35,15 @@ def test_a_token_of_the_browser_is_one_that_the_server_takes(reader: Looker) -> 
     assert made["sha256"] == sha256_of(made["token"])
 
 
-def test_what_happens_again_is_drawn_once(site: Site, browser: Browser) -> None:
-    with Looker(browser, site.url, site.tokens["viewer"]) as looker:
-        looker.to("events", "Events")
-        first = looker.get(".events li:not(.day)").first
-        first.wait_for()
-        first.evaluate("(e) => { e.dataset.mark = 'stays'; }")
-        looker.page.get_by_label("Kind").fill("state")
-        looker.page.get_by_label("Kind").fill("")
-        assert looker.get(".events [data-mark=stays]").count() == 1
+def test_what_happens_again_is_drawn_once(reader: Looker) -> None:
+    reader.to("events", "Events")
+    first = reader.get(".events li:not(.day)").first
+    first.wait_for()
+    first.evaluate("(e) => { e.dataset.mark = 'stays'; }")
+    reader.page.get_by_label("Kind").fill("state")
+    reader.page.get_by_label("Kind").fill("")
+
+    assert reader.get(".events [data-mark=stays]").count() == 1
 
 
 def test_a_healthy_node_is_a_short_page(reader: Looker) -> None:

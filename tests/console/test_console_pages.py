@@ -11,6 +11,7 @@ from chromium import HEIGHTS, Looker
 from console_site import Site
 from console_stories import PROVED, UNDER_WAY
 from playwright.sync_api import Browser
+from shared_browser import SHARED
 
 PAGES = {
     "home": "Home",
@@ -36,7 +37,13 @@ PAGES = {
     "checks": "Checks",
     "pins": "Pins",
     "audit": "Audit",
-    "tokens": "Tokens",
+    "tokens": "Tokens and sessions",
+    "credentials": "Passwords",
+    "certificates": "Certificates",
+    f"console/{PROVED}": f"Console of {PROVED}",
+    "technician": "Work at the racks",
+    "onboard": "New tenant",
+    "draft": "New campaign",
     "webhooks": "Webhooks",
     "settings": "Settings",
     "nowhere": "There is no such page",
@@ -49,9 +56,9 @@ TRIED = {(width, "light") for width in HEIGHTS} | {(1440, "dark"), (320, "dark")
 
 
 @pytest.fixture(scope="module")
-def walker(site: Site, browser: Browser) -> Iterator[Looker]:
+def walker() -> Iterator[Looker]:
     """One who goes through all pages without ever loading anew."""
-    with Looker(browser, site.url, site.tokens["operator"]) as looker:
+    with SHARED.get_operator().open_page() as looker:
         yield looker
 
 
@@ -88,9 +95,11 @@ def test_light_and_dark_are_not_the_same_and_the_button_outlives_the_page(look: 
     dark = look.run(colour)
     look.page.reload()
     look.settled()
+    after = look.run(colour)
+    look.run("localStorage.clear()")  # other pages of this person follow the system again
 
     assert light != dark
-    assert look.run(colour) == dark
+    assert after == dark
 
 
 def test_the_sign_in_page_fits_and_axe_finds_nothing_serious(site: Site, browser: Browser) -> None:

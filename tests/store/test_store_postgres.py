@@ -11,12 +11,14 @@ from alembic.migration import MigrationContext
 from given_events import event_of
 from postgres_server import PASSWORD
 
+from provisioner.model.alert import Alert
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Secret, StoreFailed
 from provisioner.store import Vault, open_signer, open_store, prepare_key
 from provisioner.store.database import postgres
+from provisioner.store.repositories.atlas import MarkKind
 from provisioner.store.rows.metric_rows import read_fleet
 from provisioner.store.schema.schema import metadata
 
@@ -161,11 +163,15 @@ def test_figures_of_the_fleet_are_counted_alike_by_both_databases(run):
         for number in range(3):
             node = Node(id=f"n{number}", kind=NodeKind.HOST, entered_at=10.0)
             await store.nodes.add(node.model_copy(update={"blockers": (blocker,) * (number % 2)}))
+        raised = Alert(node="n1", id="FanFailed", target="a", source="w", since=1.0, last_at=1.0)
+        await store.alerts.put([raised], [], 1.0)
+        marks = {kind.value: await store.atlas.list_marks(kind, 20.0) for kind in MarkKind}
         limits = dict.fromkeys(State, 5.0)
-        return await store.read(lambda c: read_fleet(c, 20.0, limits, 2))
+        return await store.read(lambda c: read_fleet(c, 20.0, limits, 2)), marks
 
-    fleet = run(scenario)
+    fleet, marks = run(scenario)
 
+    assert marks == {"certificate": [], "alert": [("n1", "FanFailed")], "wave": []}
     assert fleet.blocked == {"drift": 1}
     assert [(s.nodes, s.longest_s, s.over_limit) for s in fleet.states] == [(3, 10.0, 3)]
     assert fleet.late == (("n0", "discovered", 5.0), ("n1", "discovered", 5.0))

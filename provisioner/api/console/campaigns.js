@@ -69,7 +69,7 @@ function verbs(view, me, path, seen, again) {
     start: () => proposes({
       words: "Start", title: `Start ${campaign.id}`, path: `${path}/start`, match, done,
       says: seen ? start_words(seen) : "The preview could not be made. From now on its nodes are upgraded.", danger: one_way.length > 0,
-      fields: one_way.map((step, n) => ({ name: `w${n}`, words: `Nothing undoes: ${step}, on ${many(seen.one_way[step].length, "node")}`, kind: "check", required: true })), body: () => ({ confirm: one_way }),
+      fields: one_way.length ? [{ name: "agreed", words: `I agree to ${many(one_way.length, "step")} that nothing undoes`, kind: "check", required: true }] : [], body: () => ({ confirm: one_way }),
     }),
     pause: () => proposes({ words: "Pause", title: `Pause ${campaign.id}`, says: "No further node begins. What is under way ends.", path: `${path}/pause`, fields: reason, body: because, match, done }),
     resume: () => proposes({ words: "Resume", title: `Resume ${campaign.id}`, says: "It goes on. Failures before now are accepted.", path: `${path}/resume`, match, done }),
@@ -83,13 +83,16 @@ function verbs(view, me, path, seen, again) {
 function start_words(seen) {
   const { hosts, switches, gpus, tenants } = seen.blast;
   const blast = `${many(hosts, "host")}, ${many(switches, "switch", "switches")} and ${many(gpus, "GPU")}`;
-  return [
+  const lines = [
     `${blast} go out of service in ${many(seen.waves.length, "wave")}, at most ${many(seen.at_once.hosts, "host")} at once.`,
     `${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, ${seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "without an end"}.`,
     tenants.length ? `Tenants that feel it: ${tenants.join(", ")}.` : "No tenant feels it.",
     `${many(Object.keys(seen.refused).length, "node")} refused.`,
-  ].join(" ");
+  ];
+  return made("div", {}, made("p", {}, lines.join(" ")), seen.to_confirm.length ? [made("p", { class: "strong" }, "Nothing undoes these steps:"), one_way_list(seen)] : null);
 }
+
+const one_way_list = (seen) => made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)));
 
 function about(campaign) {
   return made("div", { class: "card" },
@@ -199,7 +202,7 @@ export function forecast(seen) {
     facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Bounded by", seen.bound_by], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
       ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ...(seen.crossing ? [["Limits that cross", `${seen.crossing.domains.join(" and ").replaceAll("_", " ")}: ${many(seen.crossing.taken, "host")} fit at once, no choice has more than ${number(seen.crossing.at_most)}`]] : []), ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
     seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
-      made("ul", {}, seen.to_confirm.map((step) => made("li", {}, `${step}, on ${many(seen.one_way[step].length, "node")}`)))] : null,
+      one_way_list(seen)] : null,
     seen.waves.length ? table("Waves", [["Wave"], ["Nodes", "num"], ["GPUs", "num"], ["Resets", "num"], ["Begins", "num"], ["Ends", "num"]],
       seen.waves.map((w) => [w.name, number(w.nodes.length), number(w.blast.gpus), number(w.resets), w.begins_s === null ? "never" : `+${lasts(w.begins_s)}`, w.ends_s === null ? "never" : `+${lasts(w.ends_s)}`]))
       : empty("It would upgrade nothing.", "See what is refused, or which nodes it picks."), seen.stopped.length ? blockers(seen.stopped) : null),

@@ -10,10 +10,11 @@ import { append_blockers } from "./problem_words.js";
 let count = 0;
 
 /**
- * A button that asks first. `fields`: [{name, words, kind: "text"|"area"|"check"|"number", required, value}];
+ * A button that asks first. `fields`: [{name, words, kind: "text"|"area"|"check"|"number", required, value, proposed}];
  * `body(values)` makes what is sent; `done(operation)` is called when the server said yes. `figures()` asks the server what
  * it would mean, as lines; until they stand there nobody can agree. `kind: "select"` has `options`: [[value, words]].
- * `send(values, request)` replaces the one request: request(path, options) sends each of several.
+ * `send(values, request)` replaces the one request: request(path, options) sends each of several. `keeps()` gives what the
+ * dialog shows in place of its question, until it is closed.
  */
 export function asks(about) {
   const button = made("button", { type: "button", class: about.danger ? "danger" : "" }, about.words);
@@ -45,6 +46,12 @@ function open(about) {
     }
     yes.disabled = true;
     try {
+      if (about.keeps) {
+        said.replaceChildren(await about.keeps());
+        yes.remove();
+        no.textContent = "Close";
+        return;
+      }
       const values = Object.fromEntries([...inputs].map(([name, input]) => [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
       const operation = about.send ? await about.send(values, (path, request) => ask_proved({ path }, request), (line) => said.replaceChildren(made("p", {}, line)))
         : await ask_proved(about, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
@@ -134,12 +141,13 @@ export function row(field, id, inputs) {
   const about = { id, name, required: Boolean(required), maxlength: kind === "check" ? null : String(field.most ?? 200) };
   const input = kind === "select" ? made("select", { id, name }, field.options.map(([key, text]) => made("option", { value: key, selected: key === value }, text)))
     : kind === "area" ? made("textarea", { ...about, rows: "3" })
-    : made("input", { ...about, type: kind === "check" ? "checkbox" : kind, autocomplete: "off" });
+    : made("input", { ...about, type: kind === "check" ? "checkbox" : kind, autocomplete: "off", list: field.proposed ? `${id}-proposed` : null });
   if (kind === "check") input.checked = Boolean(value);
   else if (kind !== "select") input.value = value;
   inputs.set(name, input);
   const label = made("label", { for: id }, words);
-  return made("div", { class: kind === "check" ? "field check" : "field" }, kind === "check" ? [input, label] : [label, input]);
+  const proposed = field.proposed && made("datalist", { id: `${id}-proposed` }, field.proposed.map((word) => made("option", { value: word })));
+  return made("div", { class: kind === "check" ? "field check" : "field" }, kind === "check" ? [input, label] : [label, input, proposed]);
 }
 
 /** What became of a request that is not over yet. */

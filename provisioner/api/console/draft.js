@@ -26,10 +26,10 @@ const POLICY = [
   { name: "notice", words: "Notice to tenants, hours", kind: "number", value: "24" },
   { name: "budget", words: "Stops above failed nodes, percent", ...SHARE, value: "2" },
   { name: "same_reason", words: "Stops at failures of one reason", kind: "number", value: "2" },
-  { name: "days", words: "Window: days (such as Mon Tue; empty: always)" },
+  { name: "days", words: "Window: days (such as Mon Tue; empty: always)", proposed: ["Mon Tue Wed Thu Fri", "Sat Sun", "Mon Tue Wed Thu Fri Sat Sun"] },
   { name: "begins", words: "Window begins", kind: "time", value: "22:00" },
   { name: "minutes", words: "Window lasts, minutes", kind: "number", value: "360" },
-  { name: "zone", words: "Its time zone (such as Europe/Berlin; empty: UTC)", most: 64 },
+  { name: "zone", words: "Its time zone (such as Europe/Berlin; empty: UTC)", most: 64, proposed: Intl.supportedValuesOf("timeZone") },
   { name: "irreversible", words: "Also nodes that could not be rolled back", kind: "check" },
 ];
 
@@ -59,7 +59,13 @@ export async function page({ query, signal, me, go }) {
       picture.said.textContent = wrong.message;
       return;
     }
-    changes.replaceChildren(...await differences(picture, inputs.get("release").value, signal));
+    try {
+      changes.replaceChildren(...await differences(picture, inputs.get("release").value, signal));
+    } catch (problem) {
+      if (signal.aborted) return; // the page was left
+      changes.replaceChildren();
+      append_blockers(changes, problem);
+    }
   };
   for (const name of ["release", "select"]) inputs.get(name).addEventListener("input", look);
   form.addEventListener("submit", async (event) => {

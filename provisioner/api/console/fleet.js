@@ -3,21 +3,27 @@
 
 import { made, chip, empty, tame, tell } from "./dom.js";
 import { Fleet } from "./fleet_data.js";
+import { FleetMarks, MARKS, is_mark } from "./fleet_marks.js";
 import { FleetMap } from "./map.js";
 import { regroup } from "./map_layout.js";
+import { by_word, with_word } from "./marks_data.js";
 import { colours } from "./palette.js";
 import { Rows } from "./rows.js";
 import { many, number } from "./words.js";
 
-const kept = { by: "rack", field: "state", as: "map", where: "" }; // as it was left
+// as it was left; `only`: the one word of a mark that is shown, which the filter has no field for
+const kept = { by: "rack", field: "state", as: "map", where: "", only: null, sort: "", down: false };
+const HEADS = [["Node", "node"], ["State", "state"], ["Blocked by", "reason"], ["Release", "release"], ["Tenant", "tenant"], ["Rack", "rack"], ["Unit", "su"], ["Rails", ""]];
 
 /** The page; `where` is a filter to begin with. */
-export async function page({ query, signal, go }) {
+export async function page({ query, signal, me, go }) {
   if (query.has("where")) kept.where = query.get("where");
   if (["map", "table"].includes(query.get("as"))) kept.as = query.get("as");
   const fleet = new Fleet();
   await fleet.load(signal);
-  const view = new View(fleet, go);
+  const staff = me.roles.some((role) => role !== "tenant");
+  if (!staff && is_mark(kept.field)) kept.field = "state"; // another person signed in
+  const view = new View(fleet, go, staff);
   return { title: "Fleet", body: view.body, wide: true, shown: () => view.update(), end: () => view.end() };
 }
 
@@ -25,8 +31,9 @@ class View {
   #picked = null;
   #timer = 0;
 
-  constructor(fleet, go) {
+  constructor(fleet, go, staff) {
     this.fleet = fleet;
+    this.marks = new FleetMarks(fleet);
     this.filter = made("input", {
       type: "search", id: "where", value: kept.where, placeholder: "state=released and rack=su0-*", spellcheck: "false",
       autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said", maxlength: "2000",
@@ -40,7 +47,8 @@ class View {
       class: "map", tabindex: "0", role: "application", "aria-roledescription": "map of nodes",
       "aria-label": "Fleet. Arrow keys move from node to node, Enter opens one. The table has the same.",
     }, made("div", { class: "map-stick" }, made("canvas", { "aria-hidden": "true" })), made("div", { class: "map-room" }), made("div", { class: "map-mark", hidden: true }));
-    this.rows = new Rows(["Node", "State", "Release", "Tenant", "Rack", "Unit", "Rails"], () => this.#row());
+    this.sorts = new Map();
+    this.rows = new Rows(HEADS.map(([words, field]) => this.#head(words, field)), () => this.#row());
     this.map = new FleetMap(this.box, {
       opened: (name) => go(["nodes", name]),
       pointed: (i, group) => this.#point(i, group),
@@ -53,11 +61,13 @@ class View {
     this.body = made("div", { class: "fleet" },
       made("div", { class: "toolbar" },
         this.#choice("Arrange", "by", [["rack", "Rack"], ["rail", "Rail"]]),
-        this.#choice("Colour", "field", [["state", "State"], ["release", "Release"], ["tenant", "Tenant"], ["reason", "Blocked by"]]),
+        this.#choice("Colour", "field", [["state", "State"], ["release", "Release"], ["tenant", "Tenant"], ["reason", "Blocked by"], ...(staff ? MARKS : [])]),
         this.#choice("Show", "as", [["map", "Map"], ["table", "Table"]]),
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
-      this.said, this.bar, this.legend, this.box, this.rows.body, this.pointed, made("p", {}, this.acting));
+      made("div", { class: "said-row" }, this.said, this.acting), this.bar, this.legend, this.box, this.rows.body, this.pointed);
+    this.marks.choose(kept.field);
+    this.#show_sort();
     this.filter.addEventListener("input", () => {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.update(), 150);
@@ -72,6 +82,7 @@ class View {
 
   end() {
     this.fleet.end();
+    this.marks.end();
     this.map.end();
     this.rows.end();
     clearTimeout(this.#timer);
@@ -83,7 +94,14 @@ class View {
     const group = made("fieldset", { class: "choice" }, made("legend", { class: "visually-hidden" }, title));
     for (const [value, words] of options) {
       const input = made("input", { type: "radio", name, value, id: `${name}-${value}`, checked: kept[name] === value });
-      input.addEventListener("change", () => { kept[name] = value; this.update(); });
+      input.addEventListener("change", () => {
+        kept[name] = value;
+        if (name === "field") {
+          kept.only = null;
+          this.marks.choose(value);
+        }
+        this.update();
+      });
       group.append(input, made("label", { for: `${name}-${value}` }, words));
     }
     return group;
@@ -93,7 +111,7 @@ class View {
     kept.where = this.filter.value;
     this.acting.setAttribute("href", `#/nodes${kept.where.trim() ? `?where=${encodeURIComponent(kept.where.trim())}` : ""}`);
     try {
-      this.#picked = this.fleet.pick(kept.where);
+      this.#picked = this.#pick();
       this.said.classList.remove("bad");
       this.filter.removeAttribute("aria-invalid");
     } catch (wrong) {
@@ -111,7 +129,7 @@ class View {
 
   /** Colours, numbers and rows as they are now. */
   #paint() {
-    if (kept.where.trim()) this.#picked = this.fleet.pick(kept.where);
+    if (kept.where.trim() || kept.only !== null) this.#picked = this.#pick();
     const counts = this.fleet.counts(kept.field, this.#picked);
     const colour = colours(kept.field, [...this.fleet.counts(kept.field, null).keys()]);
     const shown = [...counts.values()].reduce((a, b) => a + b, 0);
@@ -129,7 +147,41 @@ class View {
     if (kept.as !== "table") return;
     const places = [];
     for (let i = 0; i < this.fleet.size; i += 1) if (!this.#picked || this.#picked[i]) places.push(i);
-    this.rows.show(places);
+    this.rows.show(kept.sort ? this.#sorted(places) : places);
+  }
+
+  /** A byte for each node that the filter, and the chosen word of a mark, pick; null: all. */
+  #pick() {
+    const picked = this.fleet.pick(kept.where);
+    return kept.only === null ? picked : with_word(this.fleet.column(kept.field), kept.only, picked);
+  }
+
+  #sorted(places) {
+    const names = this.fleet.nodes;
+    if (kept.sort === "node") return places.sort((a, b) => (kept.down === names[a] < names[b] ? 1 : -1));
+    return by_word(places, this.fleet.column(kept.sort), kept.down);
+  }
+
+  /** A head of the table that sorts by its column. */
+  #head(words, field) {
+    if (!field) return words;
+    const sign = made("span", { "aria-hidden": "true" });
+    const button = made("button", { type: "button", class: "sort", on: { click: () => {
+      kept.down = kept.sort === field && !kept.down;
+      kept.sort = field;
+      this.#show_sort();
+      this.#paint();
+    } } }, words, sign);
+    this.sorts.set(field, { button, sign });
+    return button;
+  }
+
+  #show_sort() {
+    for (const [field, { button, sign }] of this.sorts) {
+      const here = field === kept.sort;
+      sign.textContent = here ? (kept.down ? " ↓" : " ↑") : "";
+      button.parentElement?.setAttribute("aria-sort", here ? (kept.down ? "descending" : "ascending") : "none");
+    }
   }
 
   #legend(counts, colour) {
@@ -153,6 +205,12 @@ class View {
   }
 
   #only(word) {
+    if (is_mark(kept.field)) {
+      kept.only = kept.only === word ? null : word;
+      this.update();
+      tell(this.said.textContent);
+      return;
+    }
     const term = `${kept.field}="${word.replaceAll('"', "?")}"`;
     this.filter.value = this.filter.value.trim() === term ? "" : term;
     this.update();
@@ -165,14 +223,14 @@ class View {
       return;
     }
     const f = this.fleet;
-    const told = [f.word("state", i), f.word("tenant", i) && `tenant ${f.word("tenant", i)}`, f.word("release", i), group?.title];
+    const told = [f.word("state", i), f.word("tenant", i) && `tenant ${f.word("tenant", i)}`, f.word("release", i), is_mark(kept.field) && f.word(kept.field, i), group?.title];
     this.pointed.replaceChildren(made("span", { class: "strong" }, f.nodes[i]), ` · ${told.filter(Boolean).join(" · ")}`);
   }
 
   #row() {
     const name = made("a", {}, "");
     const state = chip("none");
-    const texts = ["release", "tenant", "rack", "unit", "rails"].map(() => document.createTextNode(""));
+    const texts = ["reason", "release", "tenant", "rack", "unit", "rails"].map(() => document.createTextNode(""));
     const fill = (i) => {
       const f = this.fleet;
       const rails = f.ports(i).map(([rail]) => rail).filter((r) => r >= 0);
@@ -180,7 +238,7 @@ class View {
       name.textContent = tame(f.nodes[i]);
       state.dataset.word = f.word("state", i);
       state.textContent = tame(f.word("state", i).replaceAll("_", " "));
-      const words = [f.word("release", i), f.word("tenant", i), f.word("rack", i), `${f.word("pod", i)}/${f.word("su", i)}`, rails.length ? `${Math.min(...rails)}–${Math.max(...rails)}` : ""];
+      const words = [f.word("reason", i).replaceAll("_", " "), f.word("release", i), f.word("tenant", i), f.word("rack", i), `${f.word("pod", i)}/${f.word("su", i)}`, rails.length ? `${Math.min(...rails)}–${Math.max(...rails)}` : ""];
       texts.forEach((text, n) => { text.data = tame(words[n]) || "—"; });
     };
     return { cells: [name, state, ...texts], fill };

@@ -12,11 +12,13 @@ const SHOWN_MAX = 300; // rows in the page; the filter finds the others
 /**
  * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, num?: boolean}} Column
  * @typedef {{words: string, title?: string, says: (rows: any[]) => string, fields?: any[], danger?: boolean,
- *   request: (row: any, values: any) => {path: string, verb?: string, body?: unknown}, fits?: (row: any) => any}} Action
+ *   request?: (row: any, values: any) => Request, together?: (rows: any[], values: any) => Request, fits?: (row: any) => any}} Action
+ * @typedef {{path: string, verb?: string, body?: unknown}} Request
  */
 
 /**
- * The table. `bulk` are actions on the selected rows that fit; `name(row)` identifies one for a person.
+ * The table. `bulk` are actions on the selected rows that fit, one request for each or `together` one for all; `name(row)`
+ * identifies one for a person.
  * @param {{caption: string, columns: Column[], rows: any[], bulk?: Action[], name: (row: any) => string, nothing?: any,
  *   again: () => void, filter?: string, sort?: number, down?: boolean}} about
  */
@@ -60,7 +62,8 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
   };
   const act = (action, picked) => picked.length > 0 && asks({
     words: `${action.words} (${number(picked.length)})`, title: action.title ?? action.words, says: action.says(picked), fields: action.fields ?? [], danger: action.danger,
-    send: (values, request, progress) => send_each(picked, (row) => action.request(row, values), request, progress),
+    send: (values, request, progress) => (action.together ? send_each([picked], (chosen) => action.together(chosen, values), request, () => {})
+      : send_each(picked, (row) => action.request(row, values), request, progress)),
     done: ({ state: sent }) => { tell(sent); again(); },
   });
   filter.addEventListener("input", () => { state.text = filter.value; draw(); });

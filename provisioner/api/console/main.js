@@ -2,12 +2,12 @@
 // The shell: who is signed in, which page is shown, what the address says. A page is a function
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
-import { ask, gone, offline, Problem } from "./api.js";
+import { ask, gone, maybe, offline, Problem } from "./api.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
 import { sign_in } from "./login.js";
-import { set_clock } from "./words.js";
+import { now, set_clock, time_of_day } from "./words.js";
 
 const PAGES = {
   home: () => import("./home.js"),
@@ -28,16 +28,21 @@ const PAGES = {
   pins: () => import("./pins.js"),
   audit: () => import("./audit.js"),
   tokens: () => import("./tokens.js"),
+  credentials: () => import("./credentials.js"),
+  certificates: () => import("./certificates.js"),
+  console: () => import("./node_console.js"),
   webhooks: () => import("./webhooks.js"),
   settings: () => import("./settings.js"),
 };
 const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
-const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["audit", "Audit"],
-  ["tokens", "Tokens"], ["webhooks", "Webhooks"], ["settings", "Settings"]];
+const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["certificates", "Certificates"], ["audit", "Audit"],
+  ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
-const PARENTS = { nodes: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
+const PARENTS = { nodes: "fleet", console: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
+const CLOCK_MS = 5000;
+let clock_timer = 0;
 let me = null;
 let shown = null;
 let cut = null;
@@ -119,6 +124,7 @@ function mark(name) {
     if (mine) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
+  at("more-button")?.toggleAttribute("data-here", at("more-pages").querySelector("[aria-current]") !== null);
 }
 
 let bar_ends = new AbortController(); // a new bar comes with each sign-in
@@ -134,24 +140,44 @@ function bar() {
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
   const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");
+  const clock = made("time", { class: "clock", title: "The site's time, as all times here" }, time_of_day(now()));
+  clearInterval(clock_timer);
+  clock_timer = setInterval(() => { clock.textContent = time_of_day(now()); }, CLOCK_MS);
   at("bar").replaceChildren(
     made("a", { class: "brand", href: "#/" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
-    nav, made("div", { class: "who" }, dot, made("span", { class: "subject" }, `${me.subject} (${me.roles.join(", ")})`), theme,
+    nav, jump(), made("div", { class: "who" }, clock, dot, made("span", { class: "subject", title: `${me.subject} (${me.roles.join(", ")})` }, me.subject), theme,
       made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
   );
   at("bar").hidden = false;
   label();
 }
 
-// The pages that are not for every day, behind a button that shows them.
+// Leads from any page to a node by its name, or by a part of it to those that have it.
+function jump() {
+  const input = made("input", { type: "search", "aria-label": "Go to a node", placeholder: "Go to a node", maxlength: "128", spellcheck: "false", autocomplete: "off", autocapitalize: "off", enterkeyhint: "go" });
+  return made("form", { class: "jump", role: "search", on: { submit: async (event) => {
+    event.preventDefault();
+    const name = input.value.trim();
+    if (!name) return;
+    const node = await maybe(`/nodes/${encodeURIComponent(name)}`).catch(() => null);
+    input.value = "";
+    if (node) go(["nodes", node.id]);
+    else go(["nodes"], `where=${encodeURIComponent(`node="*${name.replaceAll('"', "?")}*"`)}`);
+  } } }, input);
+}
+
+// The pages that are not for every day, behind a button that shows them below itself.
 function more(links) {
   if (!links.length) return null;
-  const others = made("span", { class: "others", id: "more-pages", hidden: true }, links);
-  const button = made("button", { type: "button", class: "small ghost", "aria-expanded": "false", "aria-controls": "more-pages" }, "More");
-  button.addEventListener("click", () => {
-    others.hidden = !others.hidden;
-    button.setAttribute("aria-expanded", String(!others.hidden));
+  const others = made("div", { class: "others", id: "more-pages", popover: "auto" }, links);
+  const button = made("button", { id: "more-button", type: "button", class: "small ghost", "aria-expanded": "false", popovertarget: "more-pages" }, "More");
+  others.addEventListener("beforetoggle", () => {
+    const { left, bottom } = button.getBoundingClientRect();
+    others.style.left = `${Math.max(8, Math.min(left, innerWidth - 220))}px`;
+    others.style.top = `${bottom + 6}px`;
   });
+  others.addEventListener("toggle", () => button.setAttribute("aria-expanded", String(others.matches(":popover-open"))));
+  others.addEventListener("click", (event) => { if (event.target instanceof HTMLAnchorElement) others.hidePopover(); });
   return [button, others];
 }
 

@@ -2,14 +2,14 @@
 // One node: where it is on its journey, what it waits for, what would be done, what proves it.
 
 import { all, ask, maybe } from "./api.js";
-import { asks, operation_words } from "./dialog.js";
-import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { at, blockers, chip, empty, facts, link, made, section, table } from "./dom.js";
 import { follow } from "./live.js";
+import { machine, revocation, verbs } from "./node_verbs.js";
 import { page as list } from "./nodes_list.js";
-import { proposes } from "./proposal.js";
-import { parts as phrases } from "./sentences.js";
+import { parts as phrases, sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
+const EVENTS = 12; // the newest ones, on the node's own page
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
 export async function page({ parts, query, signal, me, go, again }) {
@@ -20,12 +20,13 @@ export async function page({ parts, query, signal, me, go, again }) {
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
   const adopted = staff && node.origin !== "taken_in";
-  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
     staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
+    quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${EVENTS}`),
   ]);
   const body = made("div", { class: "stack" },
     waiting(node),
@@ -36,42 +37,17 @@ export async function page({ parts, query, signal, me, go, again }) {
         staff ? section("Plan", planned(plan, node)) : null,
         staff ? section("Components", components(seen)) : null,
         section("Evidence", evidence(report)),
-        signed ? section("Signed firmware", attested(signed)) : null),
+        signed ? section("Signed firmware", attested(signed)) : null,
+        section("Events", last_events(newest))),
       made("div", { class: "stack" },
         section("Node", top(node)),
+        node.kind === "host" ? machine(node, me, path, again) : null,
         handed ? section("Handed over", handed_over(handed)) : null,
-        section("Certificate", certificate(proof)),
+        section("Certificate", certificate(proof), revocation(proof, me, again)),
         section("Cases", case_rows(cases)),
         staff ? section("Last actions", last_actions(actions)) : null)));
   const end = follow((row) => row.node === name, () => again());
   return { title: name, heading: [name, " ", chip(node.state)], beside: verbs(node, me, path, again), body, end };
-}
-
-function verbs(node, me, path, again) {
-  const may = (role) => me.roles.includes(role);
-  const done = (operation) => { tell(operation_words(operation)); again(); };
-  const shown = [];
-  const match = () => `"g${node.generation}"`;
-  if (node.state === "quarantined" && may("operator")) {
-    shown.push(proposes({ words: "Try again", title: `Let ${node.id} try again`, says: "It leaves quarantine and goes on with its journey.", path: `${path}/retry`, match, done }));
-  }
-  if (node.state === "released" && (may("operator") || may("tenant"))) {
-    shown.push(proposes({
-      words: "Reclaim", title: `Take ${node.id} back`, danger: true, path: `${path}/reclaim`, match, done,
-      says: "It is drained, fenced from its tenant and erased: all data on it is lost.",
-      fields: [{ name: "repair", words: "For repair: it goes back to the same tenant", kind: "check" },
-        ...(may("operator") ? [{ name: "accept", words: "Also if it could not serve again afterwards", kind: "check" }] : [])],
-      body: (values) => ({ for_repair: values.repair, ...(values.accept ? { accept_no_return: true } : {}) }),
-    }));
-  }
-  if (may("operator") || may("tenant")) {
-    shown.push(asks({
-      words: "Report a fault", title: `Report a fault of ${node.id}`, says: "Its tenant is told, and policy decides what becomes of the node.",
-      path: `${path}/cases`, done, fields: [{ name: "reason", words: "What is wrong, in a sentence", kind: "area", required: true, most: 300 }],
-      body: (values) => ({ reason: values.reason }),
-    }));
-  }
-  return made("div", { class: "buttons" }, shown);
 }
 
 function top(node) {
@@ -231,4 +207,10 @@ function case_rows(cases) {
 function last_actions(actions) {
   if (!actions?.items.length) return empty("Nothing was done to it yet.", "");
   return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"]], actions.items.map((a) => [at(a.intended_at), made("span", {}, a.action, a.outcome ? made("span", { class: "quiet block" }, a.outcome) : null), chip(a.status, "fact")]));
+}
+
+function last_events(rows) {
+  if (!rows?.items.length) return empty("Nothing happened to it yet.", "");
+  return made("ol", { class: "plain recent", "aria-label": "Events, the newest first" }, rows.items.map((row) => made("li", {},
+    made("span", { class: "quiet" }, at(row.at)), " ", made("span", { class: "tag" }, words(row.kind)), " ", sentence(row).slice(0, 300) || "—")));
 }

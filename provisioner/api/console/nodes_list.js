@@ -8,6 +8,7 @@ import { listing } from "./listing.js";
 import { follow } from "./live.js";
 import { lasts, now, seconds } from "./words.js";
 
+const marks = (text, value) => Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((tag) => [tag, value]));
 const MOST = 2000; // nodes; a narrower expression shows the others
 
 /** The page; `where` picks the nodes. */
@@ -29,12 +30,15 @@ export async function page({ query, signal, me, go, again }) {
       { head: "Age", num: true, cell: (row) => lasts(now() - seconds(row.entered_at)), value: (row) => now() - seconds(row.entered_at) },
       { head: "Tenant", cell: (row) => row.tenant || "—" },
       { head: "Release", cell: (row) => row.release || "—" },
+      { head: "Tags", cell: (row) => row.tags?.join(", ") || "—" },
       { head: "Rack", cell: (row) => row.location.rack || "—" },
       { head: "To unblock", cell: (row) => row.blockers?.[0]?.unblock ?? "—" },
     ],
     bulk: may ? [
       { words: "Retry", fits: (row) => row.state === "quarantined", says: () => "They leave quarantine and go on with their journey.", request: (row) => ({ path: path(row, "retry") }) },
       { words: "Reclaim", danger: true, fits: (row) => row.state === "released", says: () => "They are drained, fenced from their tenant and erased: all data on them is lost.", request: (row) => ({ path: path(row, "reclaim"), body: { for_repair: false } }) },
+      { words: "Tag", says: () => "Words that people search by. No decision reads them.", fields: [{ name: "add", words: "Tags to add, by space", most: 1000 }, { name: "remove", words: "Tags to remove, by space", most: 1000 }],
+        request: (row, { add, remove }) => ({ path: path(row, "tags"), verb: "PATCH", body: { tags: { ...marks(add, true), ...marks(remove, null) } } }) },
       { words: "Report a fault", says: () => "Their tenants are informed, and policy decides what becomes of them.", fields: [{ name: "reason", words: "What is wrong, in a sentence", kind: "area", required: true, most: 300 }],
         request: (row, values) => ({ path: path(row, "cases"), body: { reason: values.reason } }) },
     ] : [],

@@ -2,6 +2,7 @@
 // Which colour says what. States have theirs in the style sheet; releases take them in their order.
 
 const SERIES = 8;
+const CERTIFICATE = { expired: "--s-quarantined", "within a day": "--s-repairing", "within a week": "--s-draining", "within 30 days": "--s-certified", later: "--s-released" };
 
 /** A function from a word to its colour, in the theme that is on. */
 export function colours(field, words) {
@@ -14,7 +15,8 @@ export function colours(field, words) {
       return known.get(word);
     };
   }
+  if (field === "certificate") return (word) => of(CERTIFICATE[word] ?? "--none");
   const order = [...words].filter(Boolean).sort(new Intl.Collator("en", { numeric: true }).compare);
   const map = new Map(order.map((word, n) => [word, of(n < SERIES ? `--c-${n}` : "--s-other")]));
-  return (word) => map.get(word) ?? of("--s-other");
+  return (word) => map.get(word) ?? of(word ? "--s-other" : "--none");
 }

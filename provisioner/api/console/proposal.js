@@ -4,7 +4,7 @@
 
 import { ask } from "./api.js";
 import { ask_proved, operation_words, row } from "./dialog.js";
-import { made, tell } from "./dom.js";
+import { made, tame, tell } from "./dom.js";
 import { append_blockers } from "./problem_words.js";
 
 const PAUSE_MS = 250; // after the last key, before the server is asked again
@@ -12,7 +12,8 @@ let count = 0;
 
 /**
  * A button whose dialog shows the dry run. `fields` as in dialog.js; `body(values)` makes what is sent; `show(result)` gives
- * elements for the dry run's result, by default its lines; `says` stands above the fields; `done(operation)` follows.
+ * elements for the dry run's result, by default its lines; `says` stands above the fields, and what `reads()` finds out now;
+ * `done(operation)` follows.
  */
 export function proposes(about) {
   const button = made("button", { type: "button", class: [about.danger && "danger", about.primary && "primary"].filter(Boolean).join(" ") || null }, about.words);
@@ -89,7 +90,7 @@ function open(about) {
   const said = made("div", { class: "dialog-said", role: "alert" });
   const yes = made("button", { type: "submit", class: about.danger ? "danger" : "primary", disabled: true }, about.words);
   const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), about.says ? made("p", {}, about.says) : null, rows,
+  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), about.says instanceof Node ? about.says : about.says ? made("p", {}, about.says) : null, about.reads ? reading(about.reads) : null, rows,
     made("h3", {}, "What would be done"), plan, said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
   const watch = watch_dry(form, about, inputs, plan, (good) => { yes.disabled = !good; });
@@ -116,4 +117,11 @@ function open(about) {
   dialog.showModal();
   (rows[0]?.querySelector("input, textarea, select") ?? no).focus();
   watch.look();
+}
+
+/** A line that is filled in once the server has the answer. */
+function reading(ask_now) {
+  const line = made("p", { class: "quiet", role: "status" }, "Reading it now…");
+  ask_now().catch((problem) => `${problem.title}. ${problem.unblock}`).then((words) => line.replaceChildren(tame(words)));
+  return line;
 }

@@ -20,8 +20,11 @@ export async function page({ query, signal, me }) {
   const look = async () => {
     turn += 1;
     const mine = turn;
-    const shown = await find(serial.value.trim(), me, look, signal);
-    if (mine === turn) cards.replaceChildren(...shown);
+    const shown = await find(serial.value.trim(), me, look, signal).catch((problem) => {
+      if (!signal.aborted) throw problem;
+      return []; // the page was left
+    });
+    if (mine === turn && !signal.aborted) cards.replaceChildren(...shown);
   };
   serial.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, PAUSE_MS); });
   serial.addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(timer); look(); } });

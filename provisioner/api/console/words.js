@@ -3,6 +3,7 @@
 
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 const brief = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en-GB");
 
 // The site's clock, as the server told it: the browser's may be wrong, and a simulated site's runs fast.
@@ -35,6 +36,9 @@ export function when(time) {
   if (!at || !Number.isFinite(at) || Math.abs(at) > 8e12) return "—";
   return `${day.format(new Date(at * 1000))} UTC`;
 }
+
+/** The time of day: "14:22 UTC". */
+export const time_of_day = (at) => `${hour.format(new Date(at * 1000))} UTC`;
 
 /** The same for a column of a table: "21 Nov, 14:22". */
 export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(seconds(at) * 1000)));

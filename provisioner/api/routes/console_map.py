@@ -2,6 +2,9 @@
 
 65,536 nodes take some 2 MB in this form, and 200 KB compressed. A node's place is read once for
 each of its generations and cached; an answer is cached until the journal or a node changes.
+
+Certificates, alerts and waves are no field of a node: its record does not change when an alert is
+cleared or a day of its certificate is over. Their words are read anew for each answer.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from pydantic import Field
 
 from provisioner.api.console_pages import accepts_gzip
 from provisioner.api.fleet_atlas import CHANGED_MAX, format_map, read_changes, select_tenant
-from provisioner.api.parts import Ask
-from provisioner.api.route import ANYBODY, Nothing, Route
+from provisioner.api.parts import Ask, Reply
+from provisioner.api.route import ANYBODY, VIEWERS, Nothing, Route
 from provisioner.model.base import Record
+from provisioner.store.repositories.atlas import MarkKind
 
 NAMES_MAX = 200
 
@@ -51,6 +55,20 @@ class MapQuery(Nothing):
     )
 
 
+class MarkQuery(Nothing):
+    """The kind of words."""
+
+    by: MarkKind = Field(description="Kind of the words.")
+
+
+class FleetMarks(Record):
+    """A word of each node, column by column: `index` points into `values`."""
+
+    values: tuple[str, ...] = Field(description="Distinct words, by name.")
+    nodes: tuple[str, ...] = Field(description="Nodes that have a word, by name.")
+    index: tuple[int, ...] = Field(description="The place of each node's word in `values`.")
+
+
 async def show(ask: Ask) -> web.Response:
     """Return the fleet, or a few of its nodes."""
     store = ask.parts.store
@@ -73,6 +91,19 @@ async def show(ask: Ask) -> web.Response:
     return web.Response(body=raw, content_type="application/json", headers=headers)
 
 
+async def show_marks(ask: Ask) -> Reply:
+    """Return the words of one kind."""
+    rows = await ask.parts.store.atlas.list_marks(ask.query.by, ask.now)
+    values = tuple(sorted({word for _, word in rows}))
+    places = {word: place for place, word in enumerate(values)}
+    marks = FleetMarks(
+        values=values,
+        nodes=tuple(node for node, _ in rows),
+        index=tuple(places[word] for _, word in rows),
+    )
+    return Reply(marks)
+
+
 ROUTES = (
     Route(
         "GET",
@@ -84,5 +115,17 @@ ROUTES = (
         show,
         {200: FleetMap},
         query=MapQuery,
+    ),
+    Route(
+        "GET",
+        "/fleet/marks",
+        "show_fleet_marks",
+        "nodes",
+        "Show when certificates end, active alerts, or waves of running campaigns, for each node.",
+        VIEWERS,
+        show_marks,
+        {200: FleetMarks},
+        query=MarkQuery,
+        heavy=True,
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 from pydantic import Field
@@ -61,7 +61,7 @@ class AuditRow(Event):
 
 
 class EventPage(Record):
-    """A page of the journal, the oldest first.
+    """A page of the journal, the oldest first unless the newest were asked for.
 
     `next` is the place to continue, also when it is empty.
     """
@@ -111,6 +111,7 @@ class EventQuery(Record):
     cursor: str = Field("", max_length=400, description="`next` of the previous page.")
     node: str = Field("", max_length=128, description="Select this node.")
     kind: str = Field("", max_length=64, description="Select this kind.")
+    newest: Literal["true", "false"] = Field("false", description="true: the newest rows first.")
 
 
 class StreamQuery(Record):
@@ -136,10 +137,13 @@ async def list_events(ask: Ask) -> Reply:
     after = int(started[0]) if started else 0
     node = ask.query.node
     kinds = list_names(ask.query.kind)
+    backwards = ask.query.newest == "true"
     rows, last = await ask.parts.store.journal.list_page(
-        after=after, limit=ask.query.limit, kinds=kinds, node=node
+        after=after, limit=ask.query.limit, kinds=kinds, node=node, backwards=backwards
     )
     items = tuple(await _seen(ask, rows))
+    if backwards:
+        return Reply(EventPage(items=items, next=encode_cursor(last) if last > 1 else ""))
     return Reply(EventPage(items=items, next=encode_cursor(max(last, after))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,11 @@ from sqlalchemy import Connection, func, select
 from provisioner.model.outcome import Reason
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
+from provisioner.store.rows.mark_rows import (
+    read_alert_marks,
+    read_certificate_marks,
+    read_wave_marks,
+)
 from provisioner.store.rows.records import parse_object
 from provisioner.store.schema.schema import nodes
 
@@ -31,6 +37,20 @@ FIELDS = (
     "reason",
 )
 
+
+class MarkKind(StrEnum):
+    """A kind of words that are no field of a node; a node has at most one word of each."""
+
+    CERTIFICATE = "certificate"  # the span within which its certificate ends
+    ALERT = "alert"  # the name of an active alert
+    WAVE = "wave"  # its wave in a campaign that is under way
+
+
+MARKS = {
+    MarkKind.CERTIFICATE: read_certificate_marks,
+    MarkKind.ALERT: read_alert_marks,
+    MarkKind.WAVE: read_wave_marks,
+}
 Facts = tuple[tuple[str, ...], ...]  # by FIELDS
 
 
@@ -59,6 +79,10 @@ class SqlAtlasRepository:
     async def list_facts(self, names: Sequence[str]) -> Sequence[tuple[str, int, Facts]]:
         """Return (name, generation, facts) of the existing nodes among these names."""
         return await self._transactions.read(partial(read_facts, names=names))
+
+    async def list_marks(self, kind: MarkKind, now: float) -> Sequence[tuple[str, str]]:
+        """Return (node, word) of the nodes that have a word of this kind, by node."""
+        return await self._transactions.read(lambda c: MARKS[kind](c, now))
 
 
 def _sum(connection: Connection) -> str:

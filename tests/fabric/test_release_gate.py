@@ -52,9 +52,9 @@ def test_the_gate_catches(fault: str) -> None:
 def test_there_are_at_least_twenty_five_planted_faults_and_they_cover_every_row() -> None:
     assert len(FAULTS) >= 25
     # that it stands is what all the others say when they are judged again; the rows of hosts kept
-    # apart and of the daemon's login have faults of their own (test_hosts_apart.py,
-    # tests/simulation/test_handed_over_login.py)
-    others = {"stands", "hosts_apart", "login_removed"}
+    # apart and of the logins have faults of their own (test_hosts_apart.py,
+    # tests/simulation/test_handed_over_login.py, tests/real/test_tenant_login.py)
+    others = {"stands", "hosts_apart", "login_removed", "tenant_login"}
     assert {check for _, check in FAULTS.values()} == {c.value for c in GateCheck} - others
 
 

@@ -1,5 +1,7 @@
 """The listener for pushed data: events that BMCs post, and alerts that monitoring sends.
 
+Events come on connections of their own kind (`event_connections.py`), all else by aiohttp.
+
 It serves HTTPS only. Rule: a request is anonymous until its secret was checked, and its body is not
 read before its size is known to be small. Its content is data and triggers no action by itself.
 """
@@ -23,10 +25,17 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from provisioner.adapters.agent.server import PEERS_MAX, Rate
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.control.watch.port_watch import PortReport
 from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.event_connections import (
+    BARRED_S,
+    BODY_MAX,
+    BODY_S,
+    EVENTS,
+    Bars,
+    EventConnection,
+)
 from provisioner.daemon.watch_status import kept_status
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
@@ -41,10 +50,6 @@ from provisioner.store.sql_store import SqlStore
 log = logging.getLogger(__name__)
 
 WEBHOOK = "/v1/alerts/webhook"
-EVENTS = "/v1/redfish/events"
-BODY_MAX = 2 * 1024 * 1024  # bytes; a metric report of a whole baseboard has several 100 KB
-BODY_S = 20.0
-BARRED_S = 30.0  # seconds for which an address is refused after repeated bad requests
 REPLAY_S = 300.0  # a signed request is valid for so long, either way of our clock
 SEEN_MAX = 65_536  # signatures remembered for that time
 DIRECTORY_S = 60.0  # seconds until names and serials are read again
@@ -78,6 +83,7 @@ class Intake:
         self._plan = plan
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._watcher: Watcher | None = None
+        self._bars = Bars(lambda: asyncio.get_running_loop().time())
         self.kept = KeptConnections()  # others where the listener is made
         self._directory: tuple[float, Directory] | None = None
         self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
@@ -87,44 +93,48 @@ class Intake:
         self._watcher = watcher
 
     def build_application(self) -> web.Application:
-        """Return the application with both routes; anything else is 404."""
-        rate = Rate(lambda: asyncio.get_running_loop().time())  # of refused requests
-        barred: OrderedDict[str, float] = OrderedDict()  # address -> until when
+        """Return the application of all that is no event of a BMC; another path is 404."""
 
         @web.middleware
         async def refuse_when_barred(request: web.Request, handler: Any) -> web.StreamResponse:
             peer = request.remote or ""
-            now = asyncio.get_running_loop().time()
-            if barred.get(peer, 0.0) > now:
+            if self.bars(peer):
                 refusal = web.Response(status=429, headers={"Retry-After": f"{BARRED_S:.0f}"})
                 refusal.force_close()
                 return refusal
-            self.kept.begin(request)
             answer: web.StreamResponse = await handler(request)
-            if not (answer.status < 300 and self.kept.keep(request)):
-                answer.force_close()
-            if 400 <= answer.status < 429 and not rate.admits(peer):
-                barred[peer] = now + BARRED_S
-                while len(barred) > PEERS_MAX:
-                    barred.popitem(last=False)
+            answer.force_close()
+            self.count(peer, answer.status)
             return answer
 
         app = web.Application(middlewares=[refuse_when_barred])
         app.router.add_post(WEBHOOK, self._webhook)
-        app.router.add_post(EVENTS + "/{id:[A-Za-z0-9_-]{1,64}}", self._event)
         return app
 
-    async def _event(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        if isinstance(body, web.Response):
-            return body
+    async def deliver(self, name: str, body: bytes) -> int:
+        """Take an event in; return the status for it."""
         document = _json(body)
         if document is None:
-            return web.Response(status=400)
+            return 400
         if self._watcher is None:
-            return web.Response(status=503)
-        status = await self._watcher.feeds.take_delivery(request.match_info["id"], document)
-        return web.Response(status=status)
+            return 503
+        return await self._watcher.feeds.take_delivery(name, document)
+
+    def bars(self, peer: str) -> bool:
+        """Return whether an address is refused for a while."""
+        return self._bars.bars(peer)
+
+    def count(self, peer: str, status: int) -> None:
+        """Count an answer, which may bar the address."""
+        self._bars.count(peer, status)
+
+    def begin(self, connection: EventConnection) -> None:
+        """A request came on a connection."""
+        self.kept.begin(connection)
+
+    def keep(self, connection: EventConnection) -> bool:
+        """Return whether a connection stays open after an event that was taken."""
+        return self.kept.keep(connection)
 
     async def _webhook(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -260,12 +270,17 @@ async def open_watch(
         return
     host, port = _place(url)
     runner = web.AppRunner(
-        intake.build_application(), access_log=None, keepalive_timeout=limits.idle_s
+        intake.build_application(), access_log=None, keepalive_timeout=chosen.api_idle_s
     )
     await runner.setup()
     tls = open_authority(data).server_context((host,))
     tls.num_tickets = 0  # tickets are made and sent in each handshake, and no sender uses one again
-    listener = BoundedListener("events", get_handlers(runner), limits, tls)
+    others = get_handlers(runner)
+
+    def make_connection() -> EventConnection:
+        return EventConnection(intake, others, limits.idle_s)
+
+    listener = BoundedListener("events", make_connection, limits, tls)
     # half of the places are for those who come anew
     most = min(chosen.events_kept_max, listener.limits.connections_max // 2)
     intake.kept = KeptConnections(most, listener.prove)
@@ -283,6 +298,7 @@ async def open_watch(
             yield build_parts(bound + EVENTS, begin)
     finally:
         await listener.stop()
+        intake.kept.close()
         await runner.cleanup()
 
 

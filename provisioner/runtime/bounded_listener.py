@@ -120,6 +120,8 @@ class BoundedListener:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for stranger in list(self._strangers):
+            stranger.force_close()
         self._close_sockets()
 
     async def _accept(self, bound: socket.socket) -> None:

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from aiohttp import web
+
+class Closing(Protocol):
+    """A connection that can be closed."""
+
+    def force_close(self) -> None:
+        """Close it now."""
+        ...
 
 
 class KeptConnections:
@@ -24,17 +30,21 @@ class KeptConnections:
         """`most` of them stay open; `prove` shows the listener that one is no stranger's."""
         self._most = most
         self._prove = prove
-        self._kept: OrderedDict[Any, None] = OrderedDict()
+        self._kept: OrderedDict[Closing, None] = OrderedDict()
 
-    def begin(self, request: web.Request) -> None:
-        """Leave the connection alone while it has a request: only one that is silent makes room."""
-        self._kept.pop(request.protocol, None)
+    def close(self) -> None:
+        """Close all of them."""
+        while self._kept:
+            self._kept.popitem()[0].force_close()
 
-    def keep(self, request: web.Request) -> bool:
-        """Return whether the connection of this request stays open; others may be closed for it."""
-        if not self._most or not request.keep_alive:
+    def begin(self, connection: Closing) -> None:
+        """Leave a connection alone while it has a request: only one that is silent makes room."""
+        self._kept.pop(connection, None)
+
+    def keep(self, connection: Closing) -> bool:
+        """Return whether a connection stays open; another one may be closed for it."""
+        if not self._most:
             return False
-        connection = request.protocol
         self._prove(connection)
         self._kept[connection] = None
         while len(self._kept) > self._most:

@@ -92,7 +92,7 @@ def subscription(node: Node, bmc: BmcRef, number: int, now: float) -> Subscripti
         id=event_id(number), node=node.id, bmc=bmc.name,
         path=f"{SUBSCRIPTIONS}/{event_id(number)}",
         context=hashlib.sha256(event_secret(number).encode()).hexdigest(),
-        destination=f"{EVENTS}/{event_id(number)}", made_at=now - 7 * 86400.0,
+        destination=f"{EVENTS}/{event_id(number)}", made_at=now - 7 * 86400.0, delivers=True,
     )  # fmt: skip
 
 

@@ -117,6 +117,27 @@ def test_an_idle_connection_gives_its_place_back(tmp_path: Path) -> None:
     assert asyncio.run(main()) == 0
 
 
+def test_only_a_proved_connection_outlives_the_time_of_strangers(tmp_path: Path) -> None:
+    async def main() -> int:
+        limits = Limits(8, 8, idle_s=60.0, handshake_s=2.0, stranger_s=0.1)
+        async with served(tmp_path, limits) as (listener, ca):
+            trust = ssl.create_default_context(cadata=ca)
+            port = listener.port
+            opened = [await asyncio.open_connection("127.0.0.1", port, ssl=trust) for _ in "12"]
+            listener.prove(next(iter(listener._strangers)))
+            for _ in range(200):
+                await asyncio.sleep(0.1)
+                if listener.connections < 2:
+                    break
+            await asyncio.sleep(0.3)
+            result = listener.connections
+            for _, writer in opened:
+                writer.close()
+            return result
+
+    assert asyncio.run(main()) == 1
+
+
 def test_the_listeners_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _which: (1024, 4096))
     asked = Limits(connections_max=512, per_peer_max=400, idle_s=30.0)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -31,7 +28,6 @@ from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.watch.pushed_alerts import Source
 from provisioner.ports import Secret
-from provisioner.settings import Settings
 from provisioner.store.sql_store import open_store
 
 BEARER, SIGNED = "a bearer token of 32 characters..", "a signing secret of 32 characters"
@@ -126,60 +122,6 @@ def test_a_bearer_token_lets_its_source_in(tmp_path: Path) -> None:
         return status, [s.source for s in door.told.signals]
 
     assert through(tmp_path, story) == (202, ["webhook/prom"])
-
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def knock(port: int, trust: Any, *, token: str) -> Connection:
-    """Send one alert over a connection of its own, which the source would keep."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
-    body = json.dumps(FIRING)
-    lines = (f"POST {WEBHOOK} HTTP/1.1", "Host: x", f"Authorization: Bearer {token}",
-             f"Content-Length: {len(body)}", "", body)  # fmt: skip
-    writer.write("\r\n".join(lines).encode())
-    await reader.readuntil(b"\r\n\r\n")
-    return reader, writer
-
-
-async def is_closed(connection: Connection) -> bool:
-    """Return whether the listener closes it within a moment; the body of its answer comes first."""
-    reader, writer = connection
-    try:
-        async with asyncio.timeout(0.3):
-            while await reader.read(4096):
-                pass
-    except TimeoutError:
-        return False
-    finally:
-        writer.close()
-    return True
-
-
-def test_the_newest_proved_senders_keep_their_connections(tmp_path: Path) -> None:
-    async def main() -> list[bool]:
-        store, clock = open_store(":memory:"), HandClock()
-        settings = Settings(events_kept_max=2, api_idle_s=0.1)
-        site = SimpleNamespace(plan=None, settings=settings)
-        address = "https://127.0.0.1:0"
-        async with (
-            asyncio.timeout(60),
-            open_watch(address, SENDERS, tmp_path, store, clock, None, site) as watch,
-        ):
-            trust = ssl.create_default_context(cafile=str(tmp_path / "agent-ca.pem"))
-            assert watch.attach is not None
-            watch.attach(Told())  # type: ignore[arg-type]
-            port = urlsplit(watch.listener).port
-            assert port is not None
-            opened = [
-                await knock(port, trust, token=t) for t in (BEARER, "stranger", *[BEARER] * 2)
-            ]
-            result = [await is_closed(connection) for connection in opened]
-        await store.close()
-        return result
-
-    # the oldest of three makes room, and a stranger is never kept
-    assert asyncio.run(main()) == [True, True, False, False]
 
 
 def test_a_signed_request_counts_once(tmp_path: Path) -> None:

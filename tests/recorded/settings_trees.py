@@ -63,6 +63,11 @@ class _Stripped(dict[str, Any]):
         return super().__getitem__(path.rstrip("/"))
 
 
+def serve_tree(tree: dict[str, Any]) -> TreeTransport:
+    """Return a transport that answers from these resources."""
+    return _Lenient(tree)
+
+
 BIOS_SETS = {
     "dell_idrac9": {"iommu": "on", "x2apic": "on", "smt": "off", "secure_boot": "on"},
     "hpe_ilo5": {"iommu": "off", "numa_per_socket": "1", "acs": "off", "secure_boot": "on"},

@@ -1,4 +1,4 @@
-"""Whether the storage of a BlueField is wiped between two tenants, and what proves it. Pure.
+"""Whether the storage of a BlueField is wiped between two tenants, and the proof of it. Pure.
 
 No document names the method of the card's UEFI, and no block can be read from outside. Two things
 show: the orders are no longer there, and the system that was on the storage does not start any

@@ -1,8 +1,8 @@
 """The firmware that is written once more between two tenants although its version fits. Pure.
 
 A tenant with root may have put other content under the same version. Only writes that a source
-documents as carried out in this case are planned; everything else is refused by name. What runs is
-what is written: another version is the planner's matter, and comes by its own way.
+documents as carried out in this case are planned; everything else is refused by name. The
+version that runs is written: another one is the planner's matter, and comes by its own way.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def plan_rewriting(
     *,
     no_ac_cycle: str,
 ) -> Rewriting:
-    """Return what is written, in the order of flashing, and what is refused.
+    """Return the writes, in the order of flashing, and the refusals.
 
     `writers`: by the name of the BMC. `no_ac_cycle`: why standby power cannot be removed.
     """

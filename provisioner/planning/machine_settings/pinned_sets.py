@@ -43,7 +43,7 @@ _CLOCK = re.compile(r"DateTime|SystemTime|SystemDate", re.IGNORECASE)
 
 
 def find_setting_fault(name: str, value: str) -> tuple[str, str] | None:
-    """Return what is wrong with one setting and its remedy, or None."""
+    """Return the fault of one setting and its remedy, or None."""
     if name.startswith(ATTRIBUTE):
         return _find_attribute_fault(name.removeprefix(ATTRIBUTE), value)
     meaning = VOCABULARY.get(name)

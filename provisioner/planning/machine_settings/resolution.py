@@ -2,7 +2,7 @@
 
 A set names meanings ("iommu": "on") and raw attributes ("attribute:NAME": value). Each is resolved
 against the attributes that this machine shows and its registry, so that a renamed attribute is
-found again and nothing is sent that the BIOS would drop. What is sent is one request for one boot.
+found again and nothing is sent that the BIOS would drop. All changes of a boot are one request.
 """
 
 from __future__ import annotations

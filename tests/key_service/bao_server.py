@@ -24,6 +24,7 @@ ROOT = "root-token-of-a-test"
 POLICY = """
 path "transit/encrypt/provisioner" { capabilities = ["update"] }
 path "transit/decrypt/provisioner" { capabilities = ["update"] }
+path "secret/data/bmc/*" { capabilities = ["read"] }
 """
 
 

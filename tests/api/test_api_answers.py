@@ -173,7 +173,7 @@ def test_the_asker_does_not_approve_with_another_token_of_his():
         assert (status, told["type"]) == (403, "urn:provisioner:problem:four-eyes")
 
     def _same_person(connection):
-        token = next(t for t in read_tokens(connection) if t.role == "approver")
+        token = next(t for t in read_tokens(connection) if t.subject == "approver@example")
         body = token.model_copy(update={"subject": "Operator@example"}).model_dump_json()
         connection.execute(update(tokens).where(tokens.c.id == token.id).values(body=body))
         return True

@@ -23,7 +23,7 @@ def large_map(size: int) -> bytes:
         facts = (
             ("host",), (_state(number).value,), (PROFILE,), (_release(number),),
             (f"t{number % 16}",), ("",), ("customer",), ("site",), (str(unit // 64),), (str(unit),),
-            (f"rack-{number // 4:05d}",), tuple(f"{r} leaf-{unit}-r{r}" for r in range(8)), (),
+            (f"rack-{number // 4:05d}",), tuple(f"{r} leaf-{unit}-r{r}" for r in range(8)), (), (),
         )  # fmt: skip
         rows.append((f"n{number:05d}", facts))
     return format_map(1, rows)

@@ -149,6 +149,9 @@ class GivenEraser:
     def __init__(self, soak: Any) -> None:
         self._soak, self.policy = soak, POLICY
 
+    async def forget_host_key(self, _node: Node) -> None:
+        """Hosts have no system here, and so no key."""
+
     async def erase(
         self, _hold: Hold, node: Node, _inventory: Inventory, _disks: int, _ends: Any
     ) -> tuple[Node, ErasureReport]:

@@ -7,7 +7,6 @@ from glob import escape
 
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.host_keys import credential_of
 from provisioner.execution.observe.login_change import change_after_tenant
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.steps.maintenance_boot import Stay
@@ -64,8 +63,7 @@ async def sanitize(
         changes |= {"note": str(problems[0]), "served": node.served}
     else:
         changes["drives"] = list_erased(report)
-        # root of the former tenant could read the private half: the next system gets another one
-        await eraser.site.reach.credentials.remove(credential_of(node))
+        await eraser.forget_host_key(node)
     event_class = NodeNotSanitized if problems else NodeSanitized
     event = event_class(report=digest, problems=tuple(str(p) for p in problems))
     await hold.record(node=node.model_copy(update=changes), events=[event])

@@ -13,6 +13,7 @@ from glob import escape
 from typing import Protocol
 
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.host_keys import credential_of
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.steps import bios_defaults
@@ -77,6 +78,12 @@ class Eraser:
     def site(self) -> Site:
         """Return the parts that reach devices."""
         return self._site
+
+    async def forget_host_key(self, node: Node) -> None:
+        """Remove the host's SSH key: root of the former tenant could read its private half. The
+        next system of the node gets another one.
+        """
+        await self._site.reach.credentials.remove(credential_of(node))
 
     async def erase(
         self,

@@ -12,6 +12,7 @@ import pytest
 
 from provisioner.checks.roce_runtime import ROCE_RUNTIME
 from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.site.control import list_guests
 from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
@@ -286,3 +287,21 @@ def test_the_packaging_of_a_driver_is_shown_where_one_was_set(site: Site) -> Non
     run(site, "host_software", {"packages": {"host.driver_packages": "ubuntu-server-open"}})
 
     assert "nvidia-driver-535-server-open 535.129.03" in ask(site, "packages")["stdout"]
+
+
+def test_a_line_about_accounts_runs_in_the_guest_of_its_host_alone(site: Site) -> None:
+    program = ("sh", "-c", 'echo "$0 $1"; exit 3')
+    site.inband.guests[NODE] = program
+    boot = site.machines[NODE].host.boot_id
+    login = {"name": "l", "command": "tenant_login=; t=tenant; id", "timeout_s": 60}
+    looked = {"name": "b", "command": COMMANDS["boot_id"], "timeout_s": 60}
+
+    answer = run(site, "run_commands", {"commands": [login, looked]})["facts"]["commands"]
+
+    assert (answer["l"]["rc"], answer["l"]["stdout"]) == (3, f"{boot} {login['command']}\n")
+    assert answer["b"]["stdout"] == f"{boot}\n"
+    state = list_guests(site)[NODE]
+    assert state["boot_id"] == boot
+    site.machines[NODE].power_off(site.clock.now())
+    site.clock.move(600.0)
+    assert list_guests(site)[NODE]["boot_id"] is None

@@ -22,6 +22,7 @@ import control_steps
 import erasure_steps
 import fleet_steps
 import group_steps
+import guest_steps
 import install_steps
 import isolation_steps
 import network_steps
@@ -57,6 +58,7 @@ STEPS = {
     **telemetry_steps.STEPS,
     **group_steps.STEPS,
     **isolation_steps.STEPS,
+    **guest_steps.STEPS,
 }
 
 

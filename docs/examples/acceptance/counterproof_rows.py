@@ -31,6 +31,9 @@ def _read_rows(table: str) -> tuple[Row, ...]:
 
 # before the suite, when nothing has happened yet
 BEFORE = _read_rows("""
+bare_metal launch_instance other_key - BMAAS03-01 BOOT02-01
+own crud_tenant_key key - AUTH01-01
+own launch_with_key other_key - AUTH02-01
 bare_metal query_maintenance_events empty - BFX02-01
 bare_metal query_retirement_notices empty - BFX02-02
 bare_metal query_repair_history empty - BFX02-03

@@ -301,6 +301,12 @@ def refuse_logs(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def log_in_otherwise(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """Let the step log in with another key than the tenant's."""
+    yield {"ACCEPTANCE_LOGIN_KEY": site.environment().get("ACCEPTANCE_OTHER_KEY", "")}
+
+
+@contextmanager
 def leave(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Change nothing more: an earlier row or the suite itself has broken something."""
     yield {}
@@ -333,6 +339,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "audience": (expect_another_audience, "the daemon expects another audience"),
     "opened": (open_key, "the master key is in clear beside the data"),
     "uncollected": (refuse_logs, "the receiver takes nothing"),
+    "other_key": (log_in_otherwise, "the key of the login is not the tenant's"),
     "none": (leave, "there is no such tenant"),
     "empty": (leave, "nothing of the kind has happened yet"),
     "damaged": (leave, "nodes are faulty, after the suite's break-fix steps"),

@@ -18,7 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from daemon_client import Daemon, list_hosts
+from daemon_client import Daemon, list_hosts, wait_for
+from guest_host import Guest, find_obstacle, run_guest
+from node_steps import give_back, order_node
 from second_site import SecondSite
 
 START_S = 900.0
@@ -27,6 +29,7 @@ COMMAND_S = 300.0  # of a command line, on a machine that has more to do
 SIGN_IN = re.compile(r"console: (https://\S+)/\s+token: (\S+)")
 SERVES = "Every node serves"
 DAY_S = 86400
+FIRST = "acc-first"  # the tenant that has the guest's node before the run
 OLD_DAYS = 31  # a run lasts for some simulated days, and a log of consoles has to go back a month
 PROGRAM = (sys.executable, "-m", "provisioner")
 
@@ -35,6 +38,7 @@ class Demonstration:
     """A running demonstration: its address, its token, its folder, and a daemon beside it."""
 
     second: SecondSite
+    guest: Guest | None = None
 
     def __init__(self, directory: Path, url: str, token: str) -> None:
         self.directory = directory
@@ -60,7 +64,34 @@ class Demonstration:
             "ACCEPTANCE_EXPECTED": str(self.directory / "expected.yaml"),
             "ACCEPTANCE_DATA": str(self.data),
             **self.second.environment(),
+            **self._describe_guest(),
         }
+
+    def _describe_guest(self) -> dict[str, str]:
+        """Return the node with a real system, and the keys of its tenant and of another."""
+        if self.guest is None:
+            return {}
+        return {
+            "ACCEPTANCE_GUEST": self.guest.node,
+            "ACCEPTANCE_TENANT_KEY": str(self.guest.keys["tenant-key"]),
+            "ACCEPTANCE_OTHER_KEY": str(self.guest.keys["other-key"]),
+        }
+
+    @contextmanager
+    def guested(self, folder: Path, system: Path) -> Iterator[None]:
+        """Put a real system behind a free host, where this machine can have one."""
+        if find_obstacle():
+            yield
+            return
+        daemon = self.open()
+        # the demonstration's hosts came with a system; one that a tenant gave back has the daemon's
+        node = order_node(daemon, FIRST)["id"]
+        give_back(daemon, FIRST)
+        free = f"kind=host and state=certified and node={node}"
+        (host,) = wait_for(lambda: list_hosts(daemon, free), START_S, f"{node} is written anew")
+        with run_guest(folder, system, host["id"], host["address"], self.ask_simulator) as guest:
+            self.guest = guest
+            yield
 
     def open(self) -> Daemon:
         """Return a client of its API."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from daemon_client import Daemon, RefusedError, list_hosts, wait_for
+from daemon_client import Daemon, RefusedError, list_hosts, mark, wait_for
+from guest_steps import NODE, describe_login, read_boot, set_key
 
 TENANT = "acceptance"
 ORDER_S = 240.0
@@ -29,13 +30,18 @@ def describe_node(daemon: Daemon, node: str) -> dict[str, Any]:
         "vpc_id": host["vrf"],
         "instance_type": host["profile"],
         "availability_zone": host["location"]["rack"],
+        **describe_login(daemon, node),
     }
 
 
-def order_node(daemon: Daemon, tenant: str) -> dict[str, Any]:
-    """Order one node for a tenant of its own and return it once it serves."""
+def order_node(daemon: Daemon, tenant: str, *, wish: str = "") -> dict[str, Any]:
+    """Order one node for a tenant of its own and return it once it serves.
+
+    `wish`: the node to pick; empty: a free one.
+    """
     free = list_hosts(daemon, "kind=host and state=certified")
-    picked = [h["id"] for h in free if not h["tenant"]][:1]
+    names = [h["id"] for h in free if not h["tenant"] and h["id"] != NODE]
+    picked = [wish] if wish else names[:1]
     order = {"nodes": 1, "vrf": tenant.upper(), "picked": picked}
     daemon.change("PUT", f"/tenants/{tenant}", order)
     where = f"kind=host and state=released and tenant={tenant}"
@@ -45,10 +51,28 @@ def order_node(daemon: Daemon, tenant: str) -> dict[str, Any]:
 
 def launch_instance(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
     """Order one node, and tag it."""
-    node = order_node(daemon, TENANT)["id"]
+    if NODE:
+        if daemon.find(f"/tenants/{TENANT}") is None:
+            daemon.change("PUT", f"/tenants/{TENANT}", {"nodes": 0, "vrf": TENANT.upper()})
+        set_key(daemon, TENANT)
+    node = order_node(daemon, TENANT, wish=NODE)["id"]
     tags = {f"name:{TENANT}": True, f"createdby:{daemon.get('/me')['subject']}": True}
     daemon.change("PATCH", f"/nodes/{node}/tags", {"tags": tags})
     return describe_node(daemon, node)
+
+
+def launch_with_key(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
+    """Order the node with a real system for a tenant with a key, and log in with that key.
+
+    The tenant keeps it: the suite's own launch finds it so.
+    """
+    row = launch_instance(daemon, "", "")
+    boot = read_boot(daemon, row["instance_id"])
+    kept = daemon.get(f"/tenants/{TENANT}/keys")["items"]
+    proof = daemon.get(f"/nodes/{row['instance_id']}/proof")["proof"]
+    shown = [g["seen"] for g in proof["gate"] if g["check"] == "tenant_login"]
+    named = any(key["fingerprint"] in text for key in kept for text in shown)
+    return {**row, "boot_id": boot, **mark(specified=bool(kept), proved=named, login=bool(boot))}
 
 
 def describe_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
@@ -136,8 +160,10 @@ def reinstall_node(daemon: Daemon, node: str, tenant: str) -> str:
 def reinstall_instance(daemon: Daemon, node: str, _rack: str) -> dict[str, Any]:
     """Have the node erased and installed, and wait until it serves again."""
     before = daemon.get(f"/nodes/{node}")["certificate"]
+    boot = read_boot(daemon, node) if node == NODE else ""
     again = reinstall_node(daemon, node, TENANT)
-    return {**describe_node(daemon, again), "certificate_before": before}
+    now = read_boot(daemon, again, boot) if again == NODE else ""
+    return {**describe_node(daemon, again), "certificate_before": before, "boot_id": now}
 
 
 def give_back(daemon: Daemon, tenant: str) -> None:
@@ -172,6 +198,7 @@ def verify_teardown(daemon: Daemon, _node: str, _rack: str) -> dict[str, Any]:
 
 STEPS = {
     "launch_instance": launch_instance,
+    "launch_with_key": launch_with_key,
     "describe_instance": describe_instance,
     "list_instances": list_instances,
     "verify_tags": verify_tags,

@@ -20,15 +20,22 @@ daemon and prints the fields of its answers, which are recorded beside it. `make
 SUITE=DIR` starts `provisioner demo --stay`, runs the suite's own runner from the folder `DIR`, and
 then each step once more with the thing behind it broken. A pass counts only if the step then does
 not pass. `make acceptance-counterproofs SUITE=DIR` runs these alone. Nothing of the suite is in
-this repository; it needs Python 3.12. Hosts with SSH and GPUs are not simulated: ids that want them
-are skipped. Networks are probed from another address of the same machine. The suites storage, k8s,
-slurm and vm are not run. Twenty-four readings are ours:
+this repository; it needs Python 3.12. Ids that want GPUs in a real host are skipped.
+Networks are probed from another address of the same machine. The suites storage, k8s, slurm and vm
+are not run. Some readings are ours:
 
 - A tag `name:x` is the key `Name` with the value `x`, since tags have small letters.
 - A tenant's VRF is a VPC, and its VNI the identity of both.
 - A node that a person picked for a tenant is reserved.
 - A probe of a BMC is the property `Status.Health` of a class of devices.
-- `ssh_ready` is the daemon's own login to the node, which the simulator's shell answers.
+- One host has a real system behind it: Debian with systemd, OpenSSH and cloud-init, started by
+  systemd-nspawn in namespaces of its own (this needs root). The simulated host starts and ends it:
+  each of its boots is a boot there, each configuration drive of the daemon is a new system. The
+  daemon's line that writes the tenant's key runs in it, and not over SSH. Hardware and what the
+  daemon reads of it stay simulated; the kernel is this machine's.
+- `ssh_ready` is the tenant's own login there, and elsewhere the daemon's, which the simulator's
+  shell answers.
+- Metadata at 169.254.169.254 is what that system itself serves.
 - The journal of a BMC has its kernel's log.
 - The heartbeat of a card is the answer of its own BMC.
 - A node's pin is its install configuration.
@@ -64,6 +71,9 @@ RESULT = """
 Run on {date} with version {suite_version} and {nodes} simulated hosts, suites {suites}:
 of {of} ids {passed} passed, {failed} failed, and {skipped} were skipped.
 """
+ALONE = """
+These parts were run alone, some with fewer hosts, the last of them on that date: {parts}.
+"""
 
 
 def draw_page(result: Mapping[str, Any]) -> str:
@@ -81,7 +91,7 @@ def draw_page(result: Mapping[str, Any]) -> str:
             failed=len(summary["failed"]),
             skipped=len(summary["skipped"]),
         ),
-        f"\nThese parts were run alone, the last of them on that date: {again}.\n" if again else "",
+        ALONE.format(parts=again) if again else "",
         "\n| id | suite | result | message | counter-proof |",
         "\n|---|---|---|---|---|",
     ]

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from daemon_client import ENDED, Daemon, wait_for
+from guest_steps import NODE, describe_login, read_boot
 
 SWITCH_S = 300.0
 BOOT = re.compile(r"its system answers, boot id (?P<now>[^,]+), before: (?P<before>\S+)")
@@ -43,6 +44,8 @@ def _read_boot(operation: Answer) -> tuple[str, str]:
 
 def _describe(daemon: Daemon, node: str, operation: Answer) -> Answer:
     boot, _ = _read_boot(operation)
+    if node == NODE and _read_state(daemon, node) == "running":
+        boot = read_boot(daemon, node)  # the tenant's own login
     return {
         "instance_id": daemon.get(f"/nodes/{node}")["id"],
         "state": _read_state(daemon, node),
@@ -50,6 +53,7 @@ def _describe(daemon: Daemon, node: str, operation: Answer) -> Answer:
         "ssh_ready": bool(boot),
         "boot_id": boot,
         "note": operation["note"],
+        **describe_login(daemon, node),
     }
 
 
@@ -67,8 +71,12 @@ def start_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
 
 def reboot_instance(daemon: Daemon, node: str, _rack: str) -> Answer:
     """Cycle the node and compare the boot ids before and after."""
+    before = read_boot(daemon, node) if node == NODE else ""
     operation = switch_power(daemon, node, "cycle")
-    after, before = _read_boot(operation)
+    if node == NODE:
+        after = read_boot(daemon, node, before)
+    else:
+        after, before = _read_boot(operation)
     return {
         "reboot_initiated": operation["state"] == "done",
         "reboot_confirmed": bool(after) and before not in ("none", after),

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def write_configuration(
     text = text.replace("SUITE", str(suite)).replace("HERE", str(HERE))
     content = yaml.safe_load(text)
     content["tests"]["settings"].update(site.nodes)
+    if site.guest is None:
+        content["tests"]["exclude"] = {"labels": ["ssh"]}
     for command in content["commands"].values():
         command["steps"] = [s for s in command["steps"] if not only or s["name"] in only]
     file = out / f"{name}.yaml"
@@ -149,17 +152,21 @@ def main() -> int:
     verdicts: dict[str, Verdict] = {}
     proofs: dict[str, Any] = {}
     parts = set(options.only)
+    nodes = options.nodes
     if options.only:
         earlier = json.loads(target.read_text(encoding="utf-8"))
         verdicts = {i: Verdict(**fields) for i, fields in earlier["verdicts"].items()}
         proofs = earlier["counterproofs"]
         parts |= set(earlier.get("only", ()))
+        nodes = earlier["nodes"]
     shutil.rmtree(out / "second", ignore_errors=True)
     with (
         run_second_site(out / "second") as second,
         run_demonstration(out / "site", options.nodes) as site,
+        ExitStack() as stack,
     ):
         site.second = second
+        stack.enter_context(site.guested(out / "guest", Path("build/acceptance-guest").resolve()))
         rows = choose_rows(counterproof_rows.BEFORE, choice)
         proofs |= counterproofs.prove(site, suite, python, rows)
         for name in () if options.counterproofs else SUITES:
@@ -178,7 +185,7 @@ def main() -> int:
     result = {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "suite_version": read_version(suite),
-        "nodes": options.nodes,
+        "nodes": nodes,
         "only": sorted(parts),
         "summary": summary,
         "verdicts": {i: vars(v) for i, v in sorted(verdicts.items())},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NO_LOGIN = "the hosts of the demonstration are simulated: no system with SSH answers there"
+NO_LOGIN = "the host with a real system has no GPUs, and no address by DHCP"
 
 OF_BARE_METAL = {
     "query_node_health_agents": "no agent of ours runs in a tenant's system",
@@ -61,7 +61,6 @@ REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY, **OF_IMAGES}
 # ids of the suite's plan that have no check in it, and none of ours
 LINKS = "this program divides no NVLink domain between tenants"
 OF_PLAN = {
-    "AUTH01-01, AUTH02-01": "this program keeps no SSH keys of tenants",
     "BFX01-01": "GPUs are reset as a remedy of a case; no request asks for that alone",
     "BFX01-04": "work is scheduled by the tenant; its check in the suite is of Kubernetes",
     "BM01-02": "it wants real GPUs",

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from unoffered import REASONS
 
 OWN = "own"  # checks that are not in the suite: our file has them itself
+NO_HOST = "it wants a host that answers SSH, which needs root and systemd-nspawn here"
 UNWIRED = "N/A"  # a check that proves no requirement of the suite's plan
 
 
@@ -65,7 +67,9 @@ def read_verdicts(
             continue
         state, message = cases.get(check, ("skipped", "the runner did not report it"))
         if "ssh" in fields.get("labels", ()) and state == "skipped":
-            message = "it wants a host that answers SSH; those of the demonstration are simulated"
+            gpus = "gpu" in fields["labels"]
+            own_reason = REASONS.get(fields["step"], NO_HOST)
+            message = "it wants GPUs in a real host" if gpus else own_reason
         rows[fields["test_id"]].append((state, message, check))
     order = {"failed": 0, "skipped": 1, "passed": 2}
     verdicts = {}

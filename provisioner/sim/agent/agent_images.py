@@ -76,8 +76,8 @@ def deploy_step(ramdisk: Ramdisk, params: Mapping[str, Any]) -> Work:
         result = work.finish(now)
         disk = choose_disk(ramdisk.machine.disks, ramdisk.node["properties"]["root_device"])
         assert disk is not None
-        told_at_boot = _first_boot(str(args.get("configdrive") or ""))
-        disk.system = told_at_boot
+        disk.drive = str(args.get("configdrive") or "")
+        disk.system = _first_boot(disk.drive)
         disk.booted = False
         image = parse_image(disk.content)
         disk.packages = dict(image.contents) if image is not None else {}

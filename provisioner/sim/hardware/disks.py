@@ -35,6 +35,7 @@ class Disk:
     bootable: bool = False
     size: int = SIZE
     system: str = ""  # the stamp that its system writes at its first boot
+    drive: str = ""  # configuration drive that came with its image: gzip, base64
     packages: dict[str, str] = field(default_factory=dict)  # installed by its image
     booted: bool = True  # whether its system has booted already
     # source: firmware slots as the NVM Express Base Specification has them (log page 03h, FRMW);

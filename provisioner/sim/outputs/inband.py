@@ -25,6 +25,7 @@ from provisioner.sim.outputs import (
     outputs_system,
 )
 from provisioner.sim.outputs.gpu_reset import reset_gpus
+from provisioner.sim.outputs.guest import IN_GUEST, run_in_guest
 from provisioner.sim.outputs.host import HostView, Output
 from provisioner.sim.outputs.inband_looks import LOOKS, add_echo, strip_echo
 
@@ -92,6 +93,7 @@ class Inband:
         self._sleep = sleep
         self._busy: set[str] = set()  # hosts whose package or firmware tools hold their lock
         self.calls = 0
+        self.guests: dict[str, tuple[str, ...]] = {}  # node -> program that runs a line in it
         self._plays: dict[str, Callable[[HostView, Mapping[str, Any]], Awaitable[Result]]] = {
             "run_commands": self._run_commands,
             "host_software": self._host_software,
@@ -144,7 +146,10 @@ class Inband:
             await self._pass(view, min(takes_s, limit_s))
             if view.machine.host.boot_id != boot:
                 return _unreachable("the connection was closed by the host")
-            output = Output(None, "", "") if takes_s > limit_s else tool(view, line)
+            if view.machine.name in self.guests and line.startswith(IN_GUEST):
+                output = await run_in_guest(self.guests[view.machine.name], boot or "", line)
+            else:
+                output = Output(None, "", "") if takes_s > limit_s else tool(view, line)
             outputs[str(entry["name"])] = {
                 "rc": output.rc,
                 "stdout": output.stdout,

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from provisioner.sim.faults.faults import BadRule, read_rules
 from provisioner.sim.hardware.curable_faults import exchange_part
+from provisioner.sim.outputs.guest import describe_guest
 from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified
@@ -44,11 +45,13 @@ class Control:
             "/clock": self._clock,
             "/requests": self._requests,
             "/faults": self._faults,
+            "/guests": lambda: list_guests(self.site),
         }.items():
             app.router.add_get(route, _answering(read))
         app.router.add_post("/inband", _taking(self._inband))
         app.router.add_post("/agents/calls", _taking(self._agent_calls))
         app.router.add_post("/agents/request", _taking(self._agent_request))
+        app.router.add_post("/guests", _taking(self._add_guest))
         app.router.add_post("/faults", _taking(self._change_faults))
         app.router.add_post("/parts", _taking(self._exchange))
         app.router.add_post("/uncertified", _taking(self._uncertified))
@@ -160,6 +163,14 @@ class Control:
             self.site.faults.add(rule)
         return {"added": len(rules)}
 
+    async def _add_guest(self, params: dict[str, Any]) -> Any:
+        """{"node", "program": [...]}: a real system is behind this host from now on."""
+        program = params.get("program")
+        if params.get("node") not in self.site.machines or not isinstance(program, list):
+            raise BadRule("node, program: a node of the site, and words of a program")
+        self.site.inband.guests[str(params["node"])] = tuple(map(str, program))
+        return list_guests(self.site)
+
     async def _exchange(self, params: dict[str, Any]) -> Any:
         """{"node", "part", "serial"}: install a sound part in the slot."""
         machine = self.site.machines.get(str(params.get("node", "")))
@@ -179,6 +190,12 @@ class Control:
             return {"nodes": find_uncertified(collect_truth(self.site), listed)}
         except (KeyError, TypeError, ValueError) as problem:
             raise BadRule(f"certificates: {problem!r:.100}") from None
+
+
+def list_guests(site: Site) -> dict[str, Any]:
+    """Return the state of each host with a guest, by which the guest is started and ended."""
+    site.advance()
+    return {name: describe_guest(site.machines[name]) for name in site.inband.guests}
 
 
 def _answering(read: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:

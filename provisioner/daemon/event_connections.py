@@ -139,17 +139,17 @@ class EventConnection(asyncio.Protocol):
         return None if self._other is None else self._other.eof_received()
 
     def pause_writing(self) -> None:
-        """Tell the protocol that may write much."""
+        """Pause a callback, which may write much."""
         if self._other is not None:
             self._other.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the protocol that may write much."""
+        """Resume a callback, which may write much."""
         if self._other is not None:
             self._other.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what is left; an event that is being taken is taken to its end."""
+        """End the connection; an event that is being taken is taken to its end."""
         self._stop_clock()
         self._waiting.clear()
         if self._other is not None:
@@ -201,7 +201,7 @@ class EventConnection(asyncio.Protocol):
             raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """Refuse what is no event before its body comes."""
+        """Refuse a request that is no event before its body comes."""
         if self._keeper.bars(self._peer):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS)
         if _PATH.fullmatch(self._url) is None:
@@ -242,7 +242,7 @@ class EventConnection(asyncio.Protocol):
                 name, body, stays = self._waiting.popleft()
                 try:
                     status = await self._keeper.deliver(name, body)
-                except Exception:  # ours: the sender is told, and the listener goes on
+                except Exception:  # ours: the sender gets a 500, and the listener goes on
                     log.exception("an event could not be taken")
                     status = HTTPStatus.INTERNAL_SERVER_ERROR
                 self._keeper.count(self._peer, status)

@@ -38,6 +38,9 @@ from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
+# one person opens a page for each test, faster than the server notices that the last one is gone
+MANY = {"api_streams_per_caller": 120, "api_requests_per_min": 100_000, "api_changes_per_min": 1000}
+
 
 class PaperTwin:
     """Implements `ports.rehearsals`: every host of the twin ends well at once."""
@@ -63,7 +66,7 @@ class Site:
         leaves: bool = False,
         chosen: Mapping[str, Any] | None = None,
     ) -> None:
-        self._chosen = {"api_port": 0, **(chosen or {})}
+        self._chosen = {"api_port": 0, **MANY, **(chosen or {})}
         self._folder, self._fleet, self._liar, self._leaves = folder, fleet, liar, leaves
         self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()

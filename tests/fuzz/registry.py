@@ -342,6 +342,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 DECODE_FOR: Mapping[str, str] = {
     **RECORD_DECODERS,
     "api.app": "api.app:_checked",
+    "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,
     "api.routes.bundles": _OURS,

@@ -169,6 +169,8 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
     schema = route.query.model_json_schema()
     for name, parameter_schema in schema.get("properties", {}).items():
+        kind = parameter_schema.pop("$ref", "").rpartition("/")[2]  # an enumeration: written here
+        parameter_schema = schema.get("$defs", {}).get(kind, {}) | parameter_schema
         parameter_schema = {k: v for k, v in parameter_schema.items() if k != "title"}
         about = parameter_schema.pop("description", "")
         parameters.append(

@@ -66,3 +66,23 @@ def test_states_are_enumerations():
     ):  # fmt: skip
         name = SCHEMAS[record]["properties"][field]["$ref"].rpartition("/")[2]
         assert len(SCHEMAS[name]["enum"]) > 2, (record, field)
+
+
+def list_references(value: Any) -> Iterator[str]:
+    """Yield the references within a value."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "$ref":
+                yield inner
+            else:
+                yield from list_references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from list_references(inner)
+
+
+def test_every_reference_leads_to_a_schema_of_the_document():
+    """A generator leaves out an operation with a reference that leads nowhere."""
+    places = {f"#/components/schemas/{name}" for name in SCHEMAS}
+
+    assert set(list_references(DOCUMENT)) - places == set()

@@ -53,7 +53,6 @@ NOT_THERE = {
     "/nodes/{node}/observation": 404,
     "/revocations": 404,
     "/cohorts/comparison": 400,
-    "/fleet/marks": 400,
     "/nodes/{node}/plan/requests": 409,
     "/nodes/{node}/power": 409,
     "/nodes/{node}/attestation": 404,

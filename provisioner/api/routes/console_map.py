@@ -58,7 +58,7 @@ class MapQuery(Nothing):
 class MarkQuery(Nothing):
     """The kind of words."""
 
-    by: MarkKind = Field(description="Kind of the words.")
+    by: MarkKind = Field(MarkKind.CERTIFICATE, description="Kind of the words.")
 
 
 class FleetMarks(Record):

@@ -238,13 +238,18 @@ test-netbox: setup ## the mirror against a real NetBox (Python 3.12; postgresql,
 
 ACCEPTANCE_VENV ?= build/acceptance-venv
 ACCEPTANCE := docs/examples/acceptance
-.PHONY: acceptance acceptance-counterproofs acceptance-venv
+.PHONY: acceptance acceptance-counterproofs acceptance-ironic acceptance-venv
 acceptance: acceptance-venv ## NVIDIA's suite against a demonstration (Python 3.12; SUITE=DIR); last line JSON
 	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python \
 		--result $(ACCEPTANCE)/result.json --page docs/acceptance-suite.md $(ARGS)
 
 acceptance-counterproofs: acceptance-venv ## each step of it with the thing behind it broken, which has to fail; SUITE=DIR
 	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python --counterproofs $(ARGS)
+
+acceptance-ironic: acceptance-venv ## its ids of bare metal against OpenStack Ironic alone (SUITE=DIR); last line JSON
+	@rm -rf build/acceptance-ironic
+	@$(VENV)/bin/python tests/bench/acceptance_ironic.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python \
+		--result $(ACCEPTANCE)/ironic/result.json --page docs/comparison.md $(ARGS)
 
 # its own package needs a build tool that its folder is enough for: the .pth file
 acceptance-venv: setup

@@ -110,8 +110,16 @@ class Bmc:
 class Ironic:
     """A running Ironic. `stop` ends it and all that it started."""
 
-    def __init__(self, environment: Path, work: Path, port: int, pbkdf2_rounds: int = 0) -> None:
+    def __init__(
+        self,
+        environment: Path,
+        work: Path,
+        port: int,
+        pbkdf2_rounds: int = 0,
+        settings: str = "",
+    ) -> None:
         self._bin, self._work, self._port = environment / "bin", work, port
+        self._settings = settings  # more sections of its configuration
         self._rounds = pbkdf2_rounds
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = local()
@@ -125,7 +133,8 @@ class Ironic:
         for name in ("kernel", "ramdisk"):
             (self._work / name).write_text(name)
         file = self._work / "ironic.conf"
-        file.write_text(CONFIGURATION.format(work=self._work, port=self._port))
+        text = CONFIGURATION.format(work=self._work, port=self._port)
+        file.write_text(text + self._settings)
         environment = dict(os.environ, PYTHONWARNINGS="ignore")
         with (self._work / "ironic.out").open("wb") as out:
             create = (self._bin / "ironic-dbsync", "--config-file", file, "create_schema")

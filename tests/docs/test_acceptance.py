@@ -190,3 +190,24 @@ def test_the_page_is_the_last_run_and_counts_no_pass_without_a_counter_proof(
     assert page.read_text(encoding="utf-8") == written
     assert summary["passed"] == len(passed & proved)
     assert summary["of"] == summary["passed"] + len(summary["failed"]) + len(summary["skipped"])
+
+
+def test_the_table_about_ironic_is_its_last_run_and_each_step_has_an_answer_or_a_reason() -> None:
+    folder = FOLDER / "ironic"
+    words = (
+        "import ask, json, table; r = json.load(open('result.json')); "
+        "print(json.dumps([table.draw_table(r), table.BEGIN, table.END, sorted(ask.STEPS)]))"
+    )
+    command = [sys.executable, "-c", words]
+    drawn = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=30)
+    rows, begin, end, steps = json.loads(drawn.stdout)
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    configuration = yaml.safe_load((folder / "bare_metal.yaml").read_text(encoding="utf-8"))
+    verdicts = json.loads((folder / "result.json").read_text(encoding="utf-8"))["verdicts"]
+    ours = json.loads((FOLDER / "result.json").read_text(encoding="utf-8"))["verdicts"]
+    configured = {row["name"] for row in configuration["commands"]["bare_metal"]["steps"]}
+
+    assert page.partition(begin)[2].partition(end)[0].strip() == rows.strip()
+    assert configured == set(steps)
+    assert set(verdicts) >= {i for i, v in ours.items() if v["suite"] == "bare_metal"}
+    assert [i for i, v in verdicts.items() if v["state"] == "skipped" and not v["message"]] == []

@@ -39,7 +39,7 @@ def list_checks(suite: Path, name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _read_cases(junit: Path) -> dict[str, tuple[str, str]]:
+def read_cases(junit: Path) -> dict[str, tuple[str, str]]:
     """Return the state and the message of each check in a JUnit file."""
     cases = {}
     for case in ET.parse(junit).iter("testcase"):  # noqa: S314 (a file of our own run)
@@ -58,7 +58,7 @@ def read_verdicts(
     suite: Path, name: str, junit: Path, only: Collection[str] = ()
 ) -> dict[str, Verdict]:
     """Return the verdict of each id of a suite, or of those of some of its steps."""
-    cases = _read_cases(junit)
+    cases = read_cases(junit)
     rows: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
     for check, fields in list_checks(suite, name).items():
         left_out = only and fields["step"] not in only

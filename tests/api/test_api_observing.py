@@ -44,8 +44,8 @@ def test_every_answer_names_the_mode_and_a_change_is_refused_but_for_its_dry_run
 
 def test_only_changes_of_the_daemon_s_own_rows_are_allowed_while_it_observes() -> None:
     """A kind that is added to them has to be judged here: does it lead to a device?"""
-    own = ("alert.", "audit.", "capability.", "clock.", "key.", "pin.", "session.", "token.")
-    others = {kind for kind in WHILE_OBSERVING if not kind.startswith((*own, "webhook."))}
+    own = ("alert.", "audit.", "capability.", "clock.", "key.", "pin.", "policy.", "session.")
+    others = {k for k in WHILE_OBSERVING if not k.startswith((*own, "token.", "webhook."))}
     assert others == {ChangeKind.NODE_ADOPT, ChangeKind.NODE_DETACH, ChangeKind.NODE_BMC_ADDRESS}
 
 

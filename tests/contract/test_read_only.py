@@ -152,6 +152,7 @@ PASSED_ON = {
     "credentials",
     "exports",
     "matrix",
+    "matrix_texts",
     "recovery",
     "settings",
     "shared",

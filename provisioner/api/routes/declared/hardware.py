@@ -214,7 +214,7 @@ ROUTES = (
             "release": "spectrum-x-1.3.0",
             "bmc": {"url": "https://10.0.0.9"},
             "location": {"rack": "su0-rack1", "index": 3},
-            "factory_credentials": {"nvidia": {"username": "root", "password": "0penBmc"}},
+            "factory_credentials": {"nvidia": {"username": "root", "password": "the-printed-one"}},
         },
         refusals={409: "It was taken in with another entry, or this process reaches no BMC."},
         entity=True,

@@ -18,7 +18,7 @@ from console_fleet import fill_console
 from console_leaves import PaperLeaves, paper_plan
 from console_release import console_matrix
 from large_fleet import put_fleet
-from served import no_leaves
+from served import FILE, no_leaves
 
 from provisioner.access.tokens import new_token
 from provisioner.adapters.consoles.console_files import ConsoleFiles
@@ -140,6 +140,7 @@ class Site:
                 vault=self.vault,
                 signer=await open_signer(store, key, clock.now()),
                 rehearsals=PaperTwin(),
+                matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
             )
             parts = replace(parts, directory=data)  # lines of consoles are there
             async with serve_api(parts, data) as url:

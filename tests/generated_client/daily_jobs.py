@@ -1,238 +1,396 @@
-"""The console's daily jobs by the generated client: run by its own Python, with nothing of ours.
+"""The jobs of docs/console-jobs.md by the generated client, and a few that the page does not have.
 
-Arguments: a folder with the package `provisioner_client`, and a JSON file with the address, the CA
-and the tokens. The last line is a JSON object: each job with its operations, or with its failure.
+Each line of the input is a job's name, its role, and what it begins with; the answer is a line with
+the operations that it used, or with its failure.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
-import pkgutil
 import sys
-import typing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, sys.argv[1])
-SITE = json.loads(Path(sys.argv[2]).read_text())
-client_module = importlib.import_module("provisioner_client")
-api = importlib.import_module("provisioner_client.api")
-NODE, FREE, STUCK, RELEASE, OLDER = (
-    "su0-n01", "su0-n04", "su0-n05", "spectrum-x-1.3.0", "spectrum-x-1.2.0"
-)  # fmt: skip
-OPERATIONS = {
-    name.rpartition(".")[2]: name
-    for _, name, package in pkgutil.walk_packages(api.__path__, "provisioner_client.api.")
-    if not package
-}
-used: list[str] = []
+from campaign_and_case_steps import (
+    NEWER,
+    RELEASE,
+    accept_metric,
+    act,
+    after,
+    change,
+    change_node,
+    clear_alert,
+    draft,
+    find_work,
+    read_clock,
+    rehearse,
+    replace_host,
+    report_at_rack,
+    report_fault,
+    roll_back,
+    save_evidence,
+    see_case,
+    see_difference,
+    see_preview,
+    see_waiting_case,
+    start,
+    suspend_alert,
+)
+from generated_calls import SITE, ask, doers, propose, used
 
 
-def connect(who: str) -> Any:
-    """Return the generated client of one person."""
-    return client_module.AuthenticatedClient(
-        base_url=SITE["url"], token=SITE["tokens"][who], verify_ssl=SITE["ca"],
-        raise_on_unexpected_status=True,
-    )  # fmt: skip
+def retry_group(names: list[str]) -> None:
+    rows = ask("show_home").blocked
+    (group,) = [g for g in rows if g.unblock == "Plug the management cable in."]
+    assert group.retryable == len(names)
+    propose("retry_blocked_nodes", body={"reason": group.reason, "unblock": group.unblock})
+    assert "quarantined" not in [ask("show_node", name).state.value for name in names]
 
 
-PEOPLE = {who: connect(who) for who in SITE["tokens"]}
+def list_blocked(_: Any) -> None:
+    nodes = ask("list_nodes", where="reason=check_failed").items
+    assert "Reseat GPU 5, then try it again." in [n.blockers[0].unblock for n in nodes]
 
 
-def ask(name: str, *path: str, who: str = "operator", body: Any = None, **query: Any) -> Any:
-    """Call one generated function; return its parsed answer. A refusal fails the job."""
-    call = importlib.import_module(OPERATIONS[name]).sync_detailed
-    used.append(name)
-    given = dict(query)
-    if body is not None:
-        wanted = typing.get_type_hints(call)["body"]
-        kinds = typing.get_args(wanted) or (wanted,)
-        kind = next(k for k in kinds if hasattr(k, "from_dict"))
-        given["body"] = kind.from_dict(body)
-    if given.pop("dry_run", False):
-        hint = inspect.signature(call).parameters["dry_run"].default
-        given["dry_run"] = type(hint)("true")
-    answer = call(*path, client=PEOPLE[who], **given)
-    status = int(answer.status_code)
-    assert status in (200, 202), f"{name}: {status} {answer.content[:300]!r}"
-    assert answer.parsed is not None, f"{name}: its answer was not parsed"
-    return answer.parsed
+def retry_chosen(names: list[str]) -> None:
+    listed = {n.id for n in ask("list_nodes", where="reason=unreachable").items}
+    assert listed >= set(names)
+    for name in names:
+        retry(name)
 
 
-def draft(name: str) -> str:
-    """Return the id of a drafted campaign."""
-    body = {"release": RELEASE, "select": "kind=host", "name": name, "policy_name": "careful"}
-    return str(ask("create_campaign", body=body).result["campaign"])
+def retry(name: str) -> None:
+    propose("retry_node", name)
+    assert ask("show_node", name).state.value != "quarantined"
 
 
-def search_blocked() -> None:
-    page = ask("list_nodes", who="viewer", where="state=quarantined")
-    assert [n.id for n in page.items] == [STUCK]
-    assert page.items[0].blockers[0].unblock == "Reseat it."
+def approve(request: str) -> None:
+    assert request in [r.id for r in ask("list_requests", waiting="true").items]
+    ask("approve_request", request, body={"note": "agreed"})
 
 
-def open_and_work_on_a_case() -> None:
-    case = ask("open_case", FREE, body={"reason": "GPU 5 fell off the bus"}).result["case"]
-    shown = ask("show_case", case, who="viewer")
-    assert shown.case.node == FREE
-    ask("close_case", case, body={"why": "nothing was wrong"})
-    assert case in [line.id for line in ask("list_cases", who="viewer").items]
+def see_node(_: Any) -> None:
+    for name in ("show_node", "show_parts", "explain_node"):
+        ask(name, "su1-n15")
+    assert ask("list_events", node="su1-n15").items
 
 
-def report_own() -> None:
-    """A tenant reports its node, and agrees that the repair begins now."""
-    case = ask("open_case", NODE, who="red", body={"reason": "a slow GPU"}).result["case"]
-    ask("accept_case", case, who="red")
+def reclaim(name: str) -> None:
+    propose("reclaim_node", name)
+    assert ask("show_node", name).state.value == "draining"
 
 
-def approve() -> None:
-    body = {"id": "FanFailed", "why": "it was replaced"}
-    asked = ask("clear_alert", "su0-n03", body=body)
-    waiting = ask("list_requests", who="approver", waiting=_true("list_requests", "waiting"))
-    assert asked.id in [r.id for r in waiting.items]
-    done = ask("approve_request", asked.id, who="approver", body={"note": "agreed"})
-    assert done.state.value == "done"
+def see_marks(kind: str) -> Callable[[Any], None]:
+    """A job that reads the words of one kind for the map."""
+
+    def do(_: Any) -> None:
+        assert ask("show_fleet_marks", by=kind).nodes
+
+    return do
 
 
-def _true(operation: str, name: str) -> Any:
-    default = inspect.signature(importlib.import_module(OPERATIONS[operation]).sync_detailed)
-    kind = type(default.parameters[name].default)
-    return True if kind is bool else kind("true")
+def tag_many(names: list[str]) -> None:
+    for name in names:
+        propose("merge_node_tags", name, body={"tags": {"fans": True, "burn-in": True}})
+        assert ask("show_node_tags", name).tags == ["burn-in", "fans"]
 
 
-def tags() -> None:
-    ask("merge_node_tags", FREE, body={"tags": {"loan": True}})
-    assert ask("show_node_tags", FREE, who="viewer").tags == ["loan"]
+def tag(name: str) -> None:
+    propose("replace_node_tags", name, body={"tags": ["loan", "team:vision"]})
+    assert ask("show_node_tags", name).tags == ["loan", "team:vision"]
 
 
-def pin() -> None:
-    until = SITE["until"]
-    body = {"release": RELEASE, "reason": "a pilot", "until": until}
-    ask("replace_pin", f"node:{FREE}", body=body)
-    assert ask("show_pin", f"node:{FREE}", who="viewer").release == RELEASE
+def make_token(subject: str, **bounds: Any) -> None:
+    role = "operator" if bounds else "viewer"
+    body = {"sha256": subject[0] * 64, "subject": subject, "role": role, "days": 1.0, **bounds}
+    propose("create_token", body=body)
+    assert subject in [t.subject for t in ask("list_tokens").items]
 
 
-def policies() -> None:
+def revoke_token(_: Any) -> None:
+    (token,) = [t for t in ask("list_tokens").items if t.subject == "ada@example"]
+    propose("revoke_token", token.id)
+    assert [t.good for t in ask("list_tokens").items if t.id == token.id] == [False]
+
+
+def end_session(_: Any) -> None:
+    ask("begin_session", who="viewer")
+    (session,) = [s for s in ask("list_sessions").items if s.subject == "viewer@example"]
+    propose("end_other_session", session.id)
+    assert session.id not in [s.id for s in ask("list_sessions").items]
+
+
+def pin(_: Any) -> None:
+    body = {"release": RELEASE, "reason": "it measures", "until": after(24)}
+    propose("replace_pin", "node:su1-n00", body=body)
+    assert ask("show_pin", "node:su1-n00").release == RELEASE
+
+
+def remove_pin(_: Any) -> None:
+    propose("delete_pin", "node:su1-n00")
+    assert ask("list_pins").items == []
+
+
+def add_webhook(_: Any) -> None:
+    body = {"url": "https://billing.example/a", "secret": SITE["secret"]}
+    propose("add_webhook", "billing", body=body)
+    assert ask("show_webhook", "billing").url == body["url"]
+
+
+def pause_webhook(_: Any) -> None:
+    propose("pause_webhook", "billing", body={"why": "it is moved"})
+    assert ask("show_webhook", "billing").paused_why == "it is moved"
+
+
+def cycle(name: str) -> None:
+    assert ask("switch_node_power", name, body={"action": "cycle"}).subject == name
+
+
+def read_console(line: str) -> Callable[[str], None]:
+    """A job that reads a line of a node's console."""
+
+    def do(name: str) -> None:
+        assert [row.text for row in ask("show_console", name).lines] == [line]
+
+    return do
+
+
+def see_passwords(name: str) -> None:
+    (login,) = ask("list_credentials", node=name).items
+    assert login.name == f"{name}/host"
+    assert login.changed_at < read_clock(-24 * 30)
+
+
+def change_password(name: str) -> None:
+    body = {"logins": [f"{name}/host"], "reason": "a laptop was lost"}
+    propose("rotate_credentials", body=body)
+    (login,) = ask("list_credentials", node=name).items
+    assert login.cause.value == "requested"
+
+
+def ask_password(name: str) -> None:
+    asked = ask("request_credential", name, "host", body={"reason": "the host hangs"})
+    assert asked.state.value == "waiting"
+
+
+def read_password(request: str) -> None:
+    ask("approve_request", request, who="approver", body={"note": ""})
+    assert ask("reveal_credential", request).password == SITE["password"]
+
+
+def revoke(certificate: str) -> None:
+    propose("revoke_certificate", certificate, body={"reason": "the wrong cable was tested"})
+    assert ask("show_certificate", certificate).revoked_reason == "the wrong cable was tested"
+
+
+def see_lines(_: Any) -> None:
+    shown = ask("put_tenant", "paper", body={"nodes": 2}, dry_run="true")
+    assert shown.result["steps"]
+    assert "paper" not in [t.name for t in ask("list_tenants").items]
+
+
+def onboard(name: str, **body: Any) -> None:
+    propose("put_tenant", name, body=body)
+    assert ask("show_tenant", name).tenant.nodes_wanted == (body.get("nodes") or 0)
+
+
+def pick(name: str, where: str, number: int) -> None:
+    """Onboard a tenant on the first free nodes that an expression finds."""
+    free = [n.id for n in ask("list_nodes", where=where).items if not n.tenant][:number]
+    assert len(free) == number
+    propose("put_tenant", name, body={"nodes": number, "picked": free})
+    assert list(ask("show_tenant", name).tenant.picked) == free
+
+
+def follow(names: list[str]) -> None:
+    assert ask("show_tenant", "amber").usage.nodes == len(names)
+    assert [n.id for n in ask("list_nodes", where="tenant=amber").items] == names
+
+
+def grow(_: Any) -> None:
+    propose("merge_tenant", "coral", body={"nodes": 3})
+    assert ask("show_tenant", "coral").tenant.nodes_wanted == 3
+
+
+def shrink(names: list[str]) -> None:
+    shown = propose("shrink_tenant", "ivory", body={"to": 1})
+    assert any(name in str(shown.result) for name in names)
+    assert ask("show_tenant", "ivory").tenant.nodes_wanted == 1
+
+
+def settle(name: str) -> None:
+    propose("settle_tenant", name)
+    assert ask("show_tenant", name).tenant.phase.value == "ready"
+
+
+def delete(name: str) -> None:
+    propose("delete_tenant", name)
+    assert name not in [t.name for t in ask("list_tenants").items]
+
+
+def see_own(_: Any) -> None:
+    assert ask("list_nodes").items
+    assert ask("show_tenant", "red").tenant.name == "red"
+    ask("list_notices")
+
+
+def policies(_: Any) -> None:
     ask("put_policy", "careful", body={"policy": {"canary": {"size": 1}}})
     ask("merge_policy", "careful", body={"note": "one canary"})
-    assert ask("show_policy", "careful", who="viewer").policy.canary.size == 1
+    assert ask("show_policy", "careful").policy.canary.size == 1
 
 
-def onboard() -> None:
-    body = {"nodes": 1}
-    shown = ask("put_tenant", "green", body=body, dry_run=True)
-    assert shown.state.value == "dry_run"
-    ask("put_tenant", "green", body=body)
-    assert ask("show_tenant", "green", who="viewer").tenant.name == "green"
-
-
-def grow_and_shrink() -> None:
-    ask("merge_tenant", "green", body={"nodes": 3})
-    assert ask("show_tenant", "green", who="viewer").tenant.nodes_wanted == 3
-    ask("shrink_tenant", "green", body={"to": 1})
-    assert ask("show_tenant", "green", who="viewer").tenant.nodes_wanted == 1
-
-
-def webhook() -> None:
-    secret = SITE["secret"]
-    body = {"url": "https://hooks.example/x", "kinds": ["alert*"], "secret": secret}
-    ask("add_webhook", "pager", body=body)
-    assert ask("show_webhook", "pager", who="viewer").url == body["url"]
-    ask("pause_webhook", "pager", body={"why": "its server moves"})
-    ask("resume_webhook", "pager")
-    ask("remove_webhook", "pager")
-
-
-def token() -> None:
-    body = {"sha256": "a" * 64, "subject": "ada", "role": "viewer", "days": 1.0}
-    made = ask("create_token", body=body).result["token"]
-    ask("revoke_token", str(made))
-
-
-def campaign() -> None:
-    name = draft("pilot")
-    preview = ask("preview_campaign", name, who="viewer")
-    assert preview is not None
-    assert ask("show_campaign", name, who="viewer").campaign.policy.canary.size == 1
-    ask("abort_campaign", name, body={"reason": "another day"})
-    assert ask("show_campaign", name, who="viewer").campaign.state.value == "aborted"
-
-
-def audit() -> None:
-    assert ask("list_audit", who="viewer").items
-    assert ask("show_audit_head", who="viewer").rows > 0
-
-
-def overlays() -> None:
+def overlays(_: Any) -> None:
     body = {"overlays": [{"name": "site.yaml", "text": "schema: 1\nreleases: {}\n"}]}
-    assert ask("try_overlays", who="viewer", body=body).changes == []
+    assert NEWER in str(ask("try_overlays", body=body).changes)  # this overlay does not have it
 
 
-# jobs like those of docs/console-jobs.md; policies come first, since the campaign names one
-JOBS: dict[str, Callable[[], Any]] = {
-    "Campaigns | (a policy under a name)": policies,
-    "Campaigns | Draft, preview and abort a campaign": campaign,
-    "Campaigns | See how a release differs from what the chosen nodes run": lambda: ask(
-        "show_moves", OLDER, RELEASE, who="viewer"
+def end_webhook(_: Any) -> None:
+    ask("resume_webhook", "billing")
+    ask("remove_webhook", "billing")
+
+
+JOBS: dict[str, Callable[[Any], Any]] = {
+    "See how a release differs from what the chosen nodes run": see_difference,
+    "Draft a campaign with its canaries, its window and its preview": draft,
+    "See the waves, the length and the refused nodes of a draft": see_preview,
+    "Start a campaign": start,
+    "Pause a campaign": change("pause_campaign", "paused", reason="a leaf is replaced"),
+    "Resume a campaign that stopped itself": change("resume_campaign", "started"),
+    "Abort a campaign": change("abort_campaign", "aborted", reason="it is withdrawn"),
+    "Bring the nodes of a campaign back to their release": roll_back,
+    "Rehearse a campaign on a twin and see its result": rehearse,
+    "Accept a measurement that got worse": accept_metric,
+    "Leave a node out of a campaign": change_node(
+        "skip_campaign_node", "skipped", lambda: {"reason": "its tenant measures"}
     ),
-    "Home | See all blocked nodes by reason and remedy": lambda: ask("show_home", who="viewer"),
-    "Home | List the nodes that one reason blocks": search_blocked,
-    "Home | Approve a request of another person": approve,
-    "Nodes | Find a node by name and see its journey, plan and versions": lambda: [
-        ask(name, NODE, who="viewer") for name in ("show_node", "show_parts", "explain_node")
+    "Try a failed node of a campaign again": change_node("again_campaign_node", "pending"),
+    "Defer a node of a campaign for its tenant": change_node(
+        "defer_campaign_node", "deferred", lambda: {"until": after(6)}
+    ),
+    "Accept the repair of one's node": act(
+        "accept_case", lambda case: case.drain_at < read_clock()
+    ),
+    "Defer the repair of one's node": act(
+        "defer_case", lambda case: case.drain_at > read_clock(40), lambda: {"until": after(48)}
+    ),
+    "See the next step, the suspects and the ticket of a case": see_case,
+    "Report a node returned with the work and the new serial": act(
+        "returned_case",
+        lambda case: case.stage.value == "returning",
+        lambda: {"work": "Replaced. (new serial NEW-72)"},
+    ),
+    "Record the spare part of a repair": act(
+        "spare_case",
+        lambda case: case.spare.serial == "SPARE-73",
+        lambda: {"kind": "gpu", "serial": "SPARE-73", "part_number": "900-21001"},
+    ),
+    "Record the vendor's return number": act(
+        "rma_case", lambda case: case.ticket.rma == "RMA-74", lambda: {"number": "RMA-74"}
+    ),
+    "Send a ticket again that its system did not take": act(
+        "tell_case", lambda case: (case.ticket.tries, case.ticket.problem) == (0, "")
+    ),
+    "Retire a node with notice to its tenant": act(
+        "retire_case", lambda case: case.retire_at, lambda: {"why": "its board is at its end"}
+    ),
+    "Close a case by decision": act(
+        "close_case",
+        lambda case: case.ending.value == "no_fault",
+        lambda: {"why": "nothing was found"},
+    ),
+    "Save the evidence of a case as one signed file": save_evidence,
+    "Report another host in the place of a node": replace_host,
+    "Find the work at a rack by the serial of a part": find_work,
+    "Report a node returned from a phone at the rack": report_at_rack,
+    "See all blocked nodes by reason and remedy": lambda _: ask("show_home").blocked[0].unblock,
+    "Retry all nodes that one remedy unblocks": retry_group,
+    "Open the case that waits for a technician": see_waiting_case,
+    "List the nodes that one reason blocks": list_blocked,
+    "Retry some nodes that are chosen from a list": retry_chosen,
+    "See free nodes by unit and by rail": lambda _: ask("show_home").capacity.units[0],
+    "Approve a request of another person": approve,
+    "Find a node by name and see its journey, plan and versions": see_node,
+    "Let one node try again": retry,
+    "Take a node back from its tenant, after a look at its erasure": reclaim,
+    "Report a fault of one's node": report_fault,
+    "See the nodes by their blocker, in the table of the whole fleet": list_blocked,
+    "See on the map when certificates end": see_marks("certificate"),
+    "See on the map the waves of a campaign": see_marks("wave"),
+    "Show on the map only the nodes with one alert": see_marks("alert"),
+    "Give all nodes of a list a tag": tag_many,
+    "Suspend an alert for a day": suspend_alert,
+    "Clear an alert": clear_alert,
+    "See the pins of a release": lambda _: ask("show_release", NEWER),
+    "Compare two releases": lambda _: ask("show_moves", RELEASE, NEWER),
+    "Search the actions of people": lambda _: ask("list_audit").items[0],
+    "Verify the journal": lambda _: ask("verify_audit"),
+    "Export the actions of people to a file": lambda _: ask("list_audit", limit=500).items[0],
+    "See checks, thresholds and measured values": lambda _: [
+        ask("list_checks"), ask("show_measurements"),
     ],
-    "Nodes | Let one node try again": lambda: ask("retry_node", STUCK),
-    "Nodes | Take a node back from its tenant": lambda: ask(
-        "reclaim_node", NODE, body={"for_repair": False}, dry_run=True
-    ),
-    "Nodes | Report a fault of one's node": report_own,
-    "Nodes | Give a node a tag": tags,
-    "Cases | Report a fault, read the case and close it": open_and_work_on_a_case,
-    "Alerts | Suspend an alert for a day": lambda: ask(
-        "override_alert", NODE, body={"id": "FanFailed", "hours": 24, "why": "a fan is ordered"}
-    ),
-    "Releases | See the pins of a release": lambda: ask("show_release", RELEASE, who="viewer"),
-    "Releases | Try an overlay": overlays,
-    "Audit | Search the actions of people": audit,
-    "Checks | See checks, thresholds and measured values": lambda: ask(
-        "list_checks", who="viewer"
-    ),
-    "Checks | See nodes that differ, and pending resets": lambda: [
-        ask(name, who="viewer") for name in ("list_drift", "list_debt")
+    "See nodes that differ from their target, and pending resets": lambda _: [
+        ask("list_drift"), ask("list_debt"),
     ],
-    "Access | Make a token for a person and revoke it": token,
-    "Site | Pin a release to a node": pin,
-    "Site | Remove a pin": lambda: ask("delete_pin", f"node:{FREE}"),
-    "Site | See the settings in force": lambda: ask("list_settings", who="viewer"),
-    "Site | See the hardware list": lambda: ask("list_hardware", who="viewer"),
-    "Site | Add, pause and remove a receiver of events": webhook,
-    "Tenants | Onboard a tenant with a quota": onboard,
-    "Tenants | Give a tenant more nodes, and take some": grow_and_shrink,
-    "Tenants | Continue with a network that is not on every leaf yet": lambda: ask(
-        "settle_tenant", "green"
+    "Make a token for a person": lambda _: make_token("ada@example"),
+    "Revoke a token": revoke_token,
+    "Make a token that changes some racks only": lambda _: make_token(
+        "bea@example", racks=["su1-*"]
     ),
-    "Tenants | Delete a tenant with its network": lambda: ask("delete_tenant", "green"),
-    "Tenants | See one's own nodes, quota and notices": lambda: [
-        ask("list_nodes", who="red"), ask("show_tenant", "red", who="red"),
-        ask("list_notices", who="red"),
-    ],
+    "End the browser's session of a person": end_session,
+    "Pin a release to a node": pin,
+    "Remove a pin": remove_pin,
+    "See the settings in force": lambda _: ask("list_settings"),
+    "See the receivers of events": lambda _: ask("list_webhooks"),
+    "Send events to another system": add_webhook,
+    "Pause the events to another system": pause_webhook,
+    "Switch a node off and on again": cycle,
+    "Switch the power of one's node": cycle,
+    "Read the serial console of a node": read_console("kernel panic"),
+    "Read the serial console of one's node": read_console("login:"),
+    "Set the time of a node's BMCs": lambda name: propose("set_bmc_time", name),
+    "Change the tags of a node": tag,
+    "See the age of the passwords of BMCs, and what is due": see_passwords,
+    "Change the password of a BMC now": change_password,
+    "Ask to see the password of a BMC": ask_password,
+    "See the password that another person allowed one to see": read_password,
+    "Revoke the certificate of a node": revoke,
+    "See the lines that each leaf would receive for a new tenant": see_lines,
+    "Onboard a tenant with a quota, its VRF and VNI as proposed": lambda _: onboard(
+        "green", nodes=1, quota={"nodes": 4, "gpus": 32}
+    ),
+    "Onboard a tenant on nodes of the same unit": lambda _: pick(
+        "olive", "state=certified and su=1", 2
+    ),
+    "Onboard a tenant on a node that is picked on the map": lambda _: pick(
+        "violet", "state=certified and su=2", 1
+    ),
+    "Follow the nodes of a tenant on their way into service": follow,
+    "Give a tenant more nodes": grow,
+    "Take nodes from a tenant, after a look at which ones and at their erasure": shrink,
+    "Continue with a tenant's network that is not on every leaf yet": settle,
+    "Delete a tenant with its network": delete,
+    "See one's own nodes, quota and notices": see_own,
+    # jobs that the page does not have
+    "Keep a policy under a name": policies,
+    "Try an overlay": overlays,
+    "See the hardware list": lambda _: ask("list_hardware"),
+    "Resume and remove a receiver of events": end_webhook,
 }  # fmt: skip
 
 
 def main() -> None:
-    """Do every job, in order; print what each used, or why it failed."""
-    done: dict[str, Any] = {}
-    for job, do in JOBS.items():
+    """Do the jobs of the input, one a line."""
+    for line in sys.stdin:
+        job, role, given = json.loads(line)
         used.clear()
+        doers.append(role)
         try:
-            do()
-            done[job] = list(used)
-        except Exception as error:  # the report is the point: one job does not hide the others
-            done[job] = f"{type(error).__name__}: {error}"[:500]
-    print(json.dumps(done))  # noqa: T201 (the result of this program)
+            JOBS[job](given)
+            answer: Any = list(dict.fromkeys(used))
+        except Exception as error:  # it is reported: one job does not hide the others
+            answer = f"{type(error).__name__}: {error}"[:500]
+        print(json.dumps(answer), flush=True)  # noqa: T201 (the answer of this program)
 
 
 main()

@@ -6,9 +6,9 @@ client is what it writes, unchanged, with our own types nowhere near.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,14 +17,26 @@ from typing import Any
 
 import pytest
 from api_document import read_document
-from served import NOW, RATES
-from served_tls import serving_tls
-
-from provisioner.model.times.instant import format_instant
+from console_release import EARLIER, NEWER
+from console_site import Site
+from daily_worlds import WORLDS
+from machine_jobs import PASSWORD
+from served import RELEASE
 
 HERE = Path(__file__).parent
 JOBS = HERE / "daily_jobs.py"
+PAGE = Path(__file__).parents[2] / "docs" / "console-jobs.md"
+BEGIN, END = "<!-- operations: begin -->", "<!-- operations: end -->"
 DOCUMENT = read_document()
+SECRET = "whsec_" + base64.b64encode(b"0" * 32).decode()
+# jobs that the console's page does not have
+BESIDE = [
+    (job, "operator")
+    for job in (
+        "Keep a policy under a name", "Try an overlay", "See the hardware list",
+        "Resume and remove a receiver of events",
+    )
+]  # fmt: skip
 # answers that are files: a generator leaves them out, and says so
 FILES = {"GET /v1/cases/{case}/bundle"}
 
@@ -45,16 +57,46 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_operations_of_the_jobs_are_operations_of_the_api():
-    named = set(re.findall(r'ask\(\s*"(\w+)"', JOBS.read_text(encoding="utf-8")))
+def list_jobs() -> list[tuple[str, str]]:
+    """Return each job of the page with its role."""
+    text = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \| (\w+) \| \d+ \|$", text, re.MULTILINE)
+    return [(job, role) for job, role in rows]
+
+
+def read_table() -> dict[str, list[str]]:
+    """Return the operations of each job, as the page says."""
+    table = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", table, re.MULTILINE)
+    return {job: re.findall(r"`(\w+)`", operations) for job, operations in rows}
+
+
+def replace_table(page: str, rows: list[tuple[str, list[str]]]) -> str:
+    """Return the page with other operations between their marks."""
+    lines = [f"| {job} | {', '.join(f'`{name}`' for name in names)} |" for job, names in rows]
+    table = "\n".join(["| job | operations |", "|---|---|", *lines])
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
+
+
+def test_each_job_of_the_console_names_its_operations_of_the_api():
     operations = {
         operation["operationId"]
         for path in DOCUMENT["paths"].values()
         for operation in path.values()
     }
+    table = read_table()
 
-    assert named - operations == set()
-    assert len(named) > 30
+    assert list(table) == [job for job, _ in list_jobs()]
+    assert {name for names in table.values() for name in names} - operations == set()
+
+
+def test_each_job_of_the_console_is_a_job_of_the_client():
+    text = JOBS.read_text(encoding="utf-8").partition("JOBS: ")[2]
+    jobs = re.findall(r'^    "([^"]+)": ', text, re.MULTILINE)
+
+    assert jobs == [job for job, _ in [*list_jobs(), *BESIDE]]
+    assert set(WORLDS) <= set(jobs)
 
 
 def test_every_schema_has_a_name_and_a_title_of_its_own():
@@ -67,6 +109,7 @@ def test_every_schema_has_a_name_and_a_title_of_its_own():
 
 @pytest.mark.long
 def test_a_generated_client_does_the_daily_jobs(environment: Path, tmp_path: Path):
+    """Each job begins with the world that the console's job of this name begins with."""
     document = tmp_path / "openapi.json"
     document.write_text(json.dumps(DOCUMENT), encoding="utf-8")
     package = tmp_path / "provisioner_client"
@@ -75,20 +118,32 @@ def test_a_generated_client_does_the_daily_jobs(environment: Path, tmp_path: Pat
     left_out = set(re.findall(r"WARNING parsing (.+) within", made.stdout + made.stderr))
     assert left_out == FILES
 
-    async def scenario() -> dict[str, Any]:
-        settings = dict.fromkeys(RATES, 1_000_000) | {"api_four_eyes": ["alert.clear"]}
-        async with serving_tls(tmp_path, **settings) as (served, address):
-            site = tmp_path / "site.json"
-            secret = "whsec_" + base64.b64encode(b"0" * 32).decode()
-            given = {"url": address.url, "ca": str(address.ca), "tokens": served.tokens}
-            given |= {"secret": secret, "until": format_instant(NOW + 3600)}
-            site.write_text(json.dumps(given), encoding="utf-8")
-            python = environment / "bin" / "python"
-            ran = await asyncio.to_thread(run, python, JOBS, tmp_path, site)
-            return json.loads(ran.stdout.splitlines()[-1])
+    chosen = {"api_tenant_power": ("on", "off", "cycle")}
+    with Site(tmp_path / "site", leaves=True, chosen=chosen) as site:
+        given = {"url": site.url, "ca": str(tmp_path / "site/data/agent-ca.pem")}
+        given |= {"tokens": site.tokens, "secret": SECRET, "password": PASSWORD}
+        given |= {"newer": NEWER, "release": RELEASE, "earlier": EARLIER}
+        about = tmp_path / "site.json"
+        about.write_text(json.dumps(given), encoding="utf-8")
+        with subprocess.Popen(
+            [environment / "bin" / "python", JOBS, tmp_path, about],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as client:  # fmt: skip
+            done = {job: ask(client, site, job, role) for job, role in [*list_jobs(), *BESIDE]}
 
-    done = asyncio.run(scenario())
+    failed = {job: why for job, why in done.items() if isinstance(why, str)}
+    assert failed == {}
+    if os.environ.get("RECORD_GOLDEN"):
+        rows = [(job, done[job]) for job, _ in list_jobs()]
+        PAGE.write_text(replace_table(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    assert {job: done[job] for job, _ in list_jobs()} == read_table()
 
-    assert {job: why for job, why in done.items() if isinstance(why, str)} == {}
-    assert len(done) > 25
-    assert len({name for names in done.values() for name in names}) > 40
+
+def ask(client: subprocess.Popen[str], site: Site, job: str, role: str) -> Any:
+    """Make the job's world, let the client do the job; return its operations, or its failure."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    given = WORLDS[job](site) if job in WORLDS else None
+    client.stdin.write(json.dumps([job, role, given]) + "\n")
+    client.stdin.flush()
+    return json.loads(client.stdout.readline())

@@ -131,7 +131,7 @@ def test_what_a_cumulus_switch_refuses_is_told_in_its_own_words_and_changes_noth
     assert "is invalid: interface swp99 does not exist" in invalid.message
     assert "@fetch: could not fetch cumulus-5.12.1.bin" in unfetched.message
     assert "default: swp52 is idle" in lonely.message
-    assert "the factory's password must be changed first" in factory.message
+    assert "the factory password must be changed first" in factory.message
     assert [e.ok for e in (invalid, unfetched, lonely, factory)] == [False] * 4
     assert ("swp99" in switch.applied["interface"], switch.partitions[2]) == (False, None)
 

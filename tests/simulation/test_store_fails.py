@@ -50,7 +50,7 @@ async def lives(world: World, until: float) -> str:
     return why
 
 
-LONG = [(30, False), (200, False), (450, True), (800, False), (1200, True)]
+LONG = [(30, False), (140, True), (200, False), (320, False), (450, True)]
 
 
 @pytest.mark.parametrize(

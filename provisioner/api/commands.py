@@ -68,6 +68,7 @@ COMMANDS: Mapping[str, Command] = {
     "explain_node": C("explain"),
     "show_inventory": C("node inventory", example="su0-n03 -o yaml"),
     "show_console": C("node console", example="su0-n03 --follow"),
+    "list_syslog": C("node syslog", example="su0-leaf0 --facility kern --follow"),
     "show_erasure": C("node erasure"),
     "show_node_attestation": C("node attestation", example="su0-n03 --evidence -o json"),
     "show_proof": C("node proof"),

@@ -131,6 +131,14 @@ class _Cluster(Collector):
         )
         for limit, count in sorted(scope.limited.items()):
             limited.add_metric((limit,), count)
+        messages = CounterMetricFamily(
+            "provisioner_log_messages",
+            "Messages of machines' system logs, by outcome: stored, over_limit, malformed, lost; "
+            "unknown_sender: connections and datagrams of senders that are no node.",
+            labels=("outcome",),
+        )
+        for outcome, count in sorted(scope.log_messages.items()):
+            messages.add_metric((outcome,), count)
         open_now = scope.counts.get("api_streams", 0)
         text = "Event streams of the API that are open."
         observing = "1 while the daemon was started with --observe, and changes no device."
@@ -157,6 +165,7 @@ class _Cluster(Collector):
             GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
             standing,
             limited,
+            messages,
             GaugeMetricFamily("provisioner_api_streams", text, value=open_now),
         ]
 

@@ -30,6 +30,7 @@ class Scope:
     turns: list[Any] = field(default_factory=list)  # of `leaf_turns.Shared`
     notices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by subject, for people
     limited: Counter[str] = field(default_factory=Counter)  # requests over a limit, by its kind
+    log_messages: Counter[str] = field(default_factory=Counter)  # of machines, by their outcome
     counts: dict[str, int] = field(default_factory=dict)  # gauges of this process, by name
     locks: Locks = field(default_factory=WeakKeyDictionary)
 

@@ -19,6 +19,7 @@ from provisioner.settings.bmcs import BmcSettings
 from provisioner.settings.cluster import ClusterSettings
 from provisioner.settings.credentials import CredentialSettings
 from provisioner.settings.fabric import FabricSettings
+from provisioner.settings.log_intake import LogIntakeSettings
 from provisioner.settings.maintenance import MaintenanceSettings
 from provisioner.settings.power import PowerSettings
 from provisioner.settings.release import ReleaseSettings
@@ -42,6 +43,7 @@ class Settings(
     BmcSettings,
     BmcCertificateSettings,
     CredentialSettings,
+    LogIntakeSettings,
 ):
     """Times are seconds of the daemon's clock unless the name states another unit."""
 

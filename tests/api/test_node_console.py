@@ -1,4 +1,4 @@
-"""The console of a node: the staff reads all lines, its tenant those since it has the node."""
+"""The console and the system log of a node: the staff reads all, its tenant those of its stay."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from served import NOW, Served, run
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.machine_logs import MachineLogs, encode
 from provisioner.api import table
 from provisioner.api.app import build_application
+from provisioner.model.integrations.syslog import SyslogMessage
 from provisioner.model.node import State
 
 EARLIER = "login of the tenant before"
@@ -55,5 +57,36 @@ def test_a_tenant_reads_nothing_while_its_node_is_taken_back(tmp_path: Path):
 
         status, page = await served.ask("red", "GET", "/nodes/su0-n01/console")
         assert (status, page["lines"]) == (200, [])
+
+    run_with_lines(tmp_path, scenario)
+
+
+def test_a_system_log_is_read_by_facility_and_of_the_own_stay_alone(tmp_path: Path):
+    def make_row(facility: str, text: str) -> str:
+        return encode(SyslogMessage(facility=facility, severity="info", program="p", text=text))
+
+    async def scenario(served: Served) -> None:
+        book = MachineLogs(tmp_path, 10**6)
+        await book.append("su0-n01", [make_row("kern", EARLIER)], NOW - 101.0)
+        await book.append("su0-n01", [make_row("kern", OWN), make_row("auth", "a")], NOW - 100.0)
+        await book.append("leaf-su0-r0", [make_row("kern", "link down")], NOW)
+        path = "/nodes/su0-n01/syslog"
+
+        for who, query, texts, last in (
+            ("viewer", "", [EARLIER, OWN, "a"], 2),
+            ("viewer", "?facility=kern", [EARLIER, OWN], 2),
+            ("viewer", "?program=other", [], 2),
+            ("viewer", "?limit=1", ["a"], 2),
+            ("viewer", "?after=0&limit=1", [OWN], 1),
+            ("red", "", [OWN, "a"], 2),
+        ):
+            status, page = await served.ask(who, "GET", path + query)
+            assert (status, [line["text"] for line in page["lines"]]) == (200, texts), query
+            assert page["last"] == last, query
+        assert page["lines"][0]["sent_at"] is None
+        assert (await served.ask("blue", "GET", path))[0] == 404
+        assert (await served.ask("red", "GET", "/nodes/leaf-su0-r0/syslog"))[0] == 404
+        status, page = await served.ask("viewer", "GET", "/nodes/leaf-su0-r0/syslog")
+        assert (status, page["lines"][0]["text"]) == (200, "link down")
 
     run_with_lines(tmp_path, scenario)

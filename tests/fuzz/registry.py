@@ -32,6 +32,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
 
 _PORT = RailPort(rail=3, device="mlx5_3", address="172.0.0.0", gpu=3)
@@ -72,6 +73,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.interface_names", (), "pci_of_interface", {}),
     ("checks.readers.json_in_text", _CHECKS, "find_documents find_document", {"subject": "x"}),
     ("planning.watch.console_text", (), "clean_line", {}),
+    ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.owner_keys", (), "judge_owner_keys", {"own": ()}),
     ("checks.readers.kernel_faults", _CHECKS, "find_faults is_fault_line", {}),
     (
@@ -347,6 +349,7 @@ DECODE_FOR: Mapping[str, str] = {
     "api.routes.node_reports": _OURS,
     "api.routes.bundles": _OURS,
     "adapters.consoles.console_files": _OURS,
+    "adapters.machine_logs": _OURS,
     "execution.observe.reference_files": _OURS,  # evidence that this program collected
     "api.routes.signing_keys": _OURS,
     "api.routes.site": _OURS,

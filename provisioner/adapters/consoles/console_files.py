@@ -22,8 +22,8 @@ FOLDER = "consoles"  # in the data directory
 class ConsoleFiles:
     """`bytes_max`: of all files of one node; the oldest day goes first."""
 
-    def __init__(self, directory: Path, bytes_max: int) -> None:
-        self._directory = directory / FOLDER
+    def __init__(self, directory: Path, bytes_max: int, folder: str = FOLDER) -> None:
+        self._directory = directory / folder
         self._bytes_max = bytes_max
         self._next: dict[str, int] = {}  # node -> number of its next line
 

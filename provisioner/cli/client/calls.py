@@ -64,6 +64,7 @@ VIEWS: Mapping[str, str] = {
     "tenant audit": "views.show_tenant_audit",
     "watch status": "watch_views.show_watch",
     "node console": "console_views.show_console_lines",
+    "node syslog": "console_views.show_log_lines",
     "campaign show": "campaign_views.show_campaign",
     "campaign preview": "campaign_views.show_preview",
     "campaign report": "campaign_views.show_report",
@@ -97,7 +98,8 @@ def run_command(command: str, spec: Spec, given: Given) -> None:
             show_event(event, form)
         return
     if given.get("follow"):
-        _load("console_views.follow_console")(reach, path, query, given)
+        show_lines = _load(VIEWS[command])
+        _load("console_views.follow_lines")(reach, path, query, given, show_lines)
         return
     body = None if "body" not in spec else build_body(command, spec, given)
     if "list" in spec:

@@ -71,6 +71,7 @@ MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
     "watch status": (("all", bool, False, "Every node, however many."),),
     "recovery list": (("all", bool, False, "Settled ones, too."),),
     "node console": (("follow", bool, False, "Go on with new lines until Ctrl-C."),),
+    "node syslog": (("follow", bool, False, "Go on with new messages until Ctrl-C."),),
     "node proof": (("all", bool, False, "Every row, also those that passed."),),
 }
 

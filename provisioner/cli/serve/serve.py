@@ -60,6 +60,7 @@ from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data, read_text
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
+from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.observing import (
     SILENT,
     ObservingDaemon,
@@ -221,13 +222,14 @@ async def _seated(
     works: WorksBy,
     restored: bool,
 ) -> AsyncIterator[tuple[CountedWrites, tuple[Cluster, WorkQueue] | None]]:
-    """Judge the database, count our writes, and take our place among peers, if there are any."""
+    """Judge the database, take our place among peers, begin what needs no device."""
     data, database = where
     store = opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works, opened.master.list_ids) as shared,
         scheduled_backups(data, database, chosen, clock),
+        open_log_intake(data, store, clock, chosen),
     ):
         yield counted, shared
 

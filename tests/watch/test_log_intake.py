@@ -1,0 +1,315 @@
+"""System logs of machines: rsyslog sends them here as switches and hosts do, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.adapters.agent.tls import CERTIFICATE_FILE
+from provisioner.adapters.machine_logs import FOLDER, MachineLogs, MessageMeter, encode
+from provisioner.daemon.data import open_data
+from provisioner.daemon.log_intake import list_switches, open_log_intake
+from provisioner.model.input_error import InputError
+from provisioner.model.integrations.syslog import SyslogLine, SyslogMessage
+from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
+from provisioner.runtime import process_scope
+from provisioner.runtime.wall_clock import WallClock
+from provisioner.settings import Settings
+from provisioner.sim.hardware.serve_tls import make_certificate
+
+RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
+OPENSSL_DRIVER = tuple(Path("/usr/lib").glob("*/rsyslog/lmnsd_ossl.so"))
+needs_rsyslog = pytest.mark.skipif(
+    RSYSLOG is None or not OPENSSL_DRIVER,
+    reason="rsyslog is not installed: apt-get install rsyslog rsyslog-openssl",
+)
+LEAF = "su0-leaf0"
+HOST = "su0-n00"
+LIMIT_S = 20.0
+
+# --- messages
+
+# source: RFC 5424, 6.5; RFC 3164, 5.4; Cumulus Linux 5 and SONiC write by rsyslog with its
+# RSYSLOG_TraditionalForwardFormat or RSYSLOG_ForwardFormat (their /etc/rsyslog.conf and templates)
+MESSAGES: tuple[tuple[bytes, tuple[str, str, float, str, str]], ...] = (
+    (
+        b'<165>1 2003-10-11T22:14:15.003Z h evntslog - I [x@3 a="\\"]b"] \xef\xbb\xbfAn event',
+        ("local4", "notice", 1065910455.003, "evntslog", "An event"),
+    ),
+    (
+        b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47 - 'su root' failed",
+        ("auth", "crit", 1065910455.003, "su", "'su root' failed"),
+    ),
+    (
+        b"<34>Oct 11 22:14:15 mymachine su: 'su root' failed for lonvick on /dev/pts/8",
+        ("auth", "crit", 0.0, "su", "'su root' failed for lonvick on /dev/pts/8"),
+    ),
+    (
+        b"<6>Nov 28 10:00:00 su0-leaf0 kernel: [ 1211.301] swp1s0: link down",
+        ("kern", "info", 0.0, "kernel", "[ 1211.301] swp1s0: link down"),
+    ),
+    (
+        b"<189>2026-11-28T10:00:00.100000+01:00 sonic orchagent[41]: :- doPortTask: up",
+        ("local7", "notice", 1795856400.1, "orchagent", ":- doPortTask: up"),
+    ),
+    (b"<13>no header at all", ("user", "notice", 0.0, "", "no header at all")),
+    (
+        b"<13>1 2003-10-11T22:14:15.003Z h p - - [open data",
+        ("user", "notice", 0.0, "", "1 2003-10-11T22:14:15.003Z h p - - [open data"),
+    ),
+    (b"<14>Oct 11 22:14:15 h p: \x1b[2J\x07red\xff", ("user", "info", 0.0, "p", "red\ufffd")),
+)
+
+
+@pytest.mark.parametrize(("frame", "fields"), MESSAGES)
+def test_a_message_is_read_in_either_form(frame: bytes, fields: tuple[Any, ...]) -> None:
+    message = read_message(frame)
+
+    assert message is not None
+    assert tuple(message.model_dump().values()) == fields
+
+
+@pytest.mark.parametrize("frame", [b"", b"text", b"<192>x", b"<01>x", b"<-1>x", b"<13x", b" <13>x"])
+def test_bytes_without_a_priority_are_no_message(frame: bytes) -> None:
+    assert read_message(frame) is None
+
+
+def test_a_stream_is_cut_by_counts_or_lines_however_it_arrives() -> None:
+    stream = b"6 <1>a\nb<2>c\r\n\n5 <3>de<4>f\n"
+    frames = [b"<1>a\nb", b"<2>c\r", b"<3>de", b"<4>f"]
+
+    for step in (1, 3, len(stream)):
+        reader = FrameReader()
+        pieces = [stream[at : at + step] for at in range(0, len(stream), step)]
+        assert [f for piece in pieces for f in reader.feed(piece)] == frames, step
+
+
+@pytest.mark.parametrize("stream", [b"GET / HTTP/1.1\r\n", b"99999 <1>", b"<" * 70_000])
+def test_a_stream_that_is_no_syslog_is_ended(stream: bytes) -> None:
+    with pytest.raises(NotASyslogStream):
+        FrameReader().feed(stream)
+
+
+def test_a_flood_is_counted_in_a_line_of_its_own(tmp_path: Path) -> None:
+    meter = MessageMeter(2)
+    row = encode(SyslogMessage(facility="kern", severity="err", text="x"))
+
+    rows = [r for at in (0.0, 0.0, 0.0, 61.0) for r in meter.admit(row, at)]
+    book = MachineLogs(tmp_path, 10**6)
+    asyncio.run(book.append(LEAF, rows, 1.0))
+    (file,) = (tmp_path / FOLDER).rglob("*.jsonl")
+    with file.open("a") as day:
+        day.write('[4, 2.0, "{}"]\n')
+    texts = [line.text for line in asyncio.run(book.list_lines(LEAF, -1, 9))]
+
+    skipped = "[1 lines were skipped: more than 2 in a minute]"
+    assert texts == ["x", "x", skipped, "x", "a stored line is damaged"]
+
+
+# --- senders
+
+
+def test_an_address_that_two_switches_have_is_of_neither() -> None:
+    nodes = [Node(id=f"s{n}", kind=NodeKind.SWITCH, address=a) for n, a in enumerate(ADDRESSES)]
+
+    assert list_switches([*nodes, Node(id="h", kind=NodeKind.HOST, address="10.0.0.3")]) == {
+        "10.0.0.2": "s2"
+    }
+
+
+ADDRESSES = ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"log_intake_port": 0}, "log_intake_ca_file"),
+        ({"log_intake_port": 0, "log_intake_ca_file": "/dev/null"}, "log_intake_ca_file"),
+        ({"log_intake_udp_port": 0, "log_intake_host": "0.0.0.0"}, "log_intake_host"),
+    ],
+)
+def test_settings_that_let_strangers_in_are_refused(
+    tmp_path: Path, changed: Mapping[str, Any], field: str
+) -> None:
+    async def main() -> None:
+        async with (
+            open_data(tmp_path, 0.0) as data,
+            open_log_intake(tmp_path, data.store, WallClock(), Settings(**changed)),
+        ):
+            pass
+
+    with pytest.raises(InputError) as refused:
+        asyncio.run(main())
+    assert str(refused.value).startswith(field)
+
+
+class Site:
+    """An intake on loopback with one switch and one host, and what it stored."""
+
+    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
+        self.folder = folder
+        self.ports = ports
+        self.book = MachineLogs(folder / "data", 10**6)
+
+    async def wait_for(self, node: str, text: str) -> SyslogLine:
+        """Return the first message of a node with a text."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                lines = await self.book.list_lines(node, -1, 999)
+                for line in lines:
+                    if text in line.text:
+                        return line
+                await asyncio.sleep(0.05)
+
+
+def make_sender(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a self-signed certificate of a sender and its key."""
+    certificate, key = make_certificate(name, "127.0.0.1")
+    files = (folder / f"{name}.pem", folder / f"{name}.key")
+    for file, content in zip(files, (certificate, key), strict=True):
+        file.write_bytes(content)
+    return files
+
+
+@asynccontextmanager
+async def receiving(folder: Path) -> AsyncIterator[Site]:
+    (folder / "data").mkdir()
+    trusted = b"".join(make_sender(folder, n)[0].read_bytes() for n in (LEAF, HOST, "stranger"))
+    (folder / "senders.pem").write_bytes(trusted)
+    make_sender(folder, "unsigned")
+    settings = Settings(
+        log_intake_port=0,
+        log_intake_udp_port=0,
+        log_intake_ca_file=str(folder / "senders.pem"),
+        log_lines_per_minute=500,
+    )
+    scope = process_scope.get_scope()
+    scope.log_messages = Counter()
+    async with open_data(folder / "data", 0.0) as data:
+        for node in (
+            Node(id=LEAF, kind=NodeKind.SWITCH, address="127.0.0.1", state=State.RELEASED),
+            Node(id=HOST, kind=NodeKind.HOST, address="127.0.0.1"),
+        ):
+            await data.store.nodes.add(node)
+        async with open_log_intake(folder / "data", data.store, WallClock(), settings) as ports:
+            yield Site(folder, ports)
+
+
+CONFIG = """
+global(workDirectory="{folder}" defaultNetstreamDriver="ossl"
+  defaultNetstreamDriverCAFile="{folder}/data/{authority}"
+  defaultNetstreamDriverCertFile="{folder}/{sender}.pem"
+  defaultNetstreamDriverKeyFile="{folder}/{sender}.key")
+module(load="imuxsock" SysSock.Use="off")
+input(type="imuxsock" Socket="{folder}/log" RateLimit.Interval="0")
+action(type="omfwd" target="127.0.0.1" port="{tls}" protocol="tcp" TCP_Framing="octet-counted"
+  StreamDriverMode="1" StreamDriverAuthMode="x509/certvalid" template="RSYSLOG_ForwardFormat")
+if $programname == "bgpd" then action(type="omfwd" target="127.0.0.1" port="{udp}" protocol="udp"
+  template="RSYSLOG_SyslogProtocol23Format")
+"""
+
+
+@contextmanager
+def rsyslog(site: Site, sender: str) -> Iterator[socket.socket]:
+    """Run Debian's rsyslog as a machine's own, and yield the socket of its programs."""
+    assert RSYSLOG is not None
+    words = {"folder": site.folder, "sender": sender, "authority": CERTIFICATE_FILE, **site.ports}
+    (site.folder / "own.conf").write_text(CONFIG.format(**words))
+    paths = ("-f", str(site.folder / "own.conf"), "-i", str(site.folder / "pid"))
+    process = subprocess.Popen([RSYSLOG, "-n", *paths])
+    programs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        yield programs
+    finally:
+        programs.close()
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+async def connect(programs: socket.socket, site: Site) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                programs.connect(str(site.folder / "log"))
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+@needs_rsyslog
+def test_rsyslog_of_a_switch_sends_here_over_tls_and_udp(tmp_path: Path) -> None:
+    async def main() -> tuple[SyslogLine, list[SyslogLine], int]:
+        async with receiving(tmp_path) as site:
+            with rsyslog(site, LEAF) as programs:
+                await connect(programs, site)
+                programs.send(b"<6>Nov 28 10:00:00 kernel: swp1s0: link down")
+                programs.send(
+                    b"<187>Nov 28 10:00:00 bgpd[9]: neighbor 10.0.0.1 Down, password=hunter2"
+                )
+                kernel = await site.wait_for(LEAF, "link down")
+                await site.wait_for(LEAF, "neighbor")
+                async with asyncio.timeout(LIMIT_S):
+                    while True:
+                        lines = await site.book.list_lines(LEAF, -1, 99)
+                        both = [line for line in lines if line.program == "bgpd"]
+                        if len(both) == 2:
+                            break
+                        await asyncio.sleep(0.05)
+            return kernel, both, len(await site.book.list_lines(HOST, -1, 99))
+
+    kernel, both, of_the_host = asyncio.run(main())
+
+    assert (kernel.facility, kernel.severity, kernel.program) == ("kern", "info", "kernel")
+    assert kernel.sent_at > 0
+    assert {(line.facility, line.severity) for line in both} == {("local7", "err")}
+    assert not any("hunter2" in line.text for line in both)
+    assert of_the_host == 0  # it has the switch's address, and UDP is for switches alone
+
+
+def test_a_certificate_of_no_node_is_refused_and_counted(tmp_path: Path) -> None:
+    async def send(site: Site, sender: str, content: bytes) -> bool:
+        """Return whether the stream stays open after some messages."""
+        context = ssl.create_default_context(cafile=str(site.folder / "data" / CERTIFICATE_FILE))
+        context.load_cert_chain(*(site.folder / f"{sender}.{end}" for end in ("pem", "key")))
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.ports["tls"], ssl=context)
+        try:
+            writer.write(content)
+            await asyncio.wait_for(reader.read(), 1.0)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        finally:
+            writer.transport.abort()
+        return False
+
+    async def main() -> tuple[list[bool], Counter[str], list[str]]:
+        async with receiving(tmp_path) as site:
+            kept = [
+                await send(site, HOST, b"<13>Nov 28 10:00:00 h a: b\n<999>x\n"),
+                await send(site, "stranger", b"<13>x\n"),
+                await send(site, "unsigned", b"<13>x\n"),
+                await send(site, HOST, b"POST / HTTP/1.1\r\n"),
+                await send(site, HOST, b"<13>f\n" * 600),
+            ]
+            await site.wait_for(HOST, "f")
+            folders = sorted(f.name for f in (tmp_path / "data" / FOLDER).iterdir())
+        return kept, process_scope.get_scope().log_messages, folders
+
+    kept, counts, folders = asyncio.run(main())
+
+    assert kept == [True, False, False, False, True]
+    assert counts == {"stored": 500, "unknown_sender": 1, "malformed": 2, "over_limit": 101}
+    assert folders == [HOST]

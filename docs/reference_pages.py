@@ -123,8 +123,9 @@ def _route(verb: str, path: str, operation: Mapping[str, Any]) -> list[str]:
     lines += [f"Who may: {roles}."]
     body = operation.get("requestBody")
     if body:
-        content = body["content"]["application/json"]["schema"]
-        lines[-1] += f" The body: {_type(content)}."
+        contents = body["content"]
+        media = "application/json" if "application/json" in contents else next(iter(contents))
+        lines[-1] += f" The body: {_type(contents[media]['schema'])} (`{media}`)."
     given = [
         (f"`{p['name']}`", p["in"], _words(p.get("description", "")))
         for p in operation["parameters"]

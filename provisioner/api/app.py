@@ -145,7 +145,8 @@ class _Endpoint:
             )
         query = self._query(request)
         body = None
-        raw = b"" if route.verb == "GET" else await _read(request, route.body_max)
+        unread = route.verb == "GET" or route.streamed
+        raw = b"" if unread else await _read(request, route.body_max)
         if route.body is not None:
             body = _checked(route.body, raw, request)
         scopes = caller.list_scopes(route.roles)

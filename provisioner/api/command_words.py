@@ -43,4 +43,5 @@ EXAMPLES: Mapping[str, str] = {
     "key": "laptop",
     "policy_name": "bmc-firmware",
     "matrix_file": "1",
+    "image_name": "ubuntu-22.04-hgx-7.qcow2",
 }

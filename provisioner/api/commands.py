@@ -164,6 +164,10 @@ COMMANDS: Mapping[str, Command] = {
     "list_releases": C("release list"),
     "show_release": C("release show"),
     "show_moves": C("release compare"),
+    "list_images": C("image list"),
+    "show_image": C("image show"),
+    "merge_image": C("image describe", ("note",), example="ubuntu-22.04-hgx-7.qcow2 'with DOCA 3'"),
+    "delete_image": C("image remove", destructive=True),
     "show_matrix": C("overlay list"),
     "show_matrix_file": C("overlay show", example="1 -o yaml"),
     "list_artifacts": C("artifact list"),
@@ -264,6 +268,7 @@ WITHOUT_COMMAND = frozenset(
         "merge_pin",
         "delete_pin",
         "merge_policy",
+        "put_image",  # `image upload`, which reads a file
         "declare_hardware",
         "try_overlays",
         "show_measurements",

@@ -16,7 +16,7 @@ from provisioner.api.event_schemas import REF, list_schemas, list_webhooks
 from provisioner.api.examples import read_examples
 from provisioner.api.field_meanings import add_meanings
 from provisioner.api.problem import MEDIA, Problem
-from provisioner.api.route import PREFIX, Route, list_media
+from provisioner.api.route import PREFIX, STREAM_MEDIA, Route, list_media
 from provisioner.api.routes.pages import Document, Page
 
 WORDS = {
@@ -40,6 +40,7 @@ WORDS = {
     "file": "Name of a file of the page.",
     "matrix_file": "Number of a file of the matrix: 0 is the base.",
     "policy_name": "Name of a policy: small letters, digits, dots and dashes.",
+    "image_name": "Name of a file of the artifact store.",
 }
 _KEY = {
     "name": "Idempotency-Key",
@@ -153,6 +154,12 @@ def _operation(route: Route) -> dict[str, Any]:
         required = any(f.is_required() for f in route.body.model_fields.values())
         media = dict.fromkeys(list_media(route.verb), content)
         operation["requestBody"] = {"required": required, "content": media}
+    if route.streamed:
+        binary = {
+            "schema": {"type": "string", "format": "binary"},
+            "example": "the bytes of the file",
+        }
+        operation["requestBody"] = {"required": False, "content": {STREAM_MEDIA: binary}}
     return operation
 
 
@@ -177,7 +184,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "in": "query",
-                "required": False,
+                "required": route.streamed and name in schema.get("required", ()),
                 "description": about,
                 "schema": parameter_schema,
             }
@@ -240,6 +247,10 @@ def _refusals(route: Route) -> dict[int, str]:
         refusals[503] = "A device, or the daemon, is not able to now."
         if route.entity:
             refusals[412] = "It changed since the ETag that you name."
+    if route.streamed:
+        refusals[408] = "The file did not come."
+        refusals[413] = "The file is larger than this site takes (`api_upload_max_bytes`)."
+        refusals[507] = "The artifact store has no room for it."
     if route.body is not None:
         refusals[408] = "The body did not come."
         refusals[413] = f"The body is larger than {route.body_max} bytes."

@@ -26,6 +26,7 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
+from provisioner.execution.artifacts.uploads import Uploads
 from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Scope
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
@@ -102,6 +103,7 @@ class ApiParts:
     matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
     observer: SiteObserver | None = None  # None: this daemon acts
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
+    uploads: Uploads = field(default_factory=Uploads)  # of files into the artifact store
 
     @property
     def clock(self) -> Clock:

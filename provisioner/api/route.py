@@ -18,6 +18,7 @@ from provisioner.model.access import STAFF, Role
 from provisioner.model.base import Record
 
 PREFIX = "/v1"
+STREAM_MEDIA = "application/octet-stream"  # of a body that its handler reads
 LIMIT_MAX = 500  # rows of one page: some 300 KB of nodes
 
 ANYBODY = frozenset(Role)
@@ -79,6 +80,7 @@ class Route:
     site: bool = False  # changes the whole site: refused to a role that has a scope
     reads: bool = False  # a POST that changes nothing: its question is too long for a query
     secret: bool = False  # its answer has a secret: it is never stored, not under a key either
+    streamed: bool = False  # its handler reads the body itself, in pieces, and bounds it
     body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB
 
     def __post_init__(self) -> None:

@@ -300,6 +300,9 @@ SITE_WIDE = frozenset(
     {
         K.POLICY_PUT,
         K.POLICY_DELETE,
+        K.IMAGE_PUT,  # any node of the site may be given it
+        K.IMAGE_DESCRIBE,
+        K.IMAGE_DELETE,
         K.NODE_INTAKE,  # a list of hardware has any rack
         K.NODE_ADOPT,
         K.CAPABILITY_GRANT,  # how far the daemon may go is the site's decision

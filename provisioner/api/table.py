@@ -52,7 +52,7 @@ from provisioner.api.routes import (
     tenants,
     webhooks,
 )
-from provisioner.api.routes.declared import hardware, matrix_files, policies
+from provisioner.api.routes.declared import hardware, image_changes, images, matrix_files, policies
 from provisioner.model.access import ChangeKind
 
 ALL: tuple[Route, ...] = (
@@ -81,6 +81,7 @@ ALL: tuple[Route, ...] = (
     *pins.ROUTES,
     *policies.ROUTES,
     *matrix_files.ROUTES,
+    *images.ROUTES,
     *hardware.ROUTES,
     *cases.ROUTES,
     *case_work.ROUTES,
@@ -151,6 +152,9 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.PIN_REMOVE: pins.change_pin,
     ChangeKind.POLICY_PUT: policies.change_policy,
     ChangeKind.POLICY_DELETE: policies.change_policy,
+    ChangeKind.IMAGE_PUT: image_changes.publish_image,
+    ChangeKind.IMAGE_DESCRIBE: image_changes.describe_image,
+    ChangeKind.IMAGE_DELETE: image_changes.remove_image,
     ChangeKind.WEBHOOK_ADD: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_SET: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.change_webhook,
@@ -209,6 +213,8 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.PIN_REMOVE: pins.foresee_removal,
     ChangeKind.POLICY_PUT: policies.foresee_policy,
     ChangeKind.POLICY_DELETE: policies.foresee_policy,
+    ChangeKind.IMAGE_PUT: image_changes.foresee_upload,
+    ChangeKind.IMAGE_DELETE: image_changes.foresee_removal,
     ChangeKind.WEBHOOK_SET: webhook_changes.foresee_merge,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.foresee_loss,
     ChangeKind.WEBHOOK_DROP: webhook_changes.foresee_loss,

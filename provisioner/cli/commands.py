@@ -94,6 +94,7 @@ COMMANDS = {
     ),
     "release": Command(ROUTES, "", "Target releases of the daemon's matrix."),
     "overlay": Command(ROUTES, "", "Files of the matrix in force: its base and its overlays."),
+    "image": Command(ROUTES, "", "Images in the artifact store: upload, list, describe, remove."),
     "artifact": Command(ROUTES, "", "Firmware files that the matrix names."),
     "operation": Command(ROUTES, "", "Operations, under way and finished."),
     "request": Command(ROUTES, "", "Requests for changes: list, approve, refuse."),

@@ -61,6 +61,12 @@ class ApiSettings(Record):
     artifacts_connections_per_peer: int = Field(
         16, ge=4, le=65536, description="Connections of one device to the listener of artifacts."
     )
+    api_upload_max_bytes: int = Field(
+        64 << 30,
+        ge=0,
+        le=1 << 40,
+        description="Largest file that the API takes into the artifact store; 0: it takes none.",
+    )
     api_streams_max: int = Field(
         128, ge=1, le=8192, description="Event streams that are open at the same time."
     )

@@ -29,6 +29,7 @@ from provisioner.store.repositories.evidence import SqlEvidenceRepository
 from provisioner.store.repositories.fabric import SqlFabricRepository
 from provisioner.store.repositories.grants import SqlGrantRepository
 from provisioner.store.repositories.home import SqlHomeRepository
+from provisioner.store.repositories.images import SqlImageRepository
 from provisioner.store.repositories.journal import SqlJournalRepository
 from provisioner.store.repositories.journal_archives import SqlArchiveRepository
 from provisioner.store.repositories.nodes import SqlNodeRepository
@@ -64,6 +65,7 @@ class SqlStore(Transactions):
         self.atlas = SqlAtlasRepository(self)
         self.grants = SqlGrantRepository(self)
         self.policies = SqlPolicyRepository(self)
+        self.images = SqlImageRepository(self)
         self.home = SqlHomeRepository(self)
         self.requests = SqlRequestRepository(self)
         self.signing_keys = SqlSigningKeyRepository(self)

@@ -26,6 +26,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.location import Location, Port
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
@@ -179,7 +180,9 @@ async def no_leaves() -> FabricPlan:
 
 
 @asynccontextmanager
-async def serving(**settings: Any) -> AsyncIterator[Served]:
+async def serving(
+    artifacts: Path = Path("artifacts"), matrix: Matrix = MATRIX, **settings: Any
+) -> AsyncIterator[Served]:
     """The API on a filled store in memory."""
     store = open_store(":memory:")
     clock = StillClock()
@@ -206,8 +209,8 @@ async def serving(**settings: Any) -> AsyncIterator[Served]:
         parts = api_parts(
             store,
             keeper,
-            MATRIX,
-            Path("artifacts"),
+            matrix,
+            artifacts,
             Context(store, clock, chosen),
             matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
         )

@@ -31,7 +31,12 @@ START_S = 60.0
 
 @asynccontextmanager
 async def served(
-    directory: Path, matrix: Matrix, settings: Settings, clock: Clock | None, plan: AddressPlan
+    directory: Path,
+    matrix: Matrix,
+    settings: Settings,
+    clock: Clock | None,
+    plan: AddressPlan,
+    artifacts: Path | None = None,
 ) -> AsyncIterator[str]:
     async with open_data(directory, read_clock(directory).now(), migrates=True) as opened:
         now = clock or opened.clock
@@ -45,7 +50,7 @@ async def served(
                     opened.store,
                     keeper,
                     matrix,
-                    directory,
+                    artifacts or directory,
                     context,
                     vault=opened.vault,
                     signer=opened.signer,
@@ -72,6 +77,7 @@ def daemon(
     matrix: Matrix | None = None,
     clock: Clock | None = None,
     plan: AddressPlan | None = None,
+    artifacts: Path | None = None,
     **settings: Any,
 ) -> Iterator[str]:
     """Serve the directory until the block ends; yields the URL, "" without `api_serve`."""
@@ -84,7 +90,8 @@ def daemon(
     async def work() -> None:
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
-        async with served(directory, pinned, chosen, clock, plan or AddressPlan()) as url:
+        planned = plan or AddressPlan()
+        async with served(directory, pinned, chosen, clock, planned, artifacts) as url:
             ready.append(url)
             waiting.set()
             await stop.wait()

@@ -21,6 +21,7 @@ COLUMNS: dict[str, str] = {
     "campaign list": "campaign=id state release select by=created_by started=started_at:at reason",
     "policy list": "policy=name changed=at:at by generation note",
     "hardware list": "node=name kind origin release rack=location.rack os_disk ports:n outlets:n",
+    "image list": "image=name present format size_bytes sha256 pinned_by:n nodes:n note",
     "overlay list": "file name sha256 characters",
     "pin list": "of=scope name release until=expires_at:at expired by reason",
     "case list": (

@@ -28,6 +28,7 @@ SOCKET = "api.sock"  # in the data directory; `provisioner/daemon/api.py` has th
 PREFIX = "/v1"
 TRIES = 3  # tries of one request whose answer was lost
 WAIT_S = 0.5  # seconds before the second try; doubles
+FILE_S = 3600.0  # seconds without a byte of a file; the daemon reads and writes it meanwhile
 LIMIT_S = 150.0  # seconds for one request; a scan before an intake takes longest
 SIZE_MAX = 256 * 1024 * 1024  # bytes; a case's archive may be large, everything else is small
 LINE_MAX = 1024 * 1024  # bytes of one line of a stream
@@ -131,6 +132,25 @@ class Connection:
         etag = answer.headers.get("ETag", "")
         waits_s = _retry_after_s(answer)
         return Answer(answer.status, _document(kind, content), content, location, etag, waits_s)
+
+    def send_file(
+        self, path: str, query: Mapping[str, str], size_bytes: int, chunks: Iterator[bytes]
+    ) -> Answer:
+        """Send a file's bytes once, as the body of a PUT. Raises NoAnswer."""
+        headers = {
+            **self._headers,
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(size_bytes),
+        }
+        try:
+            with closing(self._connect(FILE_S)) as connection:
+                connection.request("PUT", _target(path, query), chunks, headers)
+                answer = connection.getresponse()
+                content = answer.read(SIZE_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(f"{self.place}: {_words(error)}") from None
+        document = _document(answer.headers.get_content_type(), content)
+        return Answer(answer.status, document, content, answer.headers.get("Location", ""))
 
     def follow_events(self, path: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         """Yield events as they come, and continue after a break. Raises NoAnswer."""

@@ -38,6 +38,10 @@ LOCAL: Mapping[str, tuple[str, str]] = {
         "offline.signed_files:verify_bundle",
         "Check a case's archive without a daemon.",
     ),
+    "image upload": (
+        "client.uploading:upload_image",
+        "Upload a file into the artifact store, verified by its SHA-256.",
+    ),
     "audit verify": ("serve.audit:verify", "Follow the whole chain of the audit log."),
     "audit check-archive": ("serve.audit:check_archive", "Verify archives without a daemon."),
 }

@@ -82,6 +82,7 @@ class EventKind(StrEnum):
     CAMPAIGN_NODE = "campaign_node"
     PIN = "pin"
     POLICY = "policy"
+    IMAGE = "image"
     # people
     ASKED = "asked"
     REQUEST = "request"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from provisioner.model.alert import Classification
+from provisioner.model.artifact import StoredImage
 from provisioner.model.campaign import Campaign, CampaignState, Progress
 from provisioner.model.campaign_policy import NamedPolicy
 from provisioner.model.campaign_row import ReleasePin
@@ -77,6 +78,15 @@ class PolicyChanged(Event):
     KIND: ClassVar = EventKind.POLICY
     policy: NamedPolicy | None = None
     dropped: NamedPolicy | None = None
+    by: str = ""
+
+
+class ImageChanged(Event):
+    """A file of the artifact store was uploaded, described otherwise, or removed."""
+
+    KIND: ClassVar = EventKind.IMAGE
+    image: StoredImage | None = None
+    dropped: StoredImage | None = None
     by: str = ""
 
 

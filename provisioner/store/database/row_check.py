@@ -18,6 +18,7 @@ from provisioner.model.access import ChangeRequest, Session, Token
 from provisioner.model.adoption.capability import Grant
 from provisioner.model.agent import AgentSession
 from provisioner.model.alert import Alert, Override, Subscription
+from provisioner.model.artifact import StoredImage
 from provisioner.model.campaign import Campaign, CampaignNotice
 from provisioner.model.campaign_policy import NamedPolicy
 from provisioner.model.campaign_row import CampaignRow, ReleasePin
@@ -61,6 +62,7 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (campaign_schema.campaign_nodes, CampaignRow),
     (campaign_schema.release_pins, ReleasePin),
     (campaign_schema.campaign_policies, NamedPolicy),
+    (campaign_schema.stored_images, StoredImage),
     (campaign_schema.notices, CampaignNotice),
     (case_schema.cases, Case),
     (grant_schema.grants, Grant),

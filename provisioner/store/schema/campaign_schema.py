@@ -1,4 +1,4 @@
-"""The tables of campaigns: themselves, their nodes, pinned releases, and notices to tenants."""
+"""The tables of campaigns: themselves, their nodes, pins, policies, images, and notices."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ release_pins = Table(
 
 campaign_policies = Table(
     "campaign_policies",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+stored_images = Table(
+    "stored_images",
     metadata,
     Column("name", String, primary_key=True),
     Column("body", Text, nullable=False),

@@ -66,6 +66,32 @@ def test_measurements_name_every_threshold_with_its_source():
     run(scenario)
 
 
+def test_a_comparison_without_version_sets_is_of_the_two_measured_last():
+    def measured(versions: str, taken_at: float, value: float) -> Sample:
+        fields = {"versions": versions * 64, "taken_at": taken_at}
+        return sample("su0-n01", busbw_gb_s=value).model_copy(update=fields)
+
+    async def scenario(served: Served) -> None:
+        none = await served.ask("viewer", "GET", "/cohorts/comparison")
+        for row in (
+            measured("a", 1.0, 480.0),
+            measured("b", 2.0, 470.0),
+            measured("c", 3.0, 240.0),
+        ):
+            await served.store.cohorts.put_sample(row)
+        newest = await served.ask("viewer", "GET", "/cohorts/comparison")
+        chosen = await served.ask("viewer", "GET", "/cohorts/comparison?before=b&after=c")
+        older = await served.ask("viewer", "GET", "/cohorts/comparison?after=b")
+        named = await served.ask("viewer", "GET", "/cohorts/comparison?before=a&after=b")
+
+        assert none == (200, {"items": []})
+        assert newest == chosen
+        assert newest[1]["items"]
+        assert (older, named[0]) == (named, 200)
+
+    run(scenario)
+
+
 def change_second_row(connection: Connection) -> None:
     """Change a row of the journal, as a person with rights on the database may."""
     triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'journal'"

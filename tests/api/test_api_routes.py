@@ -54,13 +54,12 @@ NOT_THERE = {
     "/fabric/partitions": 404,
     "/nodes/{node}/observation": 404,
     "/revocations": 404,
-    "/cohorts/comparison": 400,
     "/nodes/{node}/plan/requests": 409,
     "/nodes/{node}/power": 409,
     "/nodes/{node}/attestation": 404,
     "/nodes/{node}/logs": 409,
     "/nodes/{node}/metrics": 409,
-    "/nodes/{node}/links": 400,
+    "/nodes/{node}/links": 409,
     "/nodes/{node}/ports": 409,
 }
 # what a person changes of oneself

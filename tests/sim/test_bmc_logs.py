@@ -60,9 +60,10 @@ def links_of(part: str) -> dict[tuple[str, str], int]:
     """The counters of a part's links by port and name; one GPU's first link has replays."""
     wire, host, _ = host_of("supermicro")
     wire.client.machine.devices["GPU_SXM_2"].traits["nvlink_errors"] = 7
-    counters, gaps = asyncio.run(read_link_counters(host.service, part))
-    assert gaps == ()
-    return {(c.port.rsplit("/", 2)[1], c.name): c.count for c in counters}
+    reading = asyncio.run(read_link_counters(host.service, part))
+    assert reading.gaps == ()
+    assert reading.part == (part or "GPU_SXM_1")
+    return {(c.port.rsplit("/", 2)[1], c.name): c.count for c in reading.counters}
 
 
 def test_each_link_of_a_gpu_and_of_a_switch_has_its_counters() -> None:
@@ -74,6 +75,7 @@ def test_each_link_of_a_gpu_and_of_a_switch_has_its_counters() -> None:
     assert gpu["NVLink_0", "RXBytes"] > 0
     assert (len({p for p, _ in gpu}), len({p for p, _ in switch})) == (18, 32)
     assert links_of("CPU_7") == {}
+    assert len({p for p, _ in links_of("")}) == 18  # those of the first GPU
 
 
 def test_counts_are_named_without_the_makers_own_objects() -> None:

@@ -11,13 +11,12 @@ from pydantic import Field
 from provisioner.adapters.redfish import diagnostics, telemetry
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.readings import Reading
-from provisioner.adapters.redfish.upkeep.link_counters import LinkCounter, read_link_counters
+from provisioner.adapters.redfish.upkeep.link_counters import LinkReading, read_link_counters
 from provisioner.api.bmc_reach import read_bmc
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
-from provisioner.model.outcome import Gap
 from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.power_requests import HOST
 from provisioner.planning.watch.console_text import clean_line
@@ -43,7 +42,10 @@ class LinkQuery(BmcQuery):
     """The part whose links are read."""
 
     part: str = Field(
-        max_length=64, description="Id of a GPU or an NVSwitch in the BMC's tree: GPU_SXM_1."
+        "",
+        max_length=64,
+        description="Id of a GPU or an NVSwitch in the BMC's tree: GPU_SXM_1; "
+        "empty: the first that has ports.",
     )
 
 
@@ -195,19 +197,20 @@ async def show_links(ask: Ask) -> Reply:
     if not any(b.name == name for b in node.bmcs):
         raise refuse_missing("BMC of this node")
 
-    async def read(client: Redfish) -> tuple[tuple[LinkCounter, ...], tuple[Gap, ...]]:
+    async def read(client: Redfish) -> LinkReading:
         return await read_link_counters(client.service, ask.query.part)
 
-    counters, gaps = await read_bmc(ask, node, name, read)
+    reading = await read_bmc(ask, node, name, read)
     view = LinkCounts(
         node=node.id,
         bmc=name,
-        part=ask.query.part,
+        part=_clean(reading.part),
         read_at=ask.now,
         counters=tuple(
-            LinkCount(port=_clean(c.port), name=_clean(c.name), count=c.count) for c in counters
+            LinkCount(port=_clean(c.port), name=_clean(c.name), count=c.count)
+            for c in reading.counters
         ),
-        gaps=tuple(_clean(f"{g.source}: {g.detail}"[:300]) for g in gaps),
+        gaps=tuple(_clean(f"{g.source}: {g.detail}"[:300]) for g in reading.gaps),
     )
     return Reply(view)
 

@@ -61,8 +61,16 @@ class CohortQuery(Record):
 class ComparisonQuery(CohortQuery):
     """The version sets that are compared, by the beginning of their digests."""
 
-    before: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
-    after: str = Field("", max_length=64, description="Version set, as cohorts are listed.")
+    before: str = Field(
+        "",
+        max_length=64,
+        description="Version set, as cohorts are listed; empty: the last one measured before.",
+    )
+    after: str = Field(
+        "",
+        max_length=64,
+        description="Version set, as cohorts are listed; empty: the one measured last.",
+    )
 
 
 class Cohort(Record):
@@ -148,8 +156,24 @@ async def show_cohorts(ask: Ask) -> Reply:
 async def compare_cohorts(ask: Ask) -> Reply:
     """Return whether a change of versions made nodes worse, each node compared with itself."""
     samples, _ = await _read_samples(ask)
-    sides = [_measured(samples, side) for side in (ask.query.before, ask.query.after)]
-    return Reply(Comparisons(items=compare_metrics(sides[0], sides[1], RegressionPolicy())))
+    after = ask.query.after or _find_last(_leave_out(samples, ask.query.before))
+    last = max((s.taken_at for s in samples if s.versions.startswith(after)), default=0.0)
+    earlier_samples = [s for s in _leave_out(samples, after) if s.taken_at <= last]
+    before = ask.query.before or _find_last(earlier_samples)
+    if not (before and after):  # nodes were measured with one set at most
+        return Reply(Comparisons(items=()))
+    earlier = _measured(samples, before)
+    items = compare_metrics(earlier, _measured(samples, after), RegressionPolicy())
+    return Reply(Comparisons(items=items))
+
+
+def _leave_out(samples: Sequence[Sample], versions: str) -> Sequence[Sample]:
+    return [s for s in samples if not (versions and s.versions.startswith(versions))]
+
+
+def _find_last(samples: Sequence[Sample]) -> str:
+    """Return the version set that was measured last; empty: there is none."""
+    return max(samples, key=lambda s: s.taken_at).versions if samples else ""
 
 
 def _measured(samples: Sequence[Sample], versions: str) -> dict[str, dict[str, float]]:

@@ -30,33 +30,43 @@ class LinkCounter:
     count: int
 
 
-async def read_link_counters(
-    service: Service, part: str
-) -> tuple[tuple[LinkCounter, ...], tuple[Gap, ...]]:
-    """Return the counters of all ports of a GPU or a switch, and the resources not read."""
+@dataclass(frozen=True)
+class LinkReading:
+    """The counters of all ports of one part, and the resources that were not read."""
+
+    part: str
+    counters: tuple[LinkCounter, ...]
+    gaps: tuple[Gap, ...]
+
+
+async def read_link_counters(service: Service, part: str) -> LinkReading:
+    """Return the counters of a GPU or a switch by its id; "": of the first that has ports."""
     walk = service.walk()
     counters: list[LinkCounter] = []
-    ports = await _find_ports(walk, part)
+    name, ports = await _find_ports(walk, part)
     paths = [link(port, "Metrics") for port in ports[:PORTS_MAX]]
     for metrics in await walk.read_several([path for path in paths if path is not None]):
         counters += [
             LinkCounter(metrics.path, name, count)
             for name, count in list_counts(metrics.data).items()
         ]
-    return tuple(counters), tuple(walk.gaps)
+    return LinkReading(name, tuple(counters), tuple(walk.gaps))
 
 
-async def _find_ports(walk: Walk, part: str) -> list[Json]:
-    """Return the ports of the first processor or fabric switch that has this id."""
+async def _find_ports(walk: Walk, part: str) -> tuple[str, list[Json]]:
+    """Return id and ports of the first processor or fabric switch that has this id, or any."""
     root = await walk.read_root()
     for holder, members in (("Systems", "Processors"), ("Fabrics", "Switches")):
         for path in await walk.read_links(link(root, holder)):
             parts = await walk.read_links(link((await walk.read(path)).data, members))
-            one = next((p for p in parts if p.rsplit("/", 1)[-1] == part), None)
-            if one is not None:
+            for one in parts:
+                name = one.rsplit("/", 1)[-1]
+                if part and name != part:
+                    continue
                 ports = await walk.read_linked((await walk.read(one)).data, "Ports")
-                return [port.data for port in ports]
-    return []
+                if part or ports:
+                    return name, [port.data for port in ports]
+    return part, []
 
 
 def list_counts(document: object, prefix: str = "", depth: int = 0) -> dict[str, int]:

@@ -23,6 +23,7 @@ import erasure_steps
 import fleet_steps
 import group_steps
 import guest_steps
+import image_steps
 import install_steps
 import isolation_steps
 import network_steps
@@ -59,6 +60,7 @@ STEPS = {
     **group_steps.STEPS,
     **isolation_steps.STEPS,
     **guest_steps.STEPS,
+    **image_steps.STEPS,
 }
 
 

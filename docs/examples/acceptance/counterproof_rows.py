@@ -76,6 +76,8 @@ security api_endpoint_isolation outside - SEC14-01
 observability telemetry_delivery_latency stranger - OBS05-01
 observability bmc_sel_logs stranger - OBS17-01
 image-registry crud_install_config key - BOOT01-02
+image-registry upload_image taken - BOOT01-01
+image-registry crud_image taken - BOOT03-02
 own query_api key - CTRL01-01
 own add_tenant_user rights - CP11-01
 own query_resources absent - RESDB01-01

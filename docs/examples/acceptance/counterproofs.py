@@ -25,6 +25,7 @@ from certificate_issue import issue
 from counterproof_rows import Row
 from daemon_client import list_hosts, wait_for
 from demonstration import Demonstration
+from file_breakages import forget_lines, remove_image, take_names
 from transport_steps import find_outer_address
 
 HERE = Path(__file__).resolve().parent
@@ -139,19 +140,6 @@ def untag(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
-def remove_image(site: Demonstration) -> Iterator[Mapping[str, str]]:
-    """Take the systems' images out of the artifact store while the step runs."""
-    images = list((site.directory / "artifacts").glob("*.raw"))
-    for image in images:
-        image.rename(image.with_suffix(".away"))
-    try:
-        yield {}
-    finally:
-        for image in images:
-            image.with_suffix(".away").rename(image)
-
-
-@contextmanager
 def serve_old_tls(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Let the step look at a port that speaks TLS 1.0, with the demonstration's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -212,19 +200,6 @@ def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
     file.touch(mode=0o600)
     file.write_text(json.dumps({**listed, "nodes": [*listed["nodes"], absent]}), encoding="utf-8")
     yield {"ACCEPTANCE_EXPECTED": str(file)}
-
-
-@contextmanager
-def forget_lines(site: Demonstration) -> Iterator[Mapping[str, str]]:
-    """Take the day with the oldest line of a host's console away while the step runs."""
-    folder = site.data / "consoles" / site.nodes["machine_id"]
-    oldest = min(folder.glob("*.jsonl"), key=lambda day: int(day.stem))
-    away = oldest.with_suffix(".away")
-    oldest.rename(away)
-    try:
-        yield {}
-    finally:
-        away.rename(oldest)
 
 
 @contextmanager
@@ -323,6 +298,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "good_key": (make_good_key, "the key is good still"),
     "bad_key": (make_bad_key, "the key is revoked"),
     "image": (remove_image, "the image is not in the artifact store"),
+    "taken": (take_names, "another file has the image's name"),
     "old_TLS": (serve_old_tls, "the port speaks TLS 1.0"),
     "outside": (serve_outside, "the API's port answers in a network"),
     "card": (break_card, "the BMC of a card does not answer"),

@@ -65,7 +65,15 @@ class Daemon:
         self, verb: str, path: str, body: Mapping[str, Any] | None = None, *, limit_s: float = 300.0
     ) -> dict[str, Any]:
         """Send a change and return its operation once it has ended well."""
-        operation = self._send(verb, path, body)
+        return self._follow(path, self._send(verb, path, body), limit_s)
+
+    def upload(self, path: str, content: bytes, sha256: str, note: str) -> dict[str, Any]:
+        """Send a file's bytes and return the operation once it has ended well."""
+        query = {"sha256": sha256, "size_bytes": len(content), "note": note}
+        asked = f"{path}?{urllib.parse.urlencode(query)}"
+        return self._follow(path, self._send("PUT", asked, None, content), REQUEST_S)
+
+    def _follow(self, path: str, operation: dict[str, Any], limit_s: float) -> dict[str, Any]:
         until = time.monotonic() + limit_s
         while operation["state"] not in ENDED and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -79,12 +87,15 @@ class Daemon:
         """Send a change and return its operation as it was accepted, without waiting."""
         return dict(self._send("POST", path, body))
 
-    def _send(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    def _send(
+        self, verb: str, path: str, body: Mapping[str, Any] | None, file: bytes | None = None
+    ) -> Any:
+        kind = "application/json" if file is None else "application/octet-stream"
         request = urllib.request.Request(
             f"{self.url}/v1{path}",
             method=verb,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+            data=file if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind}
             | {"User-Agent": os.environ.get("ACCEPTANCE_AGENT", AGENT)},
         )
         try:
@@ -103,7 +114,7 @@ class Daemon:
         self._record(verb, path, body, status, answered)
         if status == 429:
             time.sleep(POLL_S)  # more requests than a minute allows
-            return self._send(verb, path, body)
+            return self._send(verb, path, body, file)
         if status >= 400:
             fields = ("title", "detail", "unblock")
             raise RefusedError(status, "; ".join(filter(None, map(answered.get, fields)))[:300])

@@ -39,6 +39,7 @@ are not run. Some readings are ours:
 - The journal of a BMC has its kernel's log.
 - The heartbeat of a card is the answer of its own BMC.
 - A node's pin is its install configuration.
+- An uploaded image is one disk, and the API's list of images the bucket that has it.
 - A tenant's key for the console of its node is its token of the API.
 - The kernel's lines on the serial console are the log of a running host.
 - Boot measurements are those that roots of trust, GPUs and NVSwitches sign, not PCRs of a TPM.

@@ -49,14 +49,7 @@ OF_OBSERVABILITY = {
     "switch_kernel_logs": NO_SWITCH_LOG,
 }
 
-NO_UPLOAD = "files come into the artifact store by its operator's hands, not by the API"
-OF_IMAGES = {
-    "upload_image": NO_UPLOAD,
-    "crud_image": NO_UPLOAD,
-    "teardown_image": NO_UPLOAD,
-}
-
-REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY, **OF_IMAGES}
+REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY}
 
 # ids of the suite's plan that have no check in it, and none of ours
 LINKS = "this program divides no NVLink domain between tenants"

@@ -14,15 +14,20 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import jwt
 
 from provisioner.access.identity import caller_of
 from provisioner.model.access import Caller
 from provisioner.model.input_error import InputError
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    import jwt
+else:  # loaded where a site has a provider
+    jwt = LateModule("jwt")
 
 log = logging.getLogger(__name__)
 

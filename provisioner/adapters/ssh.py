@@ -16,8 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import asyncssh
+from typing import TYPE_CHECKING
 
 from provisioner.ports import (
     CertificateChanged,
@@ -30,6 +29,15 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.runtime import permit
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from provisioner.adapters import ssh_client
+else:  # loaded by the first connection
+    asyncssh = LateModule("asyncssh")
+    ssh_client = LateModule("provisioner.adapters.ssh_client")
 
 OUTPUT_MAX = 4 * 1024 * 1024  # bytes kept of each stream; dmesg after a month is below 1 MB
 DISCARD_MAX = 64 * 1024 * 1024  # bytes after which a command that does not stop is cut off
@@ -49,21 +57,6 @@ class _Host:
     connection: asyncssh.SSHClientConnection | None = None
     address: str = ""
     used_at: float = 0.0  # monotonic
-
-
-class _Client(asyncssh.SSHClient):
-    """The decision on a key that is not in the file: the first of its host, if keys are learned."""
-
-    def __init__(self, *, learn: bool) -> None:
-        self._learn = learn
-        self.learned: asyncssh.SSHKey | None = None
-
-    def validate_host_public_key(
-        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-    ) -> bool:
-        if self._learn:
-            self.learned = key
-        return self._learn
 
 
 class SshShell:
@@ -146,7 +139,8 @@ class SshShell:
         remote = self._remote
         keys = await asyncio.to_thread(_known, remote.known_hosts)
         pinned = remote.learn and any(keys.match(host, "", None)[:3])
-        client = _Client(learn=remote.learn and not pinned)
+        learns = remote.learn and not pinned  # the first key of its host
+        client = ssh_client.KeyDecider(lambda _key: learns)
         try:
             async with asyncio.timeout(CONNECT_S + LOGIN_S):
                 connection, _ = await asyncssh.create_connection(
@@ -166,8 +160,8 @@ class SshShell:
         except (OSError, asyncssh.Error, TimeoutError) as error:
             detail = f"ssh {address}: {str(error) or 'no answer'}"
             raise Unreachable(detail, maybe_executed=False) from None
-        if client.learned is not None and remote.known_hosts is not None:
-            await asyncio.to_thread(_pin, remote.known_hosts, host, client.learned)
+        if client.accepted is not None and remote.known_hosts is not None:
+            await asyncio.to_thread(_pin, remote.known_hosts, host, client.accepted)
         return connection
 
     def _options(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Record(BaseModel):
     """A value that never changes; to change it, make a new record (`model_copy(update=...)`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # at the first use
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON in lowercase hex; equal content has an equal

@@ -26,7 +26,7 @@ class Reference(Record):
     The digest is that of the file, since two genuine manifests may bear one id.
     """
 
-    rim: Annotated[str, Field(pattern=r"^[\w.+-]{1,120}$")]
+    rim: Annotated[str, Field(pattern=r"^[\w.+-]+$", max_length=120)]
     sha256: Sha256
     admitted: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # its signer was valid then
 

@@ -6,11 +6,14 @@ PROVISIONER_SMTP_PASSWORD logs in at the mail server.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from provisioner.model.base import Record
+
+# Lengths are limits of their own: the regex engine unfolds `{1,253}`, to half a megabyte for each.
+MailAddress = Annotated[str, Field(max_length=318, pattern=r"^([^@\s]+@[^@\s]+)?$")]
 
 
 class RepairSettings(Record):
@@ -78,13 +81,15 @@ class RepairSettings(Record):
     )
     ticket_url: str = Field(
         "",
-        pattern=r"^(https://\S{1,500})?$",
+        pattern=r"^(https://\S+)?$",
+        max_length=508,
         description="Webhook that tickets are sent to; ServiceNow, Jira: the instance; PagerDuty: "
         "where events go.",
     )
     ticket_user: str = Field(
         "",
-        pattern=r"^[^\s:]{0,200}$",
+        pattern=r"^[^\s:]*$",
+        max_length=200,
         description="ServiceNow, Jira: login; its password or API token is a secret.",
     )
     ticket_table: str = Field(
@@ -105,19 +110,18 @@ class RepairSettings(Record):
         description="SHA-256 of its certificate, if pinned.",
     )
     ticket_mail_server: str = Field(
-        "", pattern=r"^([^:\s]{1,253}:\d{1,5})?$", description="SMTP server of tickets, HOST:PORT."
+        "",
+        pattern=r"^([^:\s]+:\d{1,5})?$",
+        max_length=259,
+        description="SMTP server of tickets, HOST:PORT.",
     )
     ticket_mail_tls: Literal["starttls", "tls", "none"] = Field(
         "starttls",
         description="Security of the connection; none only for a relay without a password.",
     )
     ticket_mail_user: str = Field("", max_length=200, description="Login at it; empty: none.")
-    ticket_mail_from: str = Field(
-        "", pattern=r"^([^@\s]{1,64}@[^@\s]{1,253})?$", description="Sender of tickets."
-    )
-    ticket_mail_to: str = Field(
-        "", pattern=r"^([^@\s]{1,64}@[^@\s]{1,253})?$", description="Mailbox that tickets go to."
-    )
+    ticket_mail_from: MailAddress = Field("", description="Sender of tickets.")
+    ticket_mail_to: MailAddress = Field("", description="Mailbox that tickets go to.")
     ticket_retry_s: float = Field(
         60.0, gt=0, description="Wait after a ticket could not be sent; doubles, up to an hour."
     )

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from provisioner import components, quirks
+from provisioner import quirks
 from provisioner.model.outcome import Blocker
-from provisioner.model.plan import Plan, Step, StepKind
+from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, Malformed, PortError, Reply, Upload
+from provisioner.telemetry.names import name_component, name_outcome
 
 VENDORS_MAX = 262_144  # BMCs with a known vendor: a site of 65,536 nodes with three each
 ROOT_MAX_BYTES = 256 * 1024  # of a service root that is read for its vendor
@@ -124,19 +125,3 @@ def classify_call(call: Call) -> str:
     if isinstance(call.body, Upload):
         return "upload"
     return "read" if call.method in ("GET", "HEAD") else "write"
-
-
-def name_component(step: Step) -> str:
-    """Return the component kind of an update, the reset of an activation, or "other"."""
-    if step.kind is StepKind.ACTIVATE:
-        return step.activation.value
-    return step.component if step.component in components.ALL else "other"
-
-
-def name_outcome(plan: Plan) -> str:
-    """Return the outcome of a plan in one word."""
-    if plan.blockers:
-        return "blocked"
-    if plan.in_flight:
-        return "in_flight"
-    return "steps" if plan.steps else "done"

@@ -17,7 +17,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, PortError, Reply
 from provisioner.runtime.log_context import get_log_context
-from provisioner.telemetry.recording import name_component
+from provisioner.telemetry.names import name_component
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

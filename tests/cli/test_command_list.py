@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,12 +56,17 @@ def test_a_misspelled_command_is_answered_with_what_was_meant() -> None:
     assert "Did you mean 'where'?" in done.stderr
 
 
-def test_a_daemon_loads_nothing_of_the_simulator_and_of_the_extras() -> None:
+def test_a_daemon_without_nodes_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
+    """Also not while it makes its database. The simulator, extras, and clients without a device."""
     script = (
-        "import sys, provisioner.cli.serve.serve\n"
+        "import asyncio, sys, provisioner.cli.serve.serve\n"
+        "from provisioner.store import open_store\n"
+        f"asyncio.run(open_store({str(tmp_path / 'store.db')!r}).close())\n"
         "unneeded = {'provisioner.sim', 'provisioner.demo', 'provisioner.twin.fleet_twin',\n"
         "            'alembic', 'ansible_runner', 'dbos', 'lxml', 'opentelemetry', 'pysnmp',\n"
-        "            'signxml'}\n"
+        "            'signxml', 'asyncssh', 'jwt', 'redfish', 'requests', 'urllib3',\n"
+        "            'prometheus_client', 'smtplib', 'sqlalchemy.orm',\n"
+        "            'sqlalchemy.dialects.postgresql', 'kopf'}\n"
         "print(sorted(unneeded & set(sys.modules)))"
     )
 

@@ -24,7 +24,7 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import StoreFailed
 from provisioner.store import lock_data_directory, lock_database, open_store
 from provisioner.store.database.copying import copier
-from provisioner.store.database.database import _copy_schema, _engine, open_database
+from provisioner.store.database.database import NEWEST, _copy_schema, _engine, open_database
 from provisioner.store.database.migrating import MIGRATIONS, migrate, revisions
 from provisioner.store.schema.schema import metadata
 
@@ -262,6 +262,21 @@ def test_a_schema_that_another_process_has_just_made_is_kept(tmp_path):
     with engine.connect() as connection:
         assert "theirs" in inspect(connection).get_table_names()
     engine.dispose()
+
+
+def test_the_script_of_a_new_database_makes_what_all_migrations_make(tmp_path):
+    """`RECORD_SCHEMA=1` writes the script anew, after a new migration."""
+    file = tmp_path / "store.db"
+    engine = _engine(f"sqlite:///{file}", NullPool)
+    migrate(engine, "test")
+    engine.dispose()
+    with sqlite3.connect(file) as connection:
+        lines = "\n".join(connection.iterdump()).splitlines()[1:-1]  # without BEGIN and COMMIT
+    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    if os.environ.get("RECORD_SCHEMA"):
+        NEWEST.write_text(text, encoding="utf-8")
+
+    assert NEWEST.read_text(encoding="utf-8") == text, "RECORD_SCHEMA=1 writes it anew"
 
 
 @pytest.mark.parametrize("revision", revisions())

@@ -10,31 +10,25 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import asyncssh
 
 from provisioner.ports import BmcAddress, CertificateChanged, LoginRefused, Unreachable
 from provisioner.ports.consoles import ConsoleDoor
 from provisioner.runtime import permit
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from provisioner.adapters import ssh_client
+else:  # loaded by the first connection
+    asyncssh = LateModule("asyncssh")
+    ssh_client = LateModule("provisioner.adapters.ssh_client")
 
 CONNECT_S = 10.0  # to a TCP connection, as for hosts
 LOGIN_S = 60.0  # BMCs exchange keys slowly; most need under ten seconds
 READ_MAX = 65536
-
-
-class _Pinned(asyncssh.SSHClient):
-    """Accepts a first key, and later that key only."""
-
-    def __init__(self, pin: str) -> None:
-        self._pin = pin
-        self.shown = ""
-
-    def validate_host_public_key(
-        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-    ) -> bool:
-        self.shown = key.export_public_key().decode().strip()
-        return self._pin in ("", self.shown)
 
 
 class SshConsoles:
@@ -67,7 +61,7 @@ class SshConsoles:
         address = urlsplit(bmc.url).hostname or ""
         file = self._pins / name.replace("/", "_")
         pin = await asyncio.to_thread(_read_pin, file)
-        client = _Pinned(pin)
+        client = ssh_client.KeyDecider(lambda key: pin in ("", _write_out(key)))
         options = asyncssh.SSHClientConnectionOptions(
             config=None,
             username=bmc.username,
@@ -75,7 +69,7 @@ class SshConsoles:
             client_keys=[str(self._private_key)] if self._private_key is not None else None,
             agent_path=None,
             agent_forwarding=False,
-            known_hosts=b"",  # none: `_Pinned` decides
+            known_hosts=b"",  # none: the client decides
             connect_timeout=CONNECT_S,
             login_timeout=LOGIN_S,
             keepalive_interval=60,  # a quiet console is no failure; a dead BMC is noticed
@@ -96,9 +90,13 @@ class SshConsoles:
         except (OSError, asyncssh.Error, TimeoutError) as error:
             detail = f"console of {name} at {address}:{port}: {str(error) or 'no answer'}"
             raise Unreachable(detail, maybe_executed=False) from None
-        if not pin:
-            await asyncio.to_thread(_write_pin, file, client.shown)
+        if not pin and client.accepted is not None:
+            await asyncio.to_thread(_write_pin, file, _write_out(client.accepted))
         return connection
+
+
+def _write_out(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key().decode().strip()
 
 
 async def _pieces(name: str, stream: asyncssh.SSHReader[bytes]) -> AsyncIterator[bytes]:

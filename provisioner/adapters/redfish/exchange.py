@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from redfish.aio import AsyncRedfishClient, RedfishError, RedfishInvalidTargetError
 
 from provisioner.adapters.bounded_http import (
     FAILURES,
@@ -43,6 +42,12 @@ from provisioner.ports import (
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime import permit
 from provisioner.runtime.event_loop import shrink_tls_buffers
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    from redfish import aio as redfish_aio
+else:  # its package imports requests, urllib3 and all else of its other client
+    redfish_aio = LateModule("redfish.aio")
 
 SAFE = frozenset({"GET", "HEAD"})
 METHODS = SAFE | {"POST", "PATCH", "PUT", "DELETE"}
@@ -58,7 +63,8 @@ class HttpExchange:
         self._kept: aiohttp.ClientSession | None = None
         self._reads: aiohttp.ClientSession | None = None  # the connections of `_kept`
         self._fresh: aiohttp.ClientSession | None = None
-        self._clients: dict[str, tuple[Login, AsyncRedfishClient]] = {}  # the last of each BMC
+        # the last of each BMC
+        self._clients: dict[str, tuple[Login, redfish_aio.AsyncRedfishClient]] = {}
 
     async def send(
         self,
@@ -126,9 +132,9 @@ class HttpExchange:
                 attempt.leave()  # a read with a token needs no record of whether it was sent
             _NOW.set(BoundedSession(session, tls, attempt, call.size_max_bytes, coding))
             answer = await _ask(await self._client(bmc, login), call, login)
-        except RedfishInvalidTargetError as error:
+        except redfish_aio.RedfishInvalidTargetError as error:
             raise Malformed(f"{where}: {error}") from None
-        except RedfishError as error:
+        except redfish_aio.RedfishError as error:
             raise port_error(where, error.__cause__ or error, attempt) from None
         except (PortError, *FAILURES) as error:
             raise port_error(where, error, attempt) from None
@@ -150,20 +156,22 @@ class HttpExchange:
             self._fresh = open_session(per_host=1, keep_alive=False)
         return self._kept if keep_alive else self._fresh
 
-    async def _client(self, bmc: BmcAddress, login: Login | None) -> AsyncRedfishClient:
+    async def _client(self, bmc: BmcAddress, login: Login | None) -> redfish_aio.AsyncRedfishClient:
         """The client that carries the login; it never logs in by itself.
 
         Made once per login: its checks of the URL cost as much as a tenth of an exchange.
         """
         if login is None:
-            return AsyncRedfishClient(bmc.url, session=_SESSION)
+            return redfish_aio.AsyncRedfishClient(bmc.url, session=_SESSION)
         cached = self._clients.get(bmc.url)
         if cached is not None and cached[0] is login:
             return cached[1]
         if login.token is not None:
-            client = AsyncRedfishClient(bmc.url, session=_SESSION, session_key=login.token.reveal())
+            token = login.token.reveal()
+            client = redfish_aio.AsyncRedfishClient(bmc.url, session=_SESSION, session_key=token)
         else:
-            client = AsyncRedfishClient(bmc.url, login.username, login.secret.reveal(), _SESSION)
+            password = login.secret.reveal()
+            client = redfish_aio.AsyncRedfishClient(bmc.url, login.username, password, _SESSION)
             await client.login(auth="basic")  # sends nothing
         self._clients[bmc.url] = login, client
         return client
@@ -181,7 +189,7 @@ _NOW: ContextVar[BoundedSession] = ContextVar("exchange")  # of this task
 _SESSION = _Session()
 
 
-async def _ask(client: AsyncRedfishClient, call: Call, login: Login | None) -> Any:
+async def _ask(client: redfish_aio.AsyncRedfishClient, call: Call, login: Login | None) -> Any:
     verb = getattr(client, call.method.lower())
     options: dict[str, Any] = {
         "headers": dict(call.headers),

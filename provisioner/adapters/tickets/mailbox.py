@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import smtplib
 import ssl
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from provisioner.model.integrations.ticket import TicketMessage
 from provisioner.ports import Clock, LoginRefused, Secret, Unreachable
 from provisioner.ports.tickets import Looked, TicketRef
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    import smtplib
+else:  # loaded by the first message
+    smtplib = LateModule("smtplib")
 
 CONNECT_S = 60.0  # of each SMTP command; servers greet slowly on purpose
 ATTACHED_MAX = 10 * 1024 * 1024  # many servers refuse more than 20 MB, and base64 adds a third

@@ -16,11 +16,10 @@ cases = Table(
     Column("closed_at", Double, nullable=False, index=True),  # 0: it is open
     Column("body", Text, nullable=False),
 )
-# one open case per node, regardless of its opener
+# one open case per node, regardless of its opener; of PostgreSQL: its migration
 Index(
     "one_open_case",
     cases.c.node,
     unique=True,
     sqlite_where=text("closed_at = 0"),
-    postgresql_where=text("closed_at = 0"),
 )

@@ -68,13 +68,13 @@ operations = Table(
     Column("note", Text, nullable=False),
     UniqueConstraint("node", "number"),
 )
-# one active operation per node: the mutual exclusion itself, whatever drives the operations
+# One active operation per node: the mutual exclusion itself, whatever drives the operations. The
+# migration says the same for PostgreSQL; said here, it would load that dialect for every site.
 Index(
     "one_active_operation",
     operations.c.node,
     unique=True,
     sqlite_where=text("status = 'active'"),
-    postgresql_where=text("status = 'active'"),
 )
 
 ledger = Table(

@@ -12,11 +12,16 @@ import asyncio
 import re
 from collections.abc import Sequence
 from pathlib import Path
-
-import asyncssh
+from typing import TYPE_CHECKING
 
 from provisioner.adapters.ssh import SshShell
 from provisioner.ports import LoginRefused, Malformed, Remote, Secret, Unreachable
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    import asyncssh
+else:  # loaded by the first connection
+    asyncssh = LateModule("asyncssh")
 
 DIALOGUE_S = 60.0  # three questions; a loaded switch hashes a password for a second
 SAID_MAX = 16_384  # characters of a dialogue; a banner and four lines are below 2,000

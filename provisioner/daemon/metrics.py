@@ -1,0 +1,127 @@
+"""Metrics of this daemon: their registry, and the server that scrapers read.
+
+Apart from `telemetry`, which imports it where a site serves metrics: they need a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from provisioner.daemon.served_certificate import EXPIRES, served_tls
+from provisioner.ports import Clock, Secret
+from provisioner.runtime import permit, process_scope
+from provisioner.settings import Settings
+from provisioner.store.database import waits
+from provisioner.store.sql_store import SqlStore
+from provisioner.telemetry.collecting import FleetMetrics, Queues
+from provisioner.telemetry.recording import Recorder
+from provisioner.telemetry.serving import build_application, require_private_address, serve_metrics
+
+
+def open_registry(
+    settings: Settings, clock: Clock, token: Secret | None, version: str
+) -> tuple[CollectorRegistry, Recorder]:
+    """Return the registry, and the receiver of measurements that counts into it.
+
+    Raises InputError if the whole network could read the metrics.
+    """
+    require_private_address(settings, token)
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    registry.register(_Build(version))
+    registry.register(_Cluster())
+    return registry, Recorder(registry, clock.now)
+
+
+@asynccontextmanager
+async def serve_registry(
+    registry: CollectorRegistry,
+    token: Secret | None,
+    data: Path,
+    store: SqlStore,
+    clock: Clock,
+    settings: Settings,
+    queues: Queues,
+) -> AsyncIterator[str]:
+    """Serve `/metrics` and yield its URL. Beyond loopback it has our TLS."""
+    fleet = FleetMetrics(store, clock, settings, registry, queues)
+    app = build_application(registry, fleet, token)
+    tls = nullcontext() if token is None else served_tls(data, settings)
+    async with tls as context, serve_metrics(app, settings, context) as url:
+        yield url
+
+
+class _Build(Collector):
+    """The metric of the running version."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def collect(self) -> list[InfoMetricFamily]:
+        text = "The version of the provisioner that runs."
+        return [InfoMetricFamily("provisioner_build", text, {"version": self._version})]
+
+
+class _Cluster(Collector):
+    """The metrics of this daemon's standing towards its database and its peers."""
+
+    def collect(self) -> list[Metric]:
+        wait = "How long the transaction that waits longest has waited for the database."
+        notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
+        standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
+        notices_by_subject = process_scope.get_scope().notices
+        for subject in ("clock", "daemons", "time", "callers"):
+            standing.add_metric((subject,), len(notices_by_subject.get(subject, ())))
+        seconds = waits.longest()[1]
+        scope = process_scope.get_scope()
+        limited = CounterMetricFamily(
+            "provisioner_api_limited",
+            "Requests to the API over a limit of one caller, by the limit.",
+            labels=("limit",),
+        )
+        for limit, count in sorted(scope.limited.items()):
+            limited.add_metric((limit,), count)
+        messages = CounterMetricFamily(
+            "provisioner_log_messages",
+            "Messages of machines' system logs, by outcome: stored, over_limit, malformed, lost; "
+            "unknown_sender: connections and datagrams of senders that are no node.",
+            labels=("outcome",),
+        )
+        for outcome, count in sorted(scope.log_messages.items()):
+            messages.add_metric((outcome,), count)
+        open_now = scope.counts.get("api_streams", 0)
+        text = "Event streams of the API that are open."
+        observing = "1 while the daemon was started with --observe, and changes no device."
+        withheld = CounterMetricFamily(
+            "provisioner_withheld",
+            "Requests to devices that were refused before they were sent.",
+            value=scope.counts.get(permit.WITHHELD, 0),
+        )
+        ends = GaugeMetricFamily(
+            "provisioner_api_certificate_expires_at_seconds",
+            "When the site's certificate of the API ends (Unix time); 0: our authority's.",
+            value=scope.counts.get(EXPIRES, 0),
+        )
+        backup = GaugeMetricFamily(
+            "provisioner_backup_newest_at_seconds",
+            "When the newest scheduled backup was made (Unix time); 0: none is scheduled.",
+            value=scope.counts.get("backup_newest_at", 0),
+        )
+        return [
+            ends,
+            backup,
+            GaugeMetricFamily("provisioner_observing", observing, value=float(scope.observes)),
+            withheld,
+            GaugeMetricFamily("provisioner_database_wait_seconds", wait, value=seconds),
+            standing,
+            limited,
+            messages,
+            GaugeMetricFamily("provisioner_api_streams", text, value=open_now),
+        ]

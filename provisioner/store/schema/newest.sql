@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0029');
+INSERT INTO "alembic_version" VALUES('0030');
 CREATE TABLE alerts (
 	node VARCHAR NOT NULL,
 	id VARCHAR NOT NULL,
@@ -342,6 +342,11 @@ CREATE TABLE site_state (
 	look_only TEXT NOT NULL,
 	surveyed_at DOUBLE NOT NULL, life INTEGER DEFAULT '0' NOT NULL,
 	CONSTRAINT pk_site_state PRIMARY KEY (id)
+);
+CREATE TABLE stored_images (
+	name VARCHAR NOT NULL,
+	body TEXT NOT NULL,
+	CONSTRAINT pk_stored_images PRIMARY KEY (name)
 );
 CREATE TABLE subscriptions (
 	id VARCHAR NOT NULL,

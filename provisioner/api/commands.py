@@ -57,6 +57,7 @@ COMMANDS: Mapping[str, Command] = {
     "count_ports": C("node ports"),
     "follow_bmc": C("node follow-bmc", example="su0-n03 --url https://10.0.1.77 --dry-run"),
     "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),
+    "reset_node_gpus": C("node reset-gpu", example="su0-n03 --dry-run"),
     "show_node_tags": C("node tags"),
     "replace_node_tags": C("node tag", example="su0-n03 --tag loan --tag team:vision"),
     "summarise": C("node summary"),

@@ -238,6 +238,7 @@ CONCERNS: Mapping[ChangeKind, FindConcerns] = {
             K.NODE_RECLAIM,
             K.NODE_POWER,
             K.NODE_BMC_TIME,
+            K.NODE_GPU_RESET,
             K.NODE_BMC_ADDRESS,
             K.NODE_TAG,
             K.NODE_DETACH,

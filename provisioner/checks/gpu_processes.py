@@ -25,13 +25,19 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             raise Unreadable(f"nvidia-smi -q: {gpu.pci} does not report how much memory is in use")
         if missed := check_threshold(context, "idle_memory_mib", used):
             yield fault(gpu.part, Severity.CONFIG, "memory in use", *missed)
-        yield from _judge_processes(gpu)
+        if names := list_processes(gpu):
+            shown_names = ", ".join(filter(None, names[:3])) or "without a name"
+            detail = f"a foreign process: {shown_names}"
+            yield fault(gpu.part, Severity.CONFIG, detail, len(names), 0)
 
 
-def _judge_processes(gpu: GpuFacts) -> Iterator[Finding]:
-    """Judge "Processes : None", or a section with a block for each process."""
+def list_processes(gpu: GpuFacts) -> tuple[str, ...]:
+    """Return the processes that use a GPU by name, "" where it has none.
+
+    They are "Processes : None", or a section with a block for each process. Raises `Unreadable`.
+    """
     if gpu.values.get("Processes") == ["None"]:
-        return
+        return ()
     listed = [
         value
         for path, values in gpu.values.items()
@@ -46,8 +52,7 @@ def _judge_processes(gpu: GpuFacts) -> Iterator[Finding]:
         if path.startswith("Processes/") and path.endswith("/Name")
         for value in values
     ]
-    shown_names = ", ".join(names[:3]) or "without a name"
-    yield fault(gpu.part, Severity.CONFIG, f"a foreign process: {shown_names}", len(listed), 0)
+    return tuple((*names, *[""] * len(listed))[: len(listed)])
 
 
 CHECK = Check("gpu_processes", Gate.A, (SMI_QUERY,), _findings, thresholds=("idle_memory_mib",))

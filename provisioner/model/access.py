@@ -191,6 +191,7 @@ class ChangeKind(StrEnum):
     NODE_RECLAIM = "node.reclaim"
     NODE_POWER = "node.power"
     NODE_BMC_TIME = "node.bmc_time"
+    NODE_GPU_RESET = "node.gpu_reset"
     NODE_BMC_ADDRESS = "node.bmc_address"
     NODE_TAG = "node.tag"
     NODE_DETACH = "node.detach"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from served import Served, run
 
+from provisioner.model.node import BmcRef, Placement
 from provisioner.model.operation import OperationStatus
 
 POWER = "/nodes/su0-n05/power"
@@ -121,6 +122,27 @@ def test_tags_of_other_forms_and_too_many_are_refused_and_a_tenant_sees_none():
         assert (await served.ask("red", "GET", red))[0] == 403
         _, found = await served.ask("red", "GET", "/nodes?where=tag=late*")
         assert found["items"] == []
+
+    run(scenario)
+
+
+def test_a_request_to_reset_gpus_is_an_operation_and_says_its_effect_before():
+    async def scenario(served: Served) -> None:
+        path = "/nodes/su0-n05/gpu-reset"
+        _, shown = await served.ask("operator", "POST", f"{path}?dry_run=true", {"tenant": True})
+        assert shown["blockers"][0]["detail"] == "it serves no tenant"
+        row = await served.store.nodes.get("su0-n05")
+        assert row is not None
+        network = {"placement": Placement.MAINTENANCE, "bmcs": (BmcRef(name="host", url="x"),)}
+        await served.store.nodes.save(row.model_copy(update=network))
+        _, shown = await served.ask("operator", "POST", f"{path}?dry_run=true", {})
+        assert "together" in shown["result"]["lines"][0]
+        assert await served.store.operations.list_active() == ()
+        assert (await served.ask("red", "POST", "/nodes/su0-n01/gpu-reset", {}))[0] == 403
+        status, asked = await served.ask("operator", "POST", path, {})
+        assert (status, asked["state"], asked["kind"]) == (202, "running", "node.gpu_reset")
+        (operation,) = await served.store.operations.list_active()
+        assert (operation.node, operation.want) == ("su0-n05", "gpu reset")
 
     run(scenario)
 

@@ -19,7 +19,7 @@ from provisioner.planning.repair import remedy_steps
 
 NODE = "su0-n00"
 Result = TypeVar("Result")
-STEP = remedy_steps._gpu_reset("a test")
+STEP = remedy_steps.plan_gpu_reset("a test")
 
 
 def with_reset(story: Callable[[Rig, Act], Awaitable[Result]]) -> Result:

@@ -39,14 +39,15 @@ def plan_steps(
         is_logged = any(key.startswith("check:kernel_log") for key in tried.before)
         # the log of this boot keeps earlier events: only a new boot shows which ones recur
         anew = (_reset(Activation.WARM_REBOOT, f"{words}: the kernel's log begins anew"),)
-        return (_gpu_reset(words), *(anew if is_logged else ()))
+        return (plan_gpu_reset(words), *(anew if is_logged else ()))
     if tried.remedy is RemedyKind.REFLASH:
         return _reflash(tried, words, node, inventory, matrix)
     assert tried.remedy in _RESETS, tried.remedy
     return (_reset(_RESETS[tried.remedy], words),)
 
 
-def _gpu_reset(words: str) -> Step:
+def plan_gpu_reset(reason: str) -> Step:
+    """Return the reset of all GPUs of a node at once."""
     return Step(
         kind=StepKind.ACTIVATE,
         component="hgx.gpu",
@@ -55,7 +56,7 @@ def _gpu_reset(words: str) -> Step:
         disruption=Disruption.HOST,
         duration_s=120,
         expected=(),
-        reason=words,
+        reason=reason,
     )
 
 

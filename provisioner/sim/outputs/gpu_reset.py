@@ -16,7 +16,7 @@ def reset_gpus(view: HostView, command: str) -> Output:
     """
     boot = view.machine.host.boot_id
     marks = re.findall(r"cat /proc/sys/kernel/random/uuid > (/run/[\w-]+);", command)
-    failed = "gpu_reset_fails" in view.machine.faults
+    failed = bool({"gpu_reset_fails", "gpu_process"} & set(view.machine.faults))
     for path in marks:
         view.volatile[path] = boot, f"{boot}-{view.now}\n{int(failed)}\n"
     if failed:

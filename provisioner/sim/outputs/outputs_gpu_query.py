@@ -43,6 +43,15 @@ def _flat(tree: Tree, depth: int) -> list[str]:
     return lines
 
 
+def _processes(view: HostView) -> str | Tree:
+    """A training job that did not end, where the fault says so (form: driver 550)."""
+    if "gpu_process" not in view.machine.faults:
+        return "None"
+    block: Tree = {"Type": "C", "Name": "/usr/bin/python3", "Used GPU Memory": "520 MiB"}
+    none: Tree = {"GPU instance ID": "N/A", "Compute instance ID": "N/A"}
+    return {**none, f"{'Process ID':<34}: 4711": block}
+
+
 def _facts(view: HostView, gpu: Device) -> Tree:
     heat = int(gpu.traits.get("temperature", view.vary_level(34, 0.08, 0)))
     margin = 87 - heat
@@ -82,7 +91,7 @@ def _facts(view: HostView, gpu: Device) -> Tree:
             "Current Power Limit": f"{gpu.traits.get('power_limit', POWER_LIMIT_W)}.00 W",
             "Default Power Limit": f"{POWER_LIMIT_W}.00 W",
         },
-        "Processes": "None",
+        "Processes": _processes(view),
         "Fabric": {
             "State": str(gpu.traits.get("fabric_state", "Completed")),
             "Status": "Success",

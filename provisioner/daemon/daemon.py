@@ -351,7 +351,9 @@ def _campaigns(context: Context, parts: Parts) -> Campaigns | None:
 def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     most = parts.settings.operations_max
     if parts.shared is None:
-        return EmbeddedEngine(parts.store, reconciler.drive, most)
+        embedded = EmbeddedEngine(parts.store, reconciler.drive, most)
+        reconciler.away = embedded.away
+        return embedded
     cluster, queue = parts.shared
     engine = SharedEngine(parts.store, reconciler.drive, most, cluster, queue)
     reconciler.leaves = engine.leaves

@@ -18,6 +18,7 @@ DEVICE_LIMITS = (
     "switch_settle_limit_s",
     "switch_apply_limit_s",
 )
+NODES_OF_HOST = 2  # with its share of leaves and spines
 DEVICE_LIMIT_S = 60.0  # seconds of real time, at least
 
 
@@ -28,7 +29,8 @@ def choose_settings(nodes: int, speed: float) -> Settings:
     host would find no partners; all are gathered for one session of gate C. Requests take real time
     at any speed of the clock: the windows in which they may be sent are preserved, and so are the
     limits of a browser's session. A device that is polled until it reaches a state gets at least
-    `DEVICE_LIMIT_S`.
+    `DEVICE_LIMIT_S`. All nodes may be driven at once, and all devices have one address, this
+    machine's.
     """
     settings = Settings(
         site="demo",
@@ -42,12 +44,17 @@ def choose_settings(nodes: int, speed: float) -> Settings:
         fabric_wait_s=DAY_S,
         fabric_session_limit_s=DAY_S,
     )
+    places = max(settings.operations_max, NODES_OF_HOST * nodes)
+    crowd = {
+        "operations_max": int(min(places, largest_value("operations_max"))),
+        "artifacts_connections_per_peer": settings.artifacts_connections_max,
+    }
     preserved = {
         name: min(getattr(settings, name) * speed, largest_value(name))
         for name in (*WINDOWS, *BROWSER_LIMITS)
     }
     waits = {n: max(getattr(settings, n), DEVICE_LIMIT_S * speed) for n in DEVICE_LIMITS}
-    return settings.model_copy(update=preserved | waits)
+    return settings.model_copy(update=preserved | waits | crowd)
 
 
 def largest_value(name: str) -> float:

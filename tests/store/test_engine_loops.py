@@ -90,3 +90,63 @@ def test_an_embedded_engine_that_cannot_take_up_what_was_left_ends_the_daemon(tm
 
     with pytest.raises(LookupError, match="no room"):
         asyncio.run(scenario())
+
+
+def test_a_driver_that_only_waits_gives_its_place_to_another():
+    order: list[str] = []
+
+    async def scenario() -> None:
+        store = open_store(":memory:", inline=True)
+        over = asyncio.Event()
+        ended = asyncio.Event()
+
+        async def drive(operation: str) -> None:
+            order.append(f"{operation} begins")
+            if operation == "waits":
+                async with engine.away(operation):
+                    await over.wait()
+                order.append("waits goes on")
+                ended.set()
+                return
+            over.set()
+            await asyncio.sleep(0)  # the first one is due, and there is one place
+            order.append(f"{operation} ends")
+
+        engine = EmbeddedEngine(store, drive, 1)
+        for operation in ("waits", "second", "third"):
+            await engine.submit(operation)
+        async with asyncio.timeout(LIMIT_S):
+            await ended.wait()
+        await engine.stop()
+        await store.close()
+
+    asyncio.run(scenario())
+
+    begins = ["waits begins", "second begins", "second ends", "third begins", "third ends"]
+    assert order == [*begins, "waits goes on"]
+
+
+def test_a_driver_that_is_stopped_while_it_waits_leaves_no_place_behind():
+    begun: list[str] = []
+
+    async def scenario() -> None:
+        store = open_store(":memory:", inline=True)
+
+        async def drive(operation: str) -> None:
+            begun.append(operation)
+            async with engine.away(operation):
+                await asyncio.Event().wait()
+
+        engine = EmbeddedEngine(store, drive, 1)
+        for operation in ("first", "second"):
+            await engine.submit(operation)
+        await asyncio.sleep(0.01)
+        await engine.stop()
+        await engine.submit("third")
+        await asyncio.sleep(0.01)
+        await engine.stop()
+        await store.close()
+
+    asyncio.run(scenario())
+
+    assert begun == ["first", "second", "third"]

@@ -73,13 +73,19 @@ def test_routes_that_cannot_be_read_are_told(line: str, answer: Reply, words: st
     assert silent.reason is Reason.UNREACHABLE
 
 
-def test_a_reading_of_routes_waits_for_others_first() -> None:
+def test_routes_are_read_at_once_and_who_asks_meanwhile_shares_the_next_reading() -> None:
     async def scenario(site: SmallSite) -> Any:
         began = site.clock.now()
-        await site.leaf().routes()
-        return site.transport.asked[0].at - began
+        leaf = site.leaf()
+        first = asyncio.create_task(leaf.routes())
+        for _ in range(10):  # until its first request is under way
+            await asyncio.sleep(0)
+        later = [asyncio.create_task(leaf.routes()) for _ in range(3)]
+        answers = await asyncio.gather(first, *later)
+        listed = site.lines().count("GET /vrf?rev=operational")
+        return site.transport.asked[0].at - began, listed, len({id(a) for a in answers})
 
-    assert play(scenario, switch_gather_s=0.7) == pytest.approx(0.7)
+    assert play(scenario, switch_gather_s=0.7) == (0.0, 2, 2)
 
 
 # --- where ports are

@@ -1,7 +1,8 @@
 """One HTTP exchange with a BMC through redfish.aio, and the meaning of its failure.
 
 A request that changes something never uses an old connection: that one may be dead already (HPE
-resets them, facts T2), and then it stays unknown whether the request was carried out.
+resets them, facts T2), and then it stays unknown whether the request was carried out. The transport
+decides how old is old; for all but a PATCH and the end of a session, it is any at all.
 """
 
 from __future__ import annotations

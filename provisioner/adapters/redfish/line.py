@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from provisioner.adapters.redfish.exchange import READS_MAX
-from provisioner.adapters.redfish.session import ROOT, Login
+from provisioner.adapters.redfish.session import JUST_READ_S, ROOT, Login
 from provisioner.ports import BmcAddress, Call, Reply
 
 ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
@@ -25,6 +25,7 @@ class Line:
     login: Login | None = None
     login_address: BmcAddress | None = None
     used_s: float = 0.0  # when the login last worked, on the event loop's clock
+    kept_s: float = 0.0  # when a connection that stays open last brought an answer
     opening: asyncio.Task[Login] | None = None
     opening_for: BmcAddress | None = None
     without_basic: BmcAddress | None = None  # with this login it answers no single read
@@ -44,6 +45,10 @@ class Line:
         orphans = [login for at, login in self._orphans if now - at <= ORPHAN_S]
         self._orphans = []
         return orphans
+
+    def is_open(self, now: float) -> bool:
+        """Return whether a connection was used a moment ago, and none ever broke when it was."""
+        return not self.resets_kept and now - self.kept_s <= JUST_READ_S
 
     def find_root(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
         """A request's service root, if one `known_s` old will do and it was trusted in this way.

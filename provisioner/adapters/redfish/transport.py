@@ -192,7 +192,8 @@ class RedfishTransport:
         """Anything else: sent once, with a session that was good a moment ago.
 
         After 401 nothing was done. To a session just made it is the BMC's answer; any other session
-        had ended, and the caller may ask again.
+        had ended, and the caller may ask again. A PATCH, which sets what it sets however often, may
+        use the connection that a reading used a moment ago; whatever else is sent has its own.
         """
         before = line.login
         login = await self._login(line, bmc)
@@ -202,7 +203,12 @@ class RedfishTransport:
             except Unreachable as error:
                 raise Unreachable(str(error), maybe_executed=False) from None
             login = await self._login(line, bmc)
-        reply = await self._send(line, bmc, call, login)
+        stays_open = call.method == "PATCH" and line.is_open(_now())
+        try:
+            reply = await self._send(line, bmc, call, login, keep_alive=stays_open)
+        except Unreachable:
+            line.resets_kept |= stays_open
+            raise
         if reply.status == 401 and login is not None:
             if login.basic:
                 self._refused(line, bmc, login)
@@ -249,6 +255,8 @@ class RedfishTransport:
         if reply.status == 406 and call.method in SAFE and line.coding == "identity":
             line.coding = "gzip"
             reply = await self._http.send(bmc, call, login, line.coding, keep_alive=stays_open)
+        if stays_open:
+            line.kept_s = _now()
         if call.path in ROOTS:
             line.learn(bmc, call, reply, _now())
         return reply
@@ -256,14 +264,15 @@ class RedfishTransport:
     def _exchange(self, line: Line) -> Exchange:
         """Return the exchange for logins: it takes no lock, since the caller already holds it.
 
-        A session is made over the connection that just brought the root, so it is not a dead one;
-        but not where that once broke: the next login has a connection for each request.
+        A session is made over the connection that just brought the root, so it is not a dead one.
+        It is ended over one that is open too: to end it twice is harmless, should that be dead. But
+        where one once broke, the next login has a connection for each request.
         """
 
         async def exchange(bmc: BmcAddress, call: Call, login: Login | None) -> Reply:
             if (cached := line.find_root(bmc, call, _now())) is not None:
                 return cached
-            stays_open = call.method == "POST" and not line.resets_kept
+            stays_open = call.method in ("POST", "DELETE") and not line.resets_kept
             try:
                 return await self._send(line, bmc, call, login, keep_alive=stays_open)
             except Unreachable:

@@ -29,6 +29,8 @@ from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
 from provisioner.sim.switches import ufm
 
+NODES_MAX = 2048  # 22,528 BMCs at ports of their own; 64 units of 32 hosts
+
 app = typer.Typer(
     help="A simulated site: serve it, break parts, exchange them.", no_args_is_help=True
 )
@@ -94,8 +96,9 @@ def serve(
 
 
 def _check(nodes: int, listen: str, port: int, speed: float, vendor: str) -> None:
-    if not 1 <= nodes <= 1024:
-        raise InputError("--nodes", "", f"{nodes} is not in 1..1024", "Serve fewer nodes.")
+    if not 1 <= nodes <= NODES_MAX:
+        problem = f"{nodes} is not in 1..{NODES_MAX}"
+        raise InputError("--nodes", "", problem, "Serve fewer nodes.")
     if not 0 <= port <= 65535:
         raise InputError("--port", "", f"{port} is no port", "Give 0 to 65535.")
     if not 0 < speed <= 10_000:

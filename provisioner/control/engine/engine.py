@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from provisioner.ports import Store, StoreFailed
@@ -88,7 +89,11 @@ class FirstFailure:
 
 
 class EmbeddedEngine:
-    """`drive` runs under one live owner per operation, at most `operations_max` at once."""
+    """`drive` runs under one live owner per operation, at most `operations_max` at once.
+
+    A driver that only waits for its next turn is `away` and takes no place: a few hundred hosts
+    that wait for partners or for a copy would else keep a fleet from being taken in.
+    """
 
     def __init__(
         self, store: Store, drive: Callable[[str], Awaitable[None]], operations_max: int
@@ -96,6 +101,7 @@ class EmbeddedEngine:
         self._store = store
         self._drive = drive
         self._slots = asyncio.Semaphore(operations_max)
+        self._away: set[str] = set()  # operations without a place
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._taking_up: asyncio.Task[None] | None = None
         self._failure = FirstFailure()
@@ -132,12 +138,26 @@ class EmbeddedEngine:
         """Return False: there is no peer."""
         return False
 
+    @asynccontextmanager
+    async def away(self, operation_id: str) -> AsyncIterator[None]:
+        """Give an operation's place to another one meanwhile, and wait for a place at the end."""
+        self._away.add(operation_id)
+        self._slots.release()
+        yield
+        await self._slots.acquire()
+        self._away.discard(operation_id)
+
     async def _run(self, operation_id: str) -> None:
-        async with self._slots:
-            try:
-                await self._drive(operation_id)
-            except StoreFailed as error:
-                self._failure.report(error)
+        await self._slots.acquire()
+        try:
+            await self._drive(operation_id)
+        except StoreFailed as error:
+            self._failure.report(error)
+        finally:
+            if operation_id in self._away:  # it was stopped while it waited
+                self._away.discard(operation_id)
+            else:
+                self._slots.release()
 
     @property
     def running(self) -> int:

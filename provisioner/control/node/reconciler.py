@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from provisioner.control.context import Context
 from provisioner.control.node.certificate_exchanger import CertificateExchanger
@@ -61,6 +62,8 @@ class Reconciler:
         self._sure = sure  # waits while the time is in doubt
         # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
+        # what an operation is inside of while it only waits; set by the engine's maker
+        self.away: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
         self.requested: RequestedActs | None = None  # set by the daemon; None: no requests
         self.rotator: CredentialRotator | None = None  # set by the daemon
         self.exchanger: CertificateExchanger | None = None  # set by the daemon
@@ -142,7 +145,8 @@ class Reconciler:
             if not failures and not unseen and self.leaves(hold.operation.id):
                 return  # between two turns nothing is known here that is not stored
             if isinstance(turn, Wait):
-                await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
+                async with self.away(hold.operation.id):
+                    await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
 
     async def _lock_again(self, hold: Hold) -> Blocker | None:
         """Restore a lockdown that was lifted; return why it is not restored."""

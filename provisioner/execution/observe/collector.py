@@ -149,10 +149,8 @@ class Collector:
     async def _gather(self, node: Node, last: Inventory | None, *, fresh_s: float) -> Collected:
         if node.kind is NodeKind.SWITCH:
             return await self._switch(node)
-        results = await asyncio.gather(
-            *(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs)
-        )
-        outputs = await self._ask_host(node)
+        bmcs = asyncio.gather(*(self._fresh(node, bmc, last, fresh_s) for bmc in node.bmcs))
+        results, outputs = await asyncio.gather(bmcs, self._ask_host(node))
         problems = [r for r in (*results, outputs) if isinstance(r, Blocker)]
         if problems:
             return None, tuple(problems)

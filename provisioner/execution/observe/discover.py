@@ -72,9 +72,14 @@ async def introduce_bmcs(
             progress(count, len(probes))
 
     results = await asyncio.gather(*(one(p) for p in probes))
-    for number, result in enumerate(results):
-        if isinstance(result, Blocker) and result.reason is Reason.UNREACHABLE:
-            results[number] = await introduce(probes[number])
+    silent = [
+        number
+        for number, result in enumerate(results)
+        if isinstance(result, Blocker) and result.reason is Reason.UNREACHABLE
+    ]
+    again = await asyncio.gather(*(introduce(probes[number]) for number in silent))
+    for number, result in zip(silent, again, strict=True):
+        results[number] = result
     endpoints = tuple(r for r in results if isinstance(r, Found))
     return endpoints, tuple(r for r in results if isinstance(r, Blocker))
 

@@ -6,6 +6,8 @@ remove the blockers sees its parts. Such an inventory is always returned with th
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from provisioner.execution.actions.hold import Hold
@@ -17,6 +19,7 @@ from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.rotation import rotate
 from provisioner.execution.observe.switch_password import take_over
 from provisioner.model.events.node_events import CredentialReplaced, NodeIdentified
+from provisioner.model.health import Evidence
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.node import BmcRef, Node, NodeKind
@@ -75,13 +78,15 @@ class Identifier:
             node = stored
         if node.kind is NodeKind.HOST and self._site.settings.bmc_ntp_servers:
             await set_times(self._site, node)
-        inventory, problems = await self._collector.collect(node)
+        (inventory, problems), tools = await asyncio.gather(
+            self._collector.collect(node), self._list_tools(node)
+        )
         if inventory is None or problems:
             return await self._survey(node, problems)
         identified = self._judge(node, inventory)
-        if identified.event is None or node.kind is not NodeKind.HOST:
+        if identified.event is None or tools is None:
             return identified
-        lacks, refused = await self._examine_system(identified.node)
+        lacks, refused = self._examine_system(identified.node, tools)
         if refused is not None:
             return Identified(node=node, inventory=inventory, blockers=(refused,))
         return replace(identified, event=identified.event.model_copy(update={"lacks": lacks}))
@@ -131,13 +136,21 @@ class Identifier:
             event=NodeIdentified(profile=profile, serial=inventory.system_serial or ""),
         )
 
-    async def _examine_system(self, node: Node) -> tuple[tuple[str, ...], Blocker | None]:
+    async def _list_tools(self, node: Node) -> Mapping[str, Evidence] | Blocker | None:
+        """Ask a host for its tools and its system; None for a switch, which has no checks."""
+        if node.kind is not NodeKind.HOST:
+            return None
+        return await run_commands(
+            self._site, node, [("tools", host_tools.LOOK, host_tools.LIMIT_S)]
+        )
+
+    def _examine_system(
+        self, node: Node, outputs: Mapping[str, Evidence] | Blocker
+    ) -> tuple[tuple[str, ...], Blocker | None]:
         """Return the tools that the host's checks lack, and why no play works on its system.
 
         A host that is not reached says so, and is not refused.
         """
-        look = ("tools", host_tools.LOOK, host_tools.LIMIT_S)
-        outputs = await run_commands(self._site, node, [look])
         if isinstance(outputs, Blocker):
             return (f"its tools could not be listed: {outputs.detail}",), None
         pins = self._matrix.releases[node.release].profiles[node.profile].pins

@@ -6,6 +6,7 @@ that cannot be placed is reported with the action that would unblock it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.intake.pairing import Assembly, assemble_nodes, find_missing_cards
 from provisioner.ports import BmcTransport, Credentials, Secret, StaleWrite, Store
 
+TAKEN_AT_ONCE = 32  # nodes: their writes share commits
 SAVES_MAX = 8  # a node's driver writes its row every few seconds, never eight times in a row
 
 
@@ -82,26 +84,30 @@ async def take_in(
     now: float,
 ) -> Taken:
     """Store the complete nodes with their credentials; they start as `discovered`."""
-    before = tuple(n.id for n in await store.nodes.list())
+    before = dict.fromkeys(n.id for n in await store.nodes.list())
     logins = {f.endpoint.url: f for f in found}
     await update_outlets(store, expected)
-    new = []
-    for node in select_complete(expected, assembly):
-        if node.id in before:
-            continue
-        for bmc in (b for b in node.bmcs if b.kind != "switch"):
-            login = logins[bmc.url]
-            await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
-        if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
-            await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
-        new.append(await store.nodes.add(node))
-        event = NodeDiscovered(
-            about=node.id, bmcs=tuple(b.url for b in node.bmcs), node_kind=node.kind
-        )
-        await store.journal.append(event, now)
+    places = asyncio.Semaphore(TAKEN_AT_ONCE)
+
+    async def take(node: Node) -> Node:
+        async with places:
+            for bmc in (b for b in node.bmcs if b.kind != "switch"):
+                login = logins[bmc.url]
+                await credentials.put(f"{node.id}/{bmc.name}", login.username, login.secret)
+            if node.kind is NodeKind.SWITCH and node.id in secrets.switches:
+                await credentials.put(f"{node.id}/api", *secrets.switches[node.id])
+            added = await store.nodes.add(node)
+            event = NodeDiscovered(
+                about=node.id, bmcs=tuple(b.url for b in node.bmcs), node_kind=node.kind
+            )
+            await store.journal.append(event, now)
+            return added
+
+    strangers = [n for n in select_complete(expected, assembly) if n.id not in before]
+    new = await asyncio.gather(*map(take, strangers))
     for tenant in expected.tenants:
         await store.tenants.put(tenant)
-    return Taken(new=tuple(new), known=before, blockers=assembly.blockers)
+    return Taken(new=tuple(new), known=tuple(before), blockers=assembly.blockers)
 
 
 async def update_outlets(store: Store, expected: Expected) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from provisioner.execution.actions.leaf_turns import turn
 from provisioner.execution.actions.switch_source import SwitchSource
 from provisioner.execution.tenancy.leaf_places import LeafPlaces
+from provisioner.execution.tenancy.shared_reading import SharedReading
 from provisioner.model.host_filter import (
     Door,
     FilterState,
@@ -73,7 +74,7 @@ class Leaf:
         self._waiting: list[_Waiting] = []
         self._change = PortChange(())  # of the batch, with the state that was read last
         self._writer: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[Routes | Blocker] | None = None
+        self._routes = SharedReading(self._read_routes, f"routes of {source.name}")
         self._places = LeafPlaces(source)
 
     async def move(
@@ -92,10 +93,10 @@ class Leaf:
 
     async def close(self) -> None:
         """Stop. A revision that was sent takes its course, and is looked at after the start."""
-        tasks = [t for t in (self._writer, self._reading) if t is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+        await self._routes.close()
         await self._places.close()
 
     async def vrfs(self, interfaces: Sequence[str]) -> Views | Blocker:
@@ -136,9 +137,7 @@ class Leaf:
         """Return the routes of every VRF, read after this call began; concurrent callers share a
         reading.
         """
-        if self._reading is None:
-            self._reading = asyncio.create_task(self._routes(), name=f"routes of {self.name}")
-        return await asyncio.shield(self._reading)
+        return await self._routes.ask()
 
     # --- the writer: one batch after the other while a caller waits
 
@@ -317,11 +316,7 @@ class Leaf:
 
     # --- reading
 
-    async def _routes(self) -> Routes | Blocker:
-        try:
-            await self._clock.sleep(self._limits.switch_gather_s)
-        finally:
-            self._reading = None  # callers from now on need a later reading
+    async def _read_routes(self) -> Routes | Blocker:
         try:
             return await (await self._source.open()).read_routes()
         except PortError as problem:

@@ -32,6 +32,7 @@ FETCH_MAX = 64 * 1024 * 1024  # bytes of an image that a device pulls
 FETCH_TIMEOUT_S = 30.0
 TICK_S = 0.02  # delay until a device vanishes, in wall seconds
 BACKLOG = 128
+FILES_MAX = 65536  # 2,048 hosts: 22,528 listeners, and two connections to each
 STREAM_MAX = 256  # events that wait for a slow listener; more are dropped
 NO_QUERY: dict[str, str] = {}
 
@@ -270,7 +271,12 @@ async def _truncated(request: web.BaseRequest, answer: Answer) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Some hundred listeners and their connections exceed the usual soft limit of 1,024."""
+    """Some hundred listeners and their connections exceed the usual soft limit of 1,024.
+
+    Thousands exceed the hard limit of many systems too, which only a privileged process may raise.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for most in (max(hard, FILES_MAX), hard):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            return

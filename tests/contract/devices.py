@@ -130,6 +130,7 @@ class Bmc(_Listening):
         self.login_answer: Callable[[], web.Response] | None = None
         self.log: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
+        self.peers: set[int] = set()  # ports that requests came from: one for each connection
         self.answers: dict[tuple[str, str], Callable[[web.Request], Awaitable[Any]]] = {}
         self.under_way = 0
         self.under_way_most = 0
@@ -152,6 +153,11 @@ class Bmc(_Listening):
         self.sessions.clear()
         await self.start()
 
+    def connections(self) -> int:
+        """How many connections are open."""
+        assert self._runner.server is not None
+        return len(self._runner.server.connections)
+
     def asked(self, method: str, path: str) -> int:
         """How often this was asked."""
         return self.log.count((method, path))
@@ -159,6 +165,8 @@ class Bmc(_Listening):
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.log.append((request.method, request.path))
         self.headers.append({k.lower(): v for k, v in request.headers.items()})
+        assert request.transport is not None
+        self.peers.add(request.transport.get_extra_info("peername")[1])
         self.under_way += 1
         self.under_way_most = max(self.under_way_most, self.under_way)
         try:

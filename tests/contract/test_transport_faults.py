@@ -21,6 +21,7 @@ from provisioner.ports import (
 
 GET = Request("GET", "/redfish/v1/Systems/1", timeout_s=5)
 POST = Request("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset", {}, timeout_s=5)
+PATCH = Request("PATCH", "/redfish/v1/Systems/1", {"AssetTag": "1"}, timeout_s=5)
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
@@ -127,6 +128,34 @@ def test_t2_a_write_never_takes_the_connection_that_reads_left_open() -> None:
                 await transport.request(device.stranger(), call)
 
             assert ports[0] == ports[1] == ports[3] != ports[2]
+            await transport.close()
+
+    run(scenario())
+
+
+def test_t2_a_setting_takes_the_connection_of_a_moment_ago_until_one_broke() -> None:
+    ports = []
+
+    async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports.append(writer.get_extra_info("peername")[1])
+        if len(ports) == 3:
+            writer.transport.abort()
+        else:
+            writer.write(OK + b"Content-Length: 2\r\n\r\n{}")
+
+    async def scenario() -> None:
+        async with Broken(note) as device:
+            transport = RedfishTransport()
+            for call in (GET, PATCH):
+                await transport.request(device.stranger(), call)
+            with pytest.raises(Unreachable) as caught:
+                await transport.request(device.stranger(), PATCH)
+
+            assert caught.value.maybe_executed
+            assert len(ports) == 3  # the lost one was sent once
+            for call in (GET, PATCH):
+                await transport.request(device.stranger(), call)
+            assert ports[0] == ports[1] == ports[2] != ports[3] != ports[4]
             await transport.close()
 
     run(scenario())

@@ -33,6 +33,27 @@ def test_many_requests_share_one_session_and_closing_ends_it() -> None:
     run(scenario())
 
 
+def test_an_intake_of_a_bmc_takes_one_connection_and_leaves_none() -> None:
+    """Login, a reading, a new password, logout, the new login, readings, logout."""
+
+    async def scenario() -> None:
+        async with Bmc() as bmc:
+            transport = RedfishTransport()
+            await transport.request(bmc.address(), SYSTEMS)
+            await transport.request(bmc.address(), SETTING)
+            await transport.forget(bmc.address())
+            for _ in range(3):
+                await transport.request(bmc.address(), SYSTEMS)
+            await transport.close()
+
+            assert (bmc.sessions_made, bmc.sessions) == (2, {})
+            assert len(bmc.peers) == 1
+            await asyncio.sleep(0.05)  # until the server has noticed
+            assert not bmc.connections()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "location",
     [

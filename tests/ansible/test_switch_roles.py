@@ -19,7 +19,14 @@ from role_lab import ANSIBLE, STANDINS, play
 
 sys.path.insert(0, str(ANSIBLE / "collections"))
 
-from ansible_collections.provisioner.fleet.plugins.module_utils import nvue, sonic, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import (
+    nvue,
+    nvue_dialect,
+    sonic,
+    tools,
+)
+
+from provisioner.adapters.switches.cumulus import dialect
 
 pytestmark = pytest.mark.slow
 CONFIG = {"system": {"hostname": "leaf-su0-r0"}, "vrf": {"RED": {}}}
@@ -97,7 +104,9 @@ def test_adaptive_routing_waits_for_a_drain_before_5_13_and_is_refused_in_a_rele
     drained = play("switch_cumulus", {host: ROUTING}, tmp_path)["host-1"]
     in_release = play("switch_cumulus", {host: {**ROUTING, "releasing": True}}, tmp_path)["host-1"]
     newer = cumulus.fresh("5.16.1")
-    modern = play("switch_cumulus", {host: ROUTING}, tmp_path)["host-1"]
+    lossless = {**ROUTING, "lossless_percent": 90}
+    modern = play("switch_cumulus", {host: lossless}, tmp_path)["host-1"]
+    again = play("switch_cumulus", {host: lossless}, tmp_path)["host-1"]
 
     assert not carrying.ok
     assert "restarts switchd: drain the switch first" in carrying.message
@@ -106,9 +115,11 @@ def test_adaptive_routing_waits_for_a_drain_before_5_13_and_is_refused_in_a_rele
     assert not in_release.ok
     assert "during a release" in in_release.message
     assert modern.ok, modern.message
-    for after in (switch, newer):
-        port = after.applied["interface"]["swp52"]["router"]["adaptive-routing"]["enable"]
-        assert (after.applied["router"]["adaptive-routing"]["enable"], port) == ("on", "on")
+    assert (again.ok, again.changed) == (True, 0)
+    assert newer.applied["qos"]["roce"] == {"state": "enabled", "mode": "lossless"}
+    for after, leaf in ((switch, {"enable": "on"}), (newer, {"state": "enabled"})):
+        assert after.applied["router"]["adaptive-routing"] == leaf
+        assert after.applied["interface"]["swp52"]["router"]["adaptive-routing"] == leaf
         assert "adaptive-routing" not in after.applied["interface"]["swp1"].get("router", {})
 
 
@@ -199,6 +210,23 @@ def test_only_what_differs_is_written(
     have: dict[str, Any], want: dict[str, Any], change: dict[str, Any]
 ):
     assert nvue.find_missing(have, want) == change
+
+
+def test_configuration_is_spelled_for_releases_from_5_15_on():
+    older = {
+        "router": {"bgp": {"enable": None}, "adaptive-routing": {"enable": "on"}},
+        "interface": {"swp1": {"router": {"adaptive-routing": {"enable": "off"}}}},
+        "system": {"hostname": "on", "ssh-server": {"enable": "on"}},
+        "qos": {"roce": {"state": "enabled", "mode": "lossless"}},
+    }
+
+    assert nvue_dialect.encode_config(older) == {
+        "router": {"bgp": {"state": None}, "adaptive-routing": {"state": "enabled"}},
+        "interface": {"swp1": {"router": {"adaptive-routing": {"state": "disabled"}}}},
+        "system": {"hostname": "on", "ssh-server": {"enable": "on"}},
+        "qos": {"roce": {"state": "enabled", "mode": "lossless"}},
+    }
+    assert nvue_dialect.SWITCHES == dialect.SWITCHES
 
 
 def test_a_patch_of_config_db_escapes_its_keys_and_writes_text():

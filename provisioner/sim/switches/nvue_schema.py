@@ -31,6 +31,8 @@ ROWS = (
     Row(("router", "bgp"), "enable", "state"),
     Row(("router", "bgp"), "graceful-shutdown", "graceful-shutdown"),
     Row(("router", "adaptive-routing"), "enable", "state"),
+    # source: NVUE reference, "Adaptive Routing" (docs.nvidia.com, read 2026-11-28)
+    Row(("interface", ANY, "router", "adaptive-routing"), "enable", "state"),
     Row(("qos", "roce"), "enable", "state"),
     Row(("evpn",), "enable", "state"),
     Row(("vrf", ANY, "router", "bgp"), "enable", "state"),

@@ -23,6 +23,7 @@ SWITCHES: tuple[Path, ...] = (
     ("router", "bgp", "wait-for-install"),
     ("router", "adaptive-routing", "enable"),
     ("router", "adaptive-routing", "link-utilization-threshold"),
+    ("interface", "*", "router", "adaptive-routing", "enable"),
     ("qos", "roce", "enable"),
     ("evpn", "enable"),
     ("evpn", "multihoming", "enable"),

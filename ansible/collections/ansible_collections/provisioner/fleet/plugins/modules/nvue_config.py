@@ -12,6 +12,9 @@ description:
     applied, read back and saved; without a difference the switch gets no revision.
   - A revision that the switch refuses is a failure, with the switch's own message.
   - Nothing outside O(config) is touched.
+  - From Cumulus Linux 5.15 on, C(enable) is C(state) and C(on), C(off) are C(enabled), C(disabled)
+    in most of the tree. O(config) may be written in the older form, and is sent as the running
+    release takes it.
 options:
   url:
     description: Base of the API; only a loopback address may be plain http.
@@ -71,7 +74,12 @@ written:
   type: dict
 """
 
-from ansible_collections.provisioner.fleet.plugins.module_utils import entry, nvue, tools
+from ansible_collections.provisioner.fleet.plugins.module_utils import (
+    entry,
+    nvue,
+    nvue_dialect,
+    tools,
+)
 
 ON = ("on", "enabled", "true")  # the value changed between releases
 
@@ -82,9 +90,8 @@ def is_drained(switch):
     return str(bgp.get("graceful-shutdown", "")).lower() in ON
 
 
-def check_drained(switch, limit):
+def check_drained(switch, running, limit):
     """Refuse an interrupting change on a switch that carries traffic."""
-    running = switch.read_running_version()
     if nvue.is_older(running, limit) and not is_drained(switch):
         text = "under {} (before {}) this change restarts switchd: drain the switch first"
         raise tools.Refused(text.format(running, limit))
@@ -94,17 +101,21 @@ def apply(module):
     """Merge the missing part; return the module's result."""
     params = module.params
     switch = nvue.Switch(params)
+    running = switch.read_running_version()
+    config = params["config"]
+    if not nvue.is_older(running, nvue_dialect.FIRST_WITH_STATE):
+        config = nvue_dialect.encode_config(config)
     before = switch.read_tree()
-    change = nvue.find_missing(before, params["config"])
+    change = nvue.find_missing(before, config)
     result = {"changed": bool(change), "revision": "", "written": change}
     result["diff"] = {"before": nvue.select_values(before, change), "after": change}
     if change and params["drained_before"]:
-        check_drained(switch, params["drained_before"])
+        check_drained(switch, running, params["drained_before"])
     if module.check_mode:
         return result
     if change:
         result["revision"] = switch.apply_revision(change)
-        missing = nvue.find_missing(switch.read_tree(), params["config"])
+        missing = nvue.find_missing(switch.read_tree(), config)
         if missing:
             keys = ", ".join(sorted(missing))
             raise tools.Refused(f"applied, but these differ from the request: {keys}")

@@ -15,8 +15,8 @@ from provisioner.store.schema.schema import nodes
 STATES = (State.RELEASED, State.RELEASED, State.CERTIFIED, State.CONVERGING, State.QUARANTINED)
 
 
-def large_map(size: int) -> bytes:
-    """What GET /v1/fleet/map answers for such a fleet."""
+def large_map(size: int, change: int) -> bytes:
+    """What GET /v1/fleet/map answers; the stream adds nodes that changed after `change`."""
     rows = []
     for number in range(size):
         unit = number // 32
@@ -26,7 +26,7 @@ def large_map(size: int) -> bytes:
             (f"rack-{number // 4:05d}",), tuple(f"{r} leaf-{unit}-r{r}" for r in range(8)), (), (),
         )  # fmt: skip
         rows.append((f"n{number:05d}", facts))
-    return format_map(1, rows)
+    return format_map(1, rows, change)
 
 
 def _state(number: int) -> State:

@@ -150,18 +150,17 @@ class _Stream(asyncio.Protocol):
     def __init__(self, intake: LogIntake) -> None:
         self._intake = intake
         self._reader = FrameReader()
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None  # of uvloop too, which has classes of its own
         self._node = ""
         self._idle: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._node = self._intake.find_by_certificate(transport.get_extra_info("peercert") or {})
         if not self._node:
             peer = str((transport.get_extra_info("peername") or ("?",))[0])
             self._intake.refuse(peer, "its certificate names no node of the inventory, or several")
-            transport.abort()
+            self._transport.abort()
             return
         self._wait()
 

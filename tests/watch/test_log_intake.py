@@ -8,10 +8,10 @@ import socket
 import ssl
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,6 +24,7 @@ from provisioner.model.integrations.syslog import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
 from provisioner.runtime import process_scope
+from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.sim.hardware.serve_tls import make_certificate
@@ -34,9 +35,17 @@ needs_rsyslog = pytest.mark.skipif(
     RSYSLOG is None or not OPENSSL_DRIVER,
     reason="rsyslog is not installed: apt-get install rsyslog rsyslog-openssl",
 )
+Result = TypeVar("Result")
 LEAF = "su0-leaf0"
 HOST = "su0-n00"
 LIMIT_S = 20.0
+
+
+def run(story: Coroutine[Any, Any, Result]) -> Result:
+    """Run it in the daemon's own kind of event loop."""
+    with asyncio.Runner(loop_factory=new_event_loop) as loop:
+        return loop.run(story)
+
 
 # --- messages
 
@@ -150,7 +159,7 @@ def test_settings_that_let_strangers_in_are_refused(
             pass
 
     with pytest.raises(InputError) as refused:
-        asyncio.run(main())
+        run(main())
     assert str(refused.value).startswith(field)
 
 
@@ -269,7 +278,7 @@ def test_rsyslog_of_a_switch_sends_here_over_tls_and_udp(tmp_path: Path) -> None
                         await asyncio.sleep(0.05)
             return kernel, both, len(await site.book.list_lines(HOST, -1, 99))
 
-    kernel, both, of_the_host = asyncio.run(main())
+    kernel, both, of_the_host = run(main())
 
     assert (kernel.facility, kernel.severity, kernel.program) == ("kern", "info", "kernel")
     assert kernel.sent_at > 0
@@ -308,7 +317,7 @@ def test_a_certificate_of_no_node_is_refused_and_counted(tmp_path: Path) -> None
             folders = sorted(f.name for f in (tmp_path / "data" / FOLDER).iterdir())
         return kept, process_scope.get_scope().log_messages, folders
 
-    kept, counts, folders = asyncio.run(main())
+    kept, counts, folders = run(main())
 
     assert kept == [True, False, False, False, True]
     assert counts == {"stored": 500, "unknown_sender": 1, "malformed": 2, "over_limit": 101}

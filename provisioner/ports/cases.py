@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events.event import Event
+from provisioner.model.node import Node
+from provisioner.model.operation import Operation
 
 
 class CaseRepository(Protocol):
@@ -41,6 +43,17 @@ class CaseRepository(Protocol):
         now: float,
     ) -> Case:
         """Store the case with its generation raised; raise `StaleWrite` if it has changed since."""
+        ...
+
+    async def allocate_spare(
+        self, case: Case, spare: Node, *, notices: Sequence[TenantNotice] = (), now: float
+    ) -> tuple[Case, Node, Operation | None]:
+        """Store the case that names a spare, give the spare its tenant, and open the operation
+        that releases it, in one transaction; the operation is None if the spare has one already.
+
+        Raises `StaleWrite` if the case or the spare has changed since it was read: then nothing of
+        it is stored, and no notice.
+        """
         ...
 
     async def list_journal_of(

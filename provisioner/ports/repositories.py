@@ -50,6 +50,12 @@ class NodeRepository(Protocol):
         """Return the existing nodes among these names; the cost depends on their number only."""
         ...
 
+    async def list_unassigned(self, names: Collection[str]) -> Sequence[Node]:
+        """Return the certified hosts without a tenant among these names, by their present rows,
+        except those that are set aside.
+        """
+        ...
+
     async def save(self, node: Node) -> Node: ...
 
 

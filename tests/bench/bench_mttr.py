@@ -11,10 +11,12 @@ is submitted. One by one, then a burst. Time is of the wall, from the event's te
 Release: as many spares as the burst, each in another unit, through the release sequence onto
 simulated leaves (`bench_release.py`) in virtual time, so that wall and CPU are apart: CPU is ours
 and the simulated leaves', virtual seconds are the devices'. One core does one at a time: the last
-one's own time is the burst's decision and the CPU of all releases.
+one's own time is the burst's decision and the program's CPU of all journeys.
 
-Whole: a fault on a whole simulated site with the whole daemon in virtual time: readings of all
-BMCs, gate, moves, watching after the move. The last line is JSON.
+Whole: four faults at once on a whole simulated site with the whole daemon in virtual time: readings
+of all BMCs, gate, moves, watching after the move. The simulated site's CPU is counted apart, as it
+stands for the devices (`cpu_sides.py`). The last line is JSON. `--profile` prints where the event
+loop stood still, by function.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,8 @@ import bench_release
 import this_machine
 from bench_api import node as fleet_node
 from bench_watch import Blind
+from cpu_sides import CpuSides
+from loop_probe import LoopProbe
 from replacing import replace_nodes
 from sqlalchemy import Connection, insert
 from virtual_time import run
@@ -60,6 +66,7 @@ from provisioner.store.schema import schema
 NODES, EVENTS, BURST = 65_536, 300, 200
 UNIT, SPARES = 32, 2
 DECIDED_MS, OWN_S = 100.0, 90.0  # what is demanded
+WHOLE = 4  # faults at once on the whole simulated site, each with a spare
 SETTLE_S = 120.0  # every fault has its decision within this, or the benchmark fails
 PAUSE_S = 0.1  # between two events, in the mean
 XID = {
@@ -155,6 +162,26 @@ class Deciding:
         """An event, as the listener hands it over."""
         await self.watcher.receive(node, "HGX", read_document(json.loads(json.dumps(XID))))
 
+    async def hear_each(self, names: list[str], rng: random.Random) -> list[float]:
+        """Events one after the other; the milliseconds of each until its decision."""
+        heard: dict[str, float] = {}
+        for name in names:
+            heard[name] = time.perf_counter()
+            await self.hear(name)
+            await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
+        async with asyncio.timeout(SETTLE_S):
+            await self.all_decided(len(names))
+        return await self.list_times(heard)
+
+    async def hear_at_once(self, names: list[str]) -> list[float]:
+        """Events at the same time; the milliseconds of each until its decision."""
+        before = len(self.decided)
+        heard = dict.fromkeys(names, time.perf_counter())
+        await asyncio.gather(*(self.hear(name) for name in names))
+        async with asyncio.timeout(SETTLE_S):
+            await self.all_decided(before + len(names))
+        return await self.list_times(heard)
+
     async def list_times(self, heard: dict[str, float]) -> list[float]:
         """Milliseconds from each event to its decision; every one has one."""
         spares = {c.node: c.stand_in for c in await self.store.cases.list_open() if c.stand_in}
@@ -163,8 +190,10 @@ class Deciding:
         return [1000 * (self.decided[spares[n]] - at) for n, at in heard.items()]
 
 
-async def decide_faults(folder: Path, nodes: int, events: int, burst: int) -> dict[str, float]:
-    """Event to decision, one by one and in a burst."""
+async def decide_faults(
+    folder: Path, nodes: int, events: int, burst: int, *, profile: bool = False
+) -> dict[str, float]:
+    """Event to decision, one by one and in a burst; `profile`: and where the loop stood still."""
     rng = random.Random("faults")
     async with open_data(folder / "data", time.time()) as data:
         for begin in range(0, nodes, 1024):
@@ -174,33 +203,43 @@ async def decide_faults(folder: Path, nodes: int, events: int, burst: int) -> di
         await deciding.begin()
         units = rng.sample(range(nodes // UNIT), min(events + burst, nodes // UNIT))
         names = [f"n{u * UNIT + rng.randrange(UNIT - SPARES):05d}" for u in units]
-        single = names[: len(names) - burst]
-        heard: dict[str, float] = {}
-        cpu = time.process_time()
-        for name in single:
-            heard[name] = time.perf_counter()
-            await deciding.hear(name)
-            await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
-        async with asyncio.timeout(SETTLE_S):
-            await deciding.all_decided(len(single))
-        took = await deciding.list_times(heard)
-        cpu = time.process_time() - cpu
-        at = time.perf_counter()
-        storm = dict.fromkeys(names[len(single) :], at)
-        await asyncio.gather(*(deciding.hear(name) for name in storm))
-        async with asyncio.timeout(SETTLE_S):
-            await deciding.all_decided(len(names))
-        stormed = await deciding.list_times(storm)
+        single, storm = names[: len(names) - burst], names[len(names) - burst :]
+        lines: list[str] = []
+        async with probe_loop("one by one", lines, profile) as held:
+            cpu = time.process_time()
+            took = await deciding.hear_each(single, rng)
+            cpu = time.process_time() - cpu
+        async with probe_loop("at once", lines, profile):
+            stormed = await deciding.hear_at_once(storm)
         await deciding.end()
+    for line in lines:
+        say(line)
     return {
         "events": len(took),
         "decision_p50_ms": round(statistics.median(took), 1),
         "decision_p99_ms": round(find_p99(took), 1),
         "decision_max_ms": round(max(took), 1),
+        "decision_cpu_ms": round(1000 * cpu / len(took), 1),
         "burst": len(stormed),
         "burst_p50_s": round(statistics.median(stormed) / 1000, 2),
         "burst_p99_s": round(find_p99(stormed) / 1000, 2),
+        **held,
     }
+
+
+@asynccontextmanager
+async def probe_loop(
+    phase: str, lines: list[str], profile: bool
+) -> AsyncIterator[dict[str, float]]:
+    """Have the loop measured, if asked for; its figures are there at the end."""
+    figures: dict[str, float] = {}
+    if not profile:
+        yield figures
+        return
+    async with LoopProbe() as probe:
+        yield figures
+    figures |= probe.compute_figures()
+    lines += [f"-- the event loop, {phase}: {figures}", *probe.list_lines()]
 
 
 def find_p99(times: list[float]) -> float:
@@ -246,13 +285,22 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--burst", type=int, default=BURST)
+    parser.add_argument(
+        "--profile", action="store_true", help="print where the event loop stood still"
+    )
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
         asyncio.Runner(loop_factory=new_event_loop) as runner,
     ):
         decided = runner.run(
-            decide_faults(Path(folder), options.nodes, options.events, options.burst)
+            decide_faults(
+                Path(folder),
+                options.nodes,
+                options.events,
+                options.burst,
+                profile=options.profile,
+            )
         )
     say(
         f"event to decision at {options.nodes} nodes: P50 {decided['decision_p50_ms']} ms, P99 "
@@ -265,19 +313,23 @@ def main() -> None:
         f"(simulated leaves included); leaves' own time P99 {released['leaves_p99_s']} s"
     )
     with tempfile.TemporaryDirectory() as folder:
-        whole = replace_nodes(Path(folder), nodes=2, faults=1)
+        sides = CpuSides()
+        whole = replace_nodes(Path(folder), nodes=2 * WHOLE, faults=WHOLE, measure=sides)
     assert not whole.wrong, whole.wrong
     whole_cpu_s = whole.cpu_s / len(whole.served_s)
-    own_s = decided["burst_p99_s"] + options.burst * whole_cpu_s
+    program_cpu_s = sides.compute_program_share() * whole_cpu_s
+    own_s = decided["burst_p99_s"] + options.burst * program_cpu_s
     say(
         f"whole journey: {max(whole.served_s):.0f} s, almost all of it devices' and settings' "
-        f"waits; {whole_cpu_s:.2f} s of CPU each (simulated site included); own control time of "
-        f"the last of {options.burst} on one core: {own_s:.1f} s (demanded {OWN_S:.0f})"
+        f"waits; {whole_cpu_s:.2f} s of CPU each, of which {program_cpu_s:.2f} s are the program's "
+        f"and the rest the simulated site's; own control time of the last of {options.burst} on "
+        f"one core: {own_s:.1f} s (demanded {OWN_S:.0f})"
     )
     figures: dict[str, Any] = {"nodes": options.nodes, **decided, **released}
     figures |= {
         "device_s": round(max(whole.served_s), 1),
         "whole_cpu_s": round(whole_cpu_s, 3),
+        "program_cpu_s": round(program_cpu_s, 3),
         "own_control_p99_s": round(own_s, 1),
         **this_machine.told(),
     }

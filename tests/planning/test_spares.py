@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 from provisioner.model.case import Case, Origin, Service, Stage
@@ -9,6 +12,7 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.tenancy import spares
+from provisioner.planning.tenancy.spare_reserve import SpareReserve
 
 WHY = Blocker(reason=Reason.CHECK_FAILED, subject="n", detail="", unblock="")
 
@@ -49,6 +53,57 @@ def test_each_unit_keeps_its_last_certified_hosts_free() -> None:
     assert spares.list_reserved(fleet, 0) == set()
     assert spares.list_reserved(fleet, 1) == {"n0-2", "n1-2"}
     assert spares.list_reserved(fleet, 2, picked={"n0-2"}) == {"n0-0", "n0-1", "n1-1", "n1-2"}
+
+
+def test_a_reserve_that_is_kept_names_the_spares_of_a_new_look_at_all() -> None:
+    rng = random.Random("reserve")
+    fleet = {n.id: n for n in (host(i, unit) for unit in range(4) for i in range(5))}
+    reserve = SpareReserve(2)
+    for node in fleet.values():
+        reserve.put(node)
+    for _ in range(200):
+        name = rng.choice([f"n{unit}-{i}" for unit in range(4) for i in range(5)])
+        if rng.random() < 0.2:
+            fleet.pop(name, None)
+            reserve.drop(name)
+        else:
+            state = rng.choice([State.CERTIFIED, State.CERTIFIED, State.RELEASED])
+            unit, index = rng.choice([int(name[1]), 3]), int(name[3])  # it may be moved
+            changes = {"tenant": rng.choice(["", "", "red"]), "state": state, "id": name}
+            fleet[name] = host(index, unit).model_copy(update=changes)
+            reserve.put(fleet[name])
+        barred = frozenset(rng.sample(sorted(fleet), min(2, len(fleet))))
+        assert reserve.list_names(barred) == spares.list_reserved(fleet.values(), 2, barred)
+
+
+class Visited:
+    """Stands for a node that counts how often something of it is read."""
+
+    visits = 0
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __getattr__(self, name: str) -> object:
+        Visited.visits += 1
+        return getattr(self._node, name)
+
+
+@pytest.mark.parametrize("units", [4, 256])
+def test_a_reserve_of_any_size_reads_the_units_alone_that_changed(units: int) -> None:
+    reserve = SpareReserve(1)
+    for unit in range(units):
+        for i in range(3):
+            node: Any = Visited(host(i, unit))
+            reserve.put(node)
+    assert len(reserve.list_names(frozenset())) == units
+
+    Visited.visits = 0
+    reserve.put(host(1, 2, tenant="red"))
+    names = reserve.list_names(frozenset({"n3-2"}))
+    assert {"n2-2", "n3-1"} <= names
+    assert len(names) == units
+    assert 0 < Visited.visits < 100  # the hosts of two units
 
 
 @pytest.mark.parametrize(

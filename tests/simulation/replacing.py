@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,11 +108,17 @@ async def _until_repaired(world: World, opened: list[Case], outcome: Outcome) ->
 
 
 def replace_nodes(
-    directory: Path, *, nodes: int, faults: int, kills: Sequence[float] = ()
+    directory: Path,
+    *,
+    nodes: int,
+    faults: int,
+    kills: Sequence[float] = (),
+    measure: AbstractContextManager[object] | None = None,
 ) -> Outcome:
     """Half of the nodes serve, half are spares; some fail at once, and are replaced and repaired.
 
     kills: seconds after which the daemon is killed and started again, one after the other.
+    measure: entered while the spares take their places.
     """
 
     async def play() -> Outcome:
@@ -134,7 +141,8 @@ def replace_nodes(
 
         killing = asyncio.create_task(kill())
         began = time.process_time()
-        await _until_replaced(world, opened, outcome)
+        with measure or nullcontext():
+            await _until_replaced(world, opened, outcome)
         outcome.cpu_s = time.process_time() - began
         await killing
         await _until_repaired(world, opened, outcome)

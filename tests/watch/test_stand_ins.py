@@ -22,6 +22,8 @@ from provisioner.model.case import Case, Ending, Service, Stage
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
+from provisioner.planning.repair.case_policy import make_notice
+from provisioner.ports import StaleWrite
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore, open_store
@@ -236,6 +238,37 @@ def test_a_decision_after_a_tick_reads_the_present_rows_of_the_unit_alone(tmp_pa
         assert any("nodes.id IN" in text for text in statements)
 
     with_site(tmp_path, [serving(0), host(1), host(2)], story)
+
+
+@pytest.mark.parametrize("changed", ["case", "spare"])
+def test_an_allocation_of_rows_that_changed_meanwhile_leaves_nothing(
+    tmp_path: Path, changed: str
+) -> None:
+    async def story(site: Site) -> None:
+        await site.fail("n0")
+        await site.repairs._open(await site.node("n0"), await site.repairs._list_standing("n0"))
+        case = await site.case("n0")
+        spare = await site.node("n1")
+        if changed == "case":
+            await site.store.cases.save(case.model_copy(update={"note": "newer"}), now=1.0)
+        else:
+            await site.become("n1", note="newer")
+        naming = case.model_copy(update={"stand_in": "n1"})
+        notice = make_notice(case, "replacement", "n1 takes its place", 1.0)
+        before = len(await site.store.cases.list_journal_of("n1", 0.0, 100))
+        with pytest.raises(StaleWrite):
+            await site.store.cases.allocate_spare(naming, spare, notices=[notice], now=1.0)
+
+        assert ((await site.case("n0")).stand_in, (await site.node("n1")).tenant) == ("", "")
+        assert [n.kind for n in await site.store.cases.list_notices("blue")] == ["failure"]
+        assert await site.store.operations.list_active() == ()
+        assert len(await site.store.cases.list_journal_of("n1", 0.0, 100)) == before
+
+        await site.repairs.tick()  # by the present rows
+        assert ((await site.case("n0")).stand_in, (await site.node("n1")).tenant) == ("n1", "blue")
+        assert [o.node for o in await site.store.operations.list_active()] == ["n1"]
+
+    with_site(tmp_path, [serving(0), host(1)], story)
 
 
 def test_a_host_that_is_cabled_in_after_a_tick_stands_in_at_the_next_one(tmp_path: Path) -> None:

@@ -7,18 +7,21 @@ store allows one active operation per node.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 
 from provisioner.control.context import Context
+from provisioner.control.fleet_changes import FleetChanges
 from provisioner.control.node.requested_acts import is_requested
 from provisioner.control.node.resting_looks import is_only_looked_at
 from provisioner.model.events.node_events import NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.tenant import Tenant
+from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.tenancy.allocation import allocate_nodes, is_unassigned
-from provisioner.planning.tenancy.spares import list_reserved
+from provisioner.planning.tenancy.spare_reserve import SpareReserve
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 
@@ -26,7 +29,8 @@ WORKING = frozenset(
     {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
 )
 
-PART = 4096  # nodes that are looked at in one go: about a millisecond
+PART = 4096  # nodes that are counted in one go: about a millisecond
+AWAKE_PART = 512  # nodes that are asked for their work in one go: the same
 
 
 def wants_turn(
@@ -93,7 +97,9 @@ class Scheduler:
         self._look = look  # at a node that rests; None: an operation looks
         self._looked: dict[str, float] = {}
         self._parked: set[str] = set()  # for a damaged row, by this process
-        self._resting: dict[str, Node] = {}  # as they were: an unchanged row is the same object
+        self._changes = FleetChanges()
+        self._awake: dict[str, Node] = {}  # nodes that do not rest
+        self._reserve = SpareReserve(context.settings.spares_per_unit)
 
     async def run(self) -> None:
         """Tick for ever, at the pace of `poll_s`."""
@@ -107,13 +113,15 @@ class Scheduler:
         nodes = await self._store.nodes.list()
         held = frozenset() if self._held is None else await self._held()
         nodes = await self._park_damaged(nodes, now)
-        awake = await self._list_awake(nodes)
+        awake = self._list_awake(nodes)
         awake = await self._allocate(nodes, awake, await self._store.tenants.list(), held, now)
         active = await self._store.operations.list_active()
         busy = {o.node for o in active}
         for requested in (o for o in active if is_requested(o.want)):
             await self._submit(requested.id)  # opened by the API, for a person
-        for node in awake:
+        for number, node in enumerate(awake):
+            if number % AWAKE_PART == 0:
+                await asyncio.sleep(0)
             if node.id in busy or not self._may_begin(node):
                 continue
             ready = choose_remedy(node, self._settings, now)
@@ -157,21 +165,19 @@ class Scheduler:
             await self._store.journal.append(NodeParked(about=node.id, why=str(why)), now)
         return [n for n in nodes if n.id not in damaged]
 
-    async def _list_awake(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        """Return the nodes that do not rest; a fleet is looked at in parts, between which others
-        run.
-        """
-        awake = []
-        for begin in range(0, len(nodes), PART):
-            for node in nodes[begin : begin + PART]:
-                if self._resting.get(node.id) is node:
-                    continue
-                if self._held is not None and is_resting(node):
-                    self._resting[node.id] = node
-                else:
-                    awake.append(node)
-            await asyncio.sleep(0)
-        return awake
+    def _list_awake(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """Return the nodes that do not rest, by id; only nodes that changed are looked at."""
+        changes = self._changes.take(nodes)
+        for node in changes.changed:
+            self._reserve.put(node)
+            if self._held is not None and is_resting(node):
+                self._awake.pop(node.id, None)
+            else:
+                self._awake[node.id] = node
+        for name in changes.gone:
+            self._reserve.drop(name)
+            self._awake.pop(name, None)
+        return sorted(self._awake.values(), key=attrgetter("id"))
 
     async def _allocate(
         self,
@@ -185,9 +191,12 @@ class Scheduler:
         # an allocated node counts for its tenant, whatever stands against it
         free = [n for n in awake if is_unassigned(n) and n.id not in held]
         picked = frozenset(name for t in tenants for name in t.picked)
-        spares = list_reserved(free, self._settings.spares_per_unit, picked)
+        spares = self._reserve.list_names(held | picked)
         if all(n.id in spares for n in free):
             return awake  # the usual case
+        owned = await self._count_owned(nodes)
+        if not any(t.phase is Phase.READY and t.nodes_wanted > owned[t.name] for t in tenants):
+            return awake  # hosts are left over
         counted = [n for n in nodes if n.tenant or not (n.id in held or n.id in spares)]
         pairs = dict(allocate_nodes(counted, tenants, now))
         by_name = {t.name: t for t in tenants}
@@ -202,3 +211,14 @@ class Scheduler:
             except StaleWrite:
                 continue  # another daemon or a person was faster; the next tick sees it
         return result
+
+    async def _count_owned(self, nodes: Sequence[Node]) -> Counter[str]:
+        """Return the number of hosts of each tenant; a fleet is counted in parts, between which
+        others run.
+        """
+        owned: Counter[str] = Counter()
+        for begin in range(0, len(nodes), PART):
+            part = nodes[begin : begin + PART]
+            owned.update(n.tenant for n in part if n.kind is NodeKind.HOST)
+            await asyncio.sleep(0)
+        return owned

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.control.context import Context
+from provisioner.control.fleet_changes import StateIndex, find_node
 from provisioner.control.repairs.case_desk import CaseDesk, close_case
 from provisioner.control.repairs.stand_ins import StandIns
 from provisioner.model.adoption.capability import Capability
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 # a node with a case that is on its way to be proved
 _UNDER_WAY = frozenset({State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING})
 _BACK = frozenset({Stage.MEASURING, Stage.RETURNING})
-PART = 4096  # nodes that are looked at in one go: about a millisecond
+PART = 256  # nodes that are looked at in one go: about a millisecond
 
 
 class Repairs:
@@ -57,6 +58,7 @@ class Repairs:
         self._settings = context.settings
         self._submit = submit
         self.stand_ins = StandIns(context, desk.book, alerts, submit)
+        self._in_quarantine = StateIndex(State.QUARANTINED)
         self._urgent: set[str] = set()  # nodes whose alerts have just changed
         self._called = asyncio.Event()
         self._locks: dict[str, asyncio.Lock] = {}  # a tick and an urgent look open no case twice
@@ -115,16 +117,18 @@ class Repairs:
         fleet = await self._store.nodes.list()
         if self._settings.spares_per_unit:
             self.stand_ins.take_nodes(fleet)
+        quarantined = self._in_quarantine.take(fleet)
         cases = {c.node: c for c in await self.desk.book.list_open()}
         self.stand_ins.take_cases(cases.values())
         standing = await self._standing()
-        for number, node in enumerate(fleet):
+        # nothing is reported of the others: almost the whole fleet
+        for number, name in enumerate(sorted(cases.keys() | standing.keys() | quarantined)):
             if number % PART == 0:
-                await asyncio.sleep(0)  # a call is not held up by a whole fleet
-            case = cases.get(node.id)
-            quiet = node.state is not State.QUARANTINED and node.id not in standing
-            if (case is None and quiet) or node.kind is not NodeKind.HOST:
-                continue  # nothing is reported of it: almost the whole fleet
+                await asyncio.sleep(0)  # a call is not held up by all of them
+            node = find_node(fleet, name)
+            if node is None or node.kind is not NodeKind.HOST:
+                continue
+            case = cases.get(name)
             try:
                 if case is None:
                     await self._open(node, standing.get(node.id, ()))

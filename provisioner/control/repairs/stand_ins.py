@@ -1,9 +1,9 @@
 """Give a tenant a certified spare for a node with a fault, and take the node's place from it.
 
-Rows only, each step written before the next, so that a successor continues anywhere: the case names
-the spare (with the notice to the tenant), then the spare's row gets the tenant, and an operation
-releases it through the gate like every node. Once it is proved to serve, the case records that, and
-the faulty node's row gives up the tenant.
+Rows only, each step written before the next, so that a successor continues anywhere: in one
+transaction the case names the spare (with the notice to the tenant), the spare's row gets the
+tenant, and an operation is opened that releases it through the gate like every node. Once it is
+proved to serve, the case records that, and the faulty node's row gives up the tenant.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from provisioner.control.context import Context
 from provisioner.control.repairs.unit_index import UnitIndex
 from provisioner.model.case import Case, TenantNotice
-from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.node import Node, State
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.tenancy import spares
@@ -69,7 +68,7 @@ class StandIns:
             if doubly or spares.has_failed(case, spare):
                 case = await self._give_up(case, None if doubly else spare)
         if not case.stand_in and spares.needs_stand_in(case, node):
-            case = await self._choose(case, node, promised)
+            return await self._choose(case, node, promised)
         return await self._place(case) if case.stand_in else case
 
     async def withdraw(self, case: Case) -> None:
@@ -87,7 +86,7 @@ class StandIns:
         return self._promised
 
     async def _choose(self, case: Case, node: Node, promised: dict[str, str]) -> Case:
-        """Return the case with a spare, and notify the tenant in the same transaction."""
+        """Return the case with a spare that is allocated, if one is free."""
         nodes = await self._list_unit(node)
         now = self._clock.now()
         barred: set[str] = set()
@@ -106,10 +105,19 @@ class StandIns:
         note = "" if case.note == NONE_FREE else case.note
         changed = case.model_copy(update={"stand_in": spare.id, "note": note})
         try:
-            return await self._book.save(changed, notices=[notice], now=now)
+            return await self._allocate(changed, spare, [notice])
         except StaleWrite:
             del promised[spare.id]
             raise
+
+    async def _allocate(self, case: Case, spare: Node, notices: Sequence[TenantNotice]) -> Case:
+        """Store the spare's allocation with its case, and begin its release."""
+        case, _, operation = await self._book.allocate_spare(
+            case, spare, notices=notices, now=self._clock.now()
+        )
+        if operation is not None:
+            await self._submit(operation.id)
+        return case
 
     async def _list_unit(self, faulty: Node) -> Sequence[Node]:
         """Return the hosts that may take its place by their present rows, and perhaps others."""
@@ -118,9 +126,7 @@ class StandIns:
             nodes = await self._store.nodes.list()
             self._units.take(nodes)
             return nodes
-        present = await self._store.nodes.list_named(names)
-        damaged = self._store.nodes.find_damaged()
-        return [n for n in present.values() if n.id not in damaged]
+        return await self._store.nodes.list_unassigned(names)
 
     async def _place(self, case: Case) -> Case:
         """Allocate the spare and have it released; record it once it serves."""
@@ -130,14 +136,7 @@ class StandIns:
         if not spare.tenant:
             if not spares.is_free(spare):  # it was, when it was chosen
                 return await self._give_up(case, spare)
-            spare = await self._store.nodes.save(spare.model_copy(update={"tenant": case.tenant}))
-            event = NodeAllocated(about=spare.id, tenant=case.tenant)
-            _, operation = await asyncio.gather(  # one commit for both
-                self._store.journal.append(event, now),
-                self._store.operations.open(spare.id, spare.state.value, now),
-            )
-            if operation is not None:
-                await self._submit(operation.id)
+            return await self._allocate(case, spare, ())  # as an older program left the rows
         if spare.state is not State.RELEASED:
             return case
         text = f"Node {spare.id} serves you in the place of {case.node}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from provisioner.control.fleet_changes import FleetChanges
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.tenancy.spares import Unit, find_unit
 
@@ -19,23 +20,20 @@ class UnitIndex:
     """The hosts of each unit by name."""
 
     def __init__(self) -> None:
-        self._hosts: dict[str, tuple[Node, Unit]] = {}  # an unchanged row is the same object
+        self._units: dict[str, Unit] = {}  # of each host
         self._names: dict[Unit, set[str]] = {}
+        self._changes = FleetChanges()
 
     def take(self, nodes: Sequence[Node]) -> None:
         """Take in the present fleet."""
-        present = 0
-        for node in nodes:
-            if node.kind is not NodeKind.HOST:
-                continue
-            present += 1
-            before = self._hosts.get(node.id)
-            if before is None or before[0] is not node:
+        changes = self._changes.take(nodes)
+        for node in changes.changed:
+            if node.kind is NodeKind.HOST:
                 self._put(node)
-        if present < len(self._hosts):
-            hosts = {node.id for node in nodes if node.kind is NodeKind.HOST}
-            for name in self._hosts.keys() - hosts:
-                self._drop(name)
+            else:
+                self._drop(node.id)
+        for name in changes.gone:
+            self._drop(name)
 
     def list_names(self, faulty: Node) -> Collection[str] | None:
         """Return the hosts of its unit; None if that is to be found among all nodes."""
@@ -44,14 +42,15 @@ class UnitIndex:
 
     def _put(self, node: Node) -> None:
         unit = find_unit(node)
-        before = self._hosts.get(node.id)
-        if before is not None and before[1] != unit:
+        if self._units.get(node.id) != unit:
             self._drop(node.id)
-        self._hosts[node.id] = (node, unit)
-        self._names.setdefault(unit, set()).add(node.id)
+            self._units[node.id] = unit
+            self._names.setdefault(unit, set()).add(node.id)
 
     def _drop(self, name: str) -> None:
-        _, unit = self._hosts.pop(name)
+        unit = self._units.pop(name, None)
+        if unit is None:
+            return
         names = self._names[unit]
         names.discard(name)
         if not names:

@@ -7,13 +7,15 @@ request at a time to each leaf, spread over the interval, so that its API has ro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from zlib import crc32
 
 from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.turns import DueTimes
 from provisioner.execution.actions.reach import Reach
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.watch_rules import Counters
@@ -36,49 +38,58 @@ class LeafCounts:
         self._settings = settings
         self._interval_s = settings.watch_s
         self._take = take
-        self._due: dict[str, float] = {}
+        self._due = DueTimes()
         self._asking = LookLane(LEAVES_MAX, self._begin)
         self._nodes: Mapping[str, Node] = {}
-        self._ports: dict[str, list[tuple[str, str]]] = {}  # leaf -> interface and node
-        self._cabled = -1
+        # leaf -> the ports of each watched host that has one at it
+        self._hosts: dict[str, dict[str, Sequence[Port]]] = {}
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
 
-    def run_round(
-        self, nodes: Mapping[str, Node], watched: Mapping[str, Node], cabled: int
-    ) -> None:
-        """Ask the leaves of watched nodes whose turn it is; the longest overdue first.
-
-        `cabled` is another number whenever ports of watched nodes are others.
-        """
-        now = self._clock.now()
+    def run_round(self, nodes: Mapping[str, Node]) -> None:
+        """Ask the leaves of watched nodes whose turn it is; the longest overdue first."""
         self._nodes = nodes
-        if cabled != self._cabled:
-            self._cabled = cabled
-            self._learn(watched, now)
         asking = self._asking.running
-        due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in asking)
-        self._asking.due([name for _, name in due])
+        due = self._due.list_due(self._clock.now())
+        self._asking.due([name for name in due if name not in asking])
 
     def _begin(self, name: str) -> Coroutine[None, None, None] | None:
-        self._due[name] = self._clock.now() + self._interval_s
+        hosts = self._hosts.get(name)
+        if hosts is None:
+            return None  # its last host left since its turn came
+        self._due.set(name, self._clock.now() + self._interval_s)
         leaf = self._nodes.get(name)
         if leaf is None or leaf.kind is not NodeKind.SWITCH:
             return None
-        return self._ask(leaf, sorted(self._ports[name]))
+        ports = [
+            (port.interface, host)
+            for host, its_ports in hosts.items()
+            for port in its_ports
+            if port.switch == name
+        ]
+        return self._ask(leaf, sorted(ports))
 
-    def _learn(self, watched: Mapping[str, Node], now: float) -> None:
-        """Learn which ports are to be counted at which leaf: half a million of a large fleet."""
-        ports: dict[str, list[tuple[str, str]]] = {}
-        for node in watched.values():
-            for port in node.ports:
-                ports.setdefault(port.switch, []).append((port.interface, node.id))
-        for name in [n for n in self._due if n not in ports]:
-            del self._due[name]
-            self.read.pop(name, None)
-        for name in ports:
-            share = crc32(name.encode()) / 2**32
-            self._due.setdefault(name, now + share * self._interval_s)
-        self._ports = ports
+    def learn_cables(self, recabled: Iterable[tuple[Node | None, Node | None]]) -> None:
+        """Learn which hosts are to be counted at which leaf, from pairs of a watched node before
+        and after; None: it was not watched, or is not any more.
+        """
+        leaves: set[str] = set()
+        for before, after in recabled:
+            if before is not None:
+                for leaf in {port.switch for port in before.ports}:
+                    leaves.add(leaf)
+                    del self._hosts[leaf][before.id]
+            if after is not None:
+                for leaf in {port.switch for port in after.ports}:
+                    leaves.add(leaf)
+                    self._hosts.setdefault(leaf, {})[after.id] = after.ports
+        for leaf in leaves:
+            if not self._hosts[leaf]:
+                del self._hosts[leaf]
+                self._due.forget(leaf)
+                self.read.pop(leaf, None)
+            elif leaf not in self._due:
+                share = crc32(leaf.encode()) / 2**32
+                self._due.set(leaf, self._clock.now() + share * self._interval_s)
 
     async def close(self) -> None:
         """Stop asking."""

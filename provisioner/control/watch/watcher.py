@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from dataclasses import dataclass
+from itertools import filterfalse
 from zlib import crc32
 
 from provisioner.adapters.redfish.eventing.events import Metric, Pushed, RedfishEvent, find_signals
@@ -23,6 +23,7 @@ from provisioner.control.watch.leak_watch import LeakWatch
 from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.port_watch import PortReport, PortWatch
+from provisioner.control.watch.turns import DueTimes, Turns
 from provisioner.control.watch.watched_nodes import WatchedNodes
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
@@ -40,7 +41,6 @@ ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen withi
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget limits them
 LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
 SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
-PART = 4096  # nodes that a round looks at in one go: about a millisecond
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,6 @@ class WatchParts:
     streams: EventStreams | None = None
     listener: str = ""
     attach: Callable[[Watcher], None] | None = None  # gets the receiver of pushed events
-
-
-@dataclass
-class _Turns:
-    """When a node is looked at next, and when each of its BMCs was last heard of."""
-
-    glance_at: float
-    sweep_at: float
-    parts_at: float
-    began_at: float
-    pushed_at: float = float("-inf")  # when an event last brought a sweep, or will
-    heard: dict[str, float] = field(default_factory=dict)
-    asked: dict[str, float] = field(default_factory=dict)  # when a glance at it was answered
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    lost: dict[str, float] = field(default_factory=dict)  # part -> when it was first not seen
-
-
-_glance_at = attrgetter("glance_at")
-_sweep_at = attrgetter("sweep_at")
 
 
 class Watcher:
@@ -107,11 +88,13 @@ class Watcher:
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
         self.partitions: PartitionWatch | None = None
-        self._turns: dict[str, _Turns] = {}
+        self._turns: dict[str, Turns] = {}
+        self._glances = DueTimes()
+        self._sweeps = DueTimes()
         self._unread: set[str] | None = None  # nodes whose first look is still to come
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
-        self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look))
+        self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look_and_count))
         self._sweeping = LookLane(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
 
     async def run(self) -> None:
@@ -137,11 +120,12 @@ class Watcher:
         self._fleet.take(await self._store.nodes.list())
         nodes = self._fleet.all
         self._nodes = self._fleet.watched
+        now = self._clock.now()
+        for name in self._fleet.entered:
+            self._turns[name] = self._first(self._nodes[name], now)
+        self.leaves.learn_cables(self._fleet.recabled)
         await self._leave(nodes)
         now = self._clock.now()
-        for name, node in self._nodes.items():
-            if name not in self._turns:
-                self._turns[name] = self._first(node, now)
         for name, _ in self.feeds.broke:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
@@ -149,9 +133,10 @@ class Watcher:
         await asyncio.sleep(0)  # events are taken in between
         self._pace_first_round()
         if self.may_watch():
-            for lane, due_at in ((self._looking, _glance_at), (self._sweeping, _sweep_at)):
-                lane.due(await self._list_due(lane, due_at, now))
-            self.leaves.run_round(nodes, self._nodes, self._fleet.cabled)
+            for lane, times in ((self._looking, self._glances), (self._sweeping, self._sweeps)):
+                due = times.list_due(now + ROUND_S)  # in this round or before the next
+                lane.due([name for name in due if name not in lane.running])
+            self.leaves.run_round(nodes)
         else:
             self._looking.due(())
             self._sweeping.due(())
@@ -169,8 +154,6 @@ class Watcher:
                 self._settings.watch_first_s,
                 self._settings.watch_requests_per_s,
             )
-        if self._unread:
-            self._unread = {n for n in self._unread - self.looked.keys() if n in self._nodes}
         if not self._unread:
             self.eyes.budget.extra_per_s = 0.0
 
@@ -198,7 +181,7 @@ class Watcher:
             await self.keeper.consider(node)
 
     def _measured(
-        self, node_id: str, turns: _Turns, bmc: str, metrics: Sequence[Metric]
+        self, node_id: str, turns: Turns, bmc: str, metrics: Sequence[Metric]
     ) -> list[Signal]:
         """Return the signals of streamed, posted or polled metrics: each report has other
         counters.
@@ -229,41 +212,32 @@ class Watcher:
         """Return the nodes that are watched now, and when each of their BMCs last answered."""
         return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
 
-    def _first(self, node: Node, now: float) -> _Turns:
+    def _first(self, node: Node, now: float) -> Turns:
         """Return turns spread over the whole interval by the node's name, so that no start is a
         storm.
         """
         share = crc32(node.id.encode()) / 2**32
         settings = self._settings
-        return _Turns(
-            glance_at=now + share * settings.watch_node_s,
-            sweep_at=now + share * settings.watch_s,
-            parts_at=now + share * settings.watch_parts_s,
-            began_at=now,
-        )
-
-    async def _list_due(
-        self, lane: LookLane, due_at: Callable[[_Turns], float], now: float
-    ) -> list[str]:
-        """Return the looks that are due in this round or before the next, the longest overdue
-        first. A fleet is looked at in parts, between which events are taken in.
-        """
-        due: list[tuple[float, str]] = []
-        turns_now = list(self._turns.items())
-        for begin in range(0, len(turns_now), PART):
-            part = turns_now[begin : begin + PART]
-            due += [(due_at(turns), name) for name, turns in part if due_at(turns) <= now + ROUND_S]
-            await asyncio.sleep(0)
-        return [n for _, n in sorted(due) if n in self._turns and n not in lane.running]
+        turns = Turns(node.id, self._glances, self._sweeps, now)
+        turns.glance_at = now + share * settings.watch_node_s
+        turns.sweep_at = now + share * settings.watch_s
+        turns.parts_at = now + share * settings.watch_parts_s
+        return turns
 
     def _work(
-        self, name: str, look: Callable[[Node, _Turns], Coroutine[None, None, None]]
+        self, name: str, look: Callable[[Node, Turns], Coroutine[None, None, None]]
     ) -> Coroutine[None, None, None] | None:
         node = self._nodes.get(name)
         turns = self._turns.get(name)
         return None if node is None or turns is None else look(node, turns)
 
-    async def _look(self, node: Node, turns: _Turns) -> None:
+    async def _look_and_count(self, node: Node, turns: Turns) -> None:
+        """Look at a node; the first looks after a start are counted until all are done."""
+        await self._look(node, turns)
+        if self._unread:
+            self._unread.discard(node.id)
+
+    async def _look(self, node: Node, turns: Turns) -> None:
         """Read the log of every BMC of a node; subscribe to the events that it offers."""
         now = self._clock.now()
         turns.glance_at = now + self._settings.watch_node_s
@@ -290,7 +264,7 @@ class Watcher:
             await self.keeper.consider(node)
 
     async def _glance(
-        self, node: Node, bmc: BmcRef, turns: _Turns
+        self, node: Node, bmc: BmcRef, turns: Turns
     ) -> tuple[RedfishEvent, ...] | None:
         """Return the entries of one BMC's log, and subscribe to its events; None: no answer."""
         turns.asked.pop(bmc.name, None)
@@ -301,12 +275,12 @@ class Watcher:
         await self.feeds.attend(node, bmc)
         return entries
 
-    def _told(self, node: Node, bmc: BmcRef, turns: _Turns, now: float) -> bool:
+    def _told(self, node: Node, bmc: BmcRef, turns: Turns, now: float) -> bool:
         """Return whether it pushes its events, and answered since its turn: a reset ends that."""
         came = watch_rules.turn_came(f"{node.id}/{bmc.name}", self._settings.watch_told_s, now)
         return turns.asked.get(bmc.name, 0.0) >= came and self.feeds.is_reporting(node.id, bmc.name)
 
-    async def _sweep(self, node: Node, turns: _Turns) -> None:
+    async def _sweep(self, node: Node, turns: Turns) -> None:
         """Read all versions of every BMC of a node, and all parts now and then."""
         now = self._clock.now()
         turns.sweep_at = now + self._settings.watch_s
@@ -342,7 +316,7 @@ class Watcher:
             await self.keeper.consider(node)
 
     def _find_lost(
-        self, turns: _Turns, bmc: BmcRef, certificate: Certificate, seen: Inventory, *, parts: bool
+        self, turns: Turns, bmc: BmcRef, certificate: Certificate, seen: Inventory, *, parts: bool
     ) -> dict[str, Sequence[Found | Signal]]:
         """Return the present conditions of lost parts; the next look comes earlier on a suspicion.
 
@@ -366,7 +340,7 @@ class Watcher:
         return {f"watch.lost/{bmc.name}": standing}
 
     async def _swept(
-        self, node: Node, bmc: BmcRef, turns: _Turns, *, parts: bool
+        self, node: Node, bmc: BmcRef, turns: Turns, *, parts: bool
     ) -> Inventory | None:
         inventory = await self.eyes.read_versions(node, bmc, parts=parts)
         if isinstance(inventory, Blocker):
@@ -378,15 +352,18 @@ class Watcher:
 
     async def _leave(self, nodes: dict[str, Node]) -> None:
         """End the watch of nodes that no longer serve."""
-        for name in [n for n in self._turns if n not in self._nodes]:
-            del self._turns[name]
+        for name in self._fleet.left:
+            self._turns.pop(name).end()
+            if self._unread:
+                self._unread.discard(name)
             self.looked.pop(name, None)
             self.eyes.forget_node(name)
             self.ports.forget(name)
             self.leaks.forget(name)
+        for name in self._fleet.left:
             if name in nodes:
                 await self.keeper.level(name, {"watch.ports": ()})
         await self.feeds.keep_only(self._nodes)
-        for name in sorted(self.feeds.subscribed - self._nodes.keys()):
+        for name in sorted(filterfalse(self._nodes.__contains__, self.feeds.subscribed)):
             if name in nodes:
                 await self.feeds.end(nodes[name])

@@ -124,8 +124,9 @@ class OutOfBand:
         self.budget = Budget(clock, requests_per_s)
         self._urgent = self._reach(urgent=True)
         self._patient = self._reach(urgent=False)
-        self._offers: dict[tuple[str, str], Offer] = {}
-        self._reports: dict[tuple[str, str], tuple[str, ...]] = {}  # paths of metric reports
+        # by node, so that one that leaves costs no walk over all, and by the BMC's URL
+        self._offers: dict[str, dict[str, Offer]] = {}
+        self._reports: dict[str, dict[str, tuple[str, ...]]] = {}  # paths of metric reports
 
     def _reach(self, *, urgent: bool) -> Reach:
         transport = BudgetedTransport(self.reach.transport, self.budget, urgent=urgent)
@@ -190,16 +191,16 @@ class OutOfBand:
 
     async def read_offer(self, node: Node, bmc: BmcRef) -> Offer | None:
         """Return the event service that this BMC offers, read once; None: it did not answer now."""
-        key = (node.id, bmc.url)
-        if key not in self._offers:
+        offers = self._offers.setdefault(node.id, {})
+        if bmc.url not in offers:
             try:
                 client = await self._urgent.redfish(node, bmc.name)
                 if isinstance(client, Blocker):
                     return None
-                self._offers[key] = await subscriptions.read_offer(client.service)
+                offers[bmc.url] = await subscriptions.read_offer(client.service)
             except PortError:
                 return None
-        return self._offers[key]
+        return offers[bmc.url]
 
     async def read_versions(self, node: Node, bmc: BmcRef, *, parts: bool) -> Inventory | Blocker:
         """Return the versions behind one BMC, with parts if requested, named as in the node's
@@ -223,35 +224,34 @@ class OutOfBand:
         A report without a counter that a rule reads is not requested again until then. No answer is
         an empty result.
         """
-        key = (node.id, bmc.url)
+        reports = self._reports.setdefault(node.id, {})
         metrics: list[Metric] = []
         try:
             client = await self._patient.redfish(node, bmc.name)
             if isinstance(client, Blocker):
                 return ()
-            if anew or key not in self._reports:
-                self._reports[key] = await telemetry.list_reports(client.service)
-            for path in self._reports[key]:
+            if anew or bmc.url not in reports:
+                reports[bmc.url] = await telemetry.list_reports(client.service)
+            for path in reports[bmc.url]:
                 report = await telemetry.read(client.service, path)
                 metrics += report.metrics
                 counted = fatal_counters((m.name, m.value) for m in report.metrics)
                 if report.too_large or (report.metrics and not counted):
-                    self._reports[key] = tuple(p for p in self._reports[key] if p != path)
+                    reports[bmc.url] = tuple(p for p in reports[bmc.url] if p != path)
         except PortError:
             return tuple(metrics)
         return tuple(metrics)
 
     def count_reports(self, node: str, url: str) -> int:
         """Return how many metric reports of one of a node's BMCs are polled."""
-        return len(self._reports.get((node, url), ()))
+        return len(self._reports.get(node, {}).get(url, ()))
 
     def forget_node(self, node: str) -> None:
         """Discard the state of a node that no longer serves: its BMCs may be others when it
         returns.
         """
-        for cache in (self._offers, self._reports):
-            for key in [k for k in cache if k[0] == node]:
-                del cache[key]
+        self._offers.pop(node, None)
+        self._reports.pop(node, None)
 
 
 def rename_parts(seen: Inventory, bmc: BmcRef) -> Inventory:

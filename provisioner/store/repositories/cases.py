@@ -11,9 +11,14 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, upd
 
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events import Event, EventKind
+from provisioner.model.events.node_events import NodeAllocated
+from provisioner.model.node import Node
+from provisioner.model.operation import Operation
 from provisioner.ports.errors import StaleWrite
+from provisioner.runtime import permit
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
+from provisioner.store.rows import node_rows, operation_rows
 from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.json_text import json_text
 from provisioner.store.rows.notice_rows import put_notice
@@ -73,6 +78,14 @@ class SqlCaseRepository:
         now: float,
     ) -> Case:
         return await self._transactions.write(lambda c: _save(c, case, notices, events, now))
+
+    async def allocate_spare(
+        self, case: Case, spare: Node, *, notices: Sequence[TenantNotice] = (), now: float
+    ) -> tuple[Case, Node, Operation | None]:
+        opens = not permit.is_observing()  # as `operations.open`, and asked in the caller's context
+        return await self._transactions.write(
+            lambda c: _allocate_spare(c, case, spare, notices, now, opens=opens)
+        )
 
     async def list_journal_of(
         self, node: str, since: float, limit: int
@@ -143,6 +156,24 @@ def _save(
         raise StaleWrite(f"case {case.id} is no longer at generation {case.generation}")
     _beside(connection, told, events, now)
     return saved
+
+
+def _allocate_spare(
+    connection: Connection,
+    case: Case,
+    spare: Node,
+    told: Sequence[TenantNotice],
+    now: float,
+    *,
+    opens: bool,
+) -> tuple[Case, Node, Operation | None]:
+    case = _save(connection, case, told, (), now)
+    spare = node_rows.save_node(connection, spare.model_copy(update={"tenant": case.tenant}))
+    chain.append(connection, NodeAllocated(about=spare.id, tenant=case.tenant), now)
+    if not opens:
+        return case, spare, None
+    opened = operation_rows.open_operation(connection, spare.id, spare.state.value, now)
+    return case, spare, opened
 
 
 def _beside(

@@ -16,7 +16,7 @@ from provisioner.store.rows import (
     node_rows,
     page_rows,
 )
-from provisioner.store.rows.fleet import Fleet, read_named
+from provisioner.store.rows.fleet import Fleet, read_named, read_unassigned
 from provisioner.store.rows.request_writes import write_detachment, write_node_request
 
 RECALLED_MAX = 64  # the leaves of a host, the hosts of a leaf: asked at every look
@@ -57,6 +57,11 @@ class SqlNodeRepository:
         if len(names) > RECALLED_MAX:
             return await self._transactions.read(lambda c: read_named(c, names))
         return await self._transactions.recall(_recall_named, tuple(sorted(names)))
+
+    async def list_unassigned(self, names: Collection[str]) -> Sequence[Node]:
+        present = await self._transactions.read(lambda c: read_unassigned(c, names))
+        damaged = self._aside.damaged()
+        return [node for node in present.values() if node.id not in damaged]
 
     async def save(self, node: Node) -> Node:
         return await self._transactions.write(lambda c: node_rows.save_node(c, node))

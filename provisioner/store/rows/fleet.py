@@ -10,11 +10,11 @@ lane may be rolled back and run again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
-from provisioner.model.node import Node
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows.damage import STAND_IN
 from provisioner.store.rows.node_rows import parse_or_stand_in
@@ -28,6 +28,12 @@ _CHANGED = (
     .where(nodes.c.changed > bindparam("seen"))
     .order_by(nodes.c.changed)
 )
+_NAMED = select(nodes.c.id, nodes.c.kind, nodes.c.state, nodes.c.tenant, nodes.c.body).where(
+    nodes.c.id.in_(bindparam("names", expanding=True))
+)
+# by the columns beside the body, which every write of a node sets from it; here and not in the
+# statement: SQLite would rather walk all certified rows by their index than look up some names
+_UNASSIGNED = (str(NodeKind.HOST), str(State.CERTIFIED), "")
 NAMES_MAX = 500  # in one statement; SQLite before 3.32 takes 999 variables
 
 
@@ -91,10 +97,27 @@ def _parse(connection: Connection, name: str, body: str) -> Node:
 
 def read_named(connection: Connection, names: Collection[str]) -> dict[str, Node]:
     """Return the nodes of these names that there are."""
+    return {
+        name: parse_or_stand_in(connection, name, body)
+        for name, _, body in _read_rows(connection, names)
+    }
+
+
+def read_unassigned(connection: Connection, names: Collection[str]) -> dict[str, Node]:
+    """Return the certified hosts without a tenant among these names; the others are not parsed."""
+    return {
+        name: parse_or_stand_in(connection, name, body)
+        for name, columns, body in _read_rows(connection, names)
+        if columns == _UNASSIGNED
+    }
+
+
+def _read_rows(
+    connection: Connection, names: Collection[str]
+) -> Iterator[tuple[str, tuple[str, str, str], str]]:
+    """Yield the name, the columns (kind, state, tenant) and the body of each of these nodes."""
     ordered = sorted(names)
-    by_name = {}
     for begin in range(0, len(ordered), NAMES_MAX):
-        some = ordered[begin : begin + NAMES_MAX]
-        rows = connection.execute(select(nodes.c.id, nodes.c.body).where(nodes.c.id.in_(some)))
-        by_name.update({r.id: parse_or_stand_in(connection, r.id, r.body) for r in rows.all()})
-    return by_name
+        rows = connection.execute(_NAMED, {"names": ordered[begin : begin + NAMES_MAX]}).all()
+        for name, kind, state, tenant, body in rows:
+            yield name, (kind, state, tenant), body

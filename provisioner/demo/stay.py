@@ -13,8 +13,8 @@ import hashlib
 import json
 import ssl
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from provisioner.adapters.ufm import UfmAddress
 from provisioner.control.fabric.isolating import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.hosts import kept_clock
+from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.demo import Asked, Show, drive, run_simulator
 from provisioner.demo.golden_values import require_attestation
@@ -36,15 +37,18 @@ from provisioner.model.campaign_policy import Policy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Secret, Store
+from provisioner.ports import Clock, Secret, Store
 from provisioner.settings import Settings
+from provisioner.sim.hardware.serve_tls import make_certificate
 from provisioner.sim.switches.ufm import NAME as UFM
 from provisioner.sim.switches.ufm import UfmService
+from provisioner.store.sql_store import SqlStore
 
 DATA = "data"
 SETTINGS = "settings.yaml"
 POLICY = "policy.yaml"
 CONSOLE_KEYS = "console-keys"
+LOG_SENDERS = "log-senders"  # certificates of the hosts and switches for their syslog
 REFERENCES = "references"  # the makers' manifests
 RACKS = "racks.yaml"  # the expected-hardware list before there are customers
 # a reset of the BIOS to its defaults is proved by attributes that it changes
@@ -97,7 +101,11 @@ async def serve_until_stopped(
                 access = FabricAccess(AddressPlan(), settings, ufm=await find_ufm(site))
                 if beside is not None:
                     beside = partial(beside, ufm=access.ufm)
-                async with open_fabrics(access) as fabrics, asyncio.TaskGroup() as tasks:
+                async with (
+                    open_fabrics(access) as fabrics,
+                    receive_logs(directory, listed["nodes"], data.store, clock, settings),
+                    asyncio.TaskGroup() as tasks,
+                ):
                     more = _more(data, directory / DATA, settings, fabrics)
                     customers = read_expected(files.expected).tenants
                     coming = tasks.create_task(add_customers(data.store, customers))
@@ -160,6 +168,34 @@ async def find_ufm(site: SimulatedRunner) -> UfmAddress | None:
     pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(own)).hexdigest()
     simulated = UfmService()
     return UfmAddress(url, simulated.username, Secret(simulated.password), pin)
+
+
+@asynccontextmanager
+async def receive_logs(
+    directory: Path,
+    nodes: Sequence[Mapping[str, Any]],
+    store: SqlStore,
+    clock: Clock,
+    settings: Settings,
+) -> AsyncIterator[None]:
+    """Receive syslog on a free port, which a file names, from senders with a certificate each."""
+    folder = directory / LOG_SENDERS
+    folder.mkdir(mode=0o700, exist_ok=True)
+    trusted = b""
+    for node in nodes:
+        certificate, key = make_certificate(node["name"], "127.0.0.1")
+        for ending, content in ((".pem", certificate), (".key", key)):
+            file = folder / f"{node['name']}{ending}"
+            file.touch(mode=0o600)
+            file.write_bytes(content)
+        trusted += certificate
+    senders = folder / "senders.pem"
+    senders.write_bytes(trusted)
+    update = {"log_intake_port": 0, "log_intake_ca_file": str(senders)}
+    chosen = settings.model_copy(update=update)
+    async with open_log_intake(directory / DATA, store, clock, chosen) as ports:
+        (folder / "port").write_text(str(ports["tls"]), encoding="utf-8")
+        yield
 
 
 def _more(data: Data, directory: Path, settings: Settings, fabrics: Fabrics) -> dict[str, Any]:

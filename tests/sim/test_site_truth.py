@@ -15,7 +15,7 @@ import pytest
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.hardware.images import make_image
 from provisioner.sim.redfish.bmc import from_files
-from provisioner.sim.site.control import Control
+from provisioner.sim.site.control import Control, list_logs
 from provisioner.sim.site.front import Front
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import (
@@ -49,6 +49,33 @@ def move(site: Site, node: str, vrf: str) -> None:
         revision.changes.append((("interface", place.interface), change))
         leaf.apply(revision, site.clock.now())
     later(site, 30)
+
+
+# --- logs
+
+
+def test_machines_log_what_happens_to_them_and_only_append(site: Site) -> None:
+    leaf = site.places[NODE].name_leaf(0)
+    before = list_logs(site)
+    move(site, NODE, "RED")
+    site.machines[NODE].restart_host(site.clock.now())
+    later(site, 900)
+    after = list_logs(site)
+
+    assert all(after[name][: len(lines)] == lines for name, lines in before.items())
+    written = after[leaf][len(before[leaf]) :]
+    assert any(line.startswith("<30>nvued[") for line in written)
+    assert (
+        sum(line.startswith("<6>kernel: ") and "link becomes ready" in line for line in written)
+        == 1
+    )
+    started = after[NODE][len(before[NODE]) :]
+    assert [line.partition(":")[0] for line in started] == [
+        "<5>kernel",
+        "<30>systemd[1]",
+        *["<30>nv-fabricmanager[1120]"] * 2,
+    ]
+    assert "su0-n01" in after
 
 
 # --- truth

@@ -26,6 +26,7 @@ import guest_steps
 import image_steps
 import install_steps
 import isolation_steps
+import log_steps
 import network_steps
 import node_steps
 import own_steps
@@ -57,6 +58,7 @@ STEPS = {
     **partition_steps.STEPS,
     **second_steps.STEPS,
     **telemetry_steps.STEPS,
+    **log_steps.STEPS,
     **group_steps.STEPS,
     **isolation_steps.STEPS,
     **guest_steps.STEPS,

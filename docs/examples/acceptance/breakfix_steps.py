@@ -168,7 +168,17 @@ def query_failure_notifications(daemon: Daemon, _node: str, _rack: str) -> Answe
     return _read_notifications(daemon, "failure")
 
 
+def reset_gpus(daemon: Daemon, node: str, _rack: str) -> Answer:
+    """Reset the GPUs of a node at its tenant's wish, and read the operation's end."""
+    operation = daemon.change("POST", f"/nodes/{node}/gpu-reset", {"tenant": True})
+    ended = daemon.get(f"/operations/{operation['id']}")
+    completed = ended["state"] == "done"
+    asked = {"requested": bool(ended["opened_at"]), "completed": completed, "node_id": node}
+    return {"operation": {**asked, "note": ended.get("note", "")}}
+
+
 STEPS = {
+    "reset_gpus": reset_gpus,
     "return_node_maintenance": return_node_maintenance,
     "return_rack_maintenance": return_rack_maintenance,
     "request_host_replacement": request_host_replacement,

@@ -75,6 +75,12 @@ security insecure_protocols_test old_TLS - SEC13-02
 security api_endpoint_isolation outside - SEC14-01
 observability telemetry_delivery_latency stranger - OBS05-01
 observability bmc_sel_logs stranger - OBS17-01
+observability general_switch_logs unsent - OBS14-01
+observability switch_syslogs unsent - OBS15-01
+observability switch_kernel_logs unsent - OBS16-01
+observability host_syslogs unsent - OBS18-01
+observability fabric_manager_logs unsent - OBS11-01
+own reset_gpus key replaced_id BFX01-01
 image-registry crud_install_config key - BOOT01-02
 image-registry upload_image taken - BOOT01-01
 image-registry crud_image taken - BOOT03-02

@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from transport_steps import find_outer_address
 
 HERE = Path(__file__).resolve().parent
 STEP_LIMIT_S = 400
+WRITTEN_S = 3.0  # the daemon has written what it got
 ABOUT = "about"  # of a breakage: the --node of the step
 Breakage = Callable[[Demonstration], Any]  # a context: its variables for the step
 
@@ -203,6 +205,21 @@ def list_another(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
+def send_no_log(site: Demonstration) -> Iterator[Mapping[str, str]]:
+    """End the rsyslog of hosts and switches, and take what it has sent away, for the step."""
+    stored = site.data / "machine-logs"
+    away = site.data / "machine-logs-away"
+    site.senders.stop()
+    time.sleep(WRITTEN_S)
+    stored.rename(away)
+    try:
+        yield {}
+    finally:
+        away.rename(stored)
+        site.senders.start()
+
+
+@contextmanager
 def use_foreign_key(site: Demonstration) -> Iterator[Mapping[str, str]]:
     """Let the step use a key of a tenant that has no node."""
     site.open().change("PUT", "/tenants/stranger", {"nodes": 0, "vrf": "STRANGER"})
@@ -307,6 +324,7 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
     "rights": (give_more_rights, "the account has the role of operators"),
     "leaf": (fail_leaf, "a leaf accepts no revision"),
     "forgotten": (forget_lines, "the lines of a month ago are removed"),
+    "unsent": (send_no_log, "no machine sends its log, and none is stored"),
     "foreign": (use_foreign_key, "the key is another tenant's"),
     "partition": (add_partition, "UFM lists a partition that is no tenant's"),
     "no_M_Key": (clear_management_key, "the subnet manager has no M_Key"),

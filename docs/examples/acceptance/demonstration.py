@@ -20,6 +20,8 @@ from typing import Any
 
 from daemon_client import Daemon, list_hosts, wait_for
 from guest_host import Guest, find_obstacle, run_guest
+from log_senders import LogSenders
+from log_steps import wait_for_logs
 from node_steps import give_back, order_node
 from second_site import SecondSite
 
@@ -39,6 +41,7 @@ class Demonstration:
 
     second: SecondSite
     guest: Guest | None = None
+    senders: LogSenders
 
     def __init__(self, directory: Path, url: str, token: str) -> None:
         self.directory = directory
@@ -91,6 +94,15 @@ class Demonstration:
         (host,) = wait_for(lambda: list_hosts(daemon, free), START_S, f"{node} is written anew")
         with run_guest(folder, system, host["id"], host["address"], self.ask_simulator) as guest:
             self.guest = guest
+            yield
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Let some hosts and switches send their logs by rsyslog."""
+        folder = self.directory / "log-senders"
+        self.senders = LogSenders(folder, self.data / "agent-ca.pem", self.ask_simulator)
+        with self.senders.running():
+            wait_for_logs(self.open())
             yield
 
     def open(self) -> Daemon:

@@ -57,6 +57,8 @@ are not run. Some readings are ours:
 - Tenants are apart on the rails by the probes of each release, which the simulated fabric answers.
 - The management network is seen at the switches' own ports in it.
 - The run writes the second daemon's certificates, in the place of a site's own tool.
+- Debian's rsyslog sends what the simulated hosts and switches log, over TLS with a certificate of
+  each; marks of rsyslog count as recent, and not as a source. Words of switches are ours.
 - No run lasts a month: the oldest two lines of a console are placed before it, with their date.
 
 The suite's plan has more ids than its checks. The rows of `own` are checks of ours for such ids, in

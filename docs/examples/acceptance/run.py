@@ -166,6 +166,7 @@ def main() -> int:
         ExitStack() as stack,
     ):
         site.second = second
+        stack.enter_context(site.logging())
         stack.enter_context(site.guested(out / "guest", Path("build/acceptance-guest").resolve()))
         rows = choose_rows(counterproof_rows.BEFORE, choice)
         proofs |= counterproofs.prove(site, suite, python, rows)

@@ -31,22 +31,16 @@ OTHERS = {
     "mutual_tls_test": "callers of the API show a token; certificates of callers are not taken",
 }
 
-NO_SWITCH_LOG = "logs of switches go to the site's own collector; this program reads none"
-NO_FABRIC_LOG = "the simulated hosts run no such service; a case collects its log in-band"
+NO_FABRIC_LOG = "its fabric is Ethernet, and no baseboard of it has a subnet manager of NVLink"
 OF_OBSERVABILITY = {
     "north_south_network_telemetry": "no host of the demonstration is cabled north-south",
     "host_nic_network_telemetry": "counters of NICs are read in-band for a certificate only",
     "vpc_flow_logs": "flows of tenants are not recorded by this program",
-    "host_syslogs": "a tenant's system sends its log to the tenant",
     "bmc_gpu_telemetry": "no source says which of the BMC's values a host's system lacks",
     "storage_capacity_telemetry": "volumes of tenants are not this program's",
     "storage_performance_telemetry": "volumes of tenants are not this program's",
-    "fabric_manager_logs": NO_FABRIC_LOG,
     "subnet_manager_logs": NO_FABRIC_LOG,
     "ufm_event_logs": "the demonstration has no InfiniBand fabric",
-    "general_switch_logs": NO_SWITCH_LOG,
-    "switch_syslogs": NO_SWITCH_LOG,
-    "switch_kernel_logs": NO_SWITCH_LOG,
 }
 
 REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY}
@@ -54,7 +48,6 @@ REASONS = {**OF_BARE_METAL, **OTHERS, **OF_OBSERVABILITY}
 # ids of the suite's plan that have no check in it, and none of ours
 LINKS = "this program divides no NVLink domain between tenants"
 OF_PLAN = {
-    "BFX01-01": "GPUs are reset as a remedy of a case; no request asks for that alone",
     "BFX01-04": "work is scheduled by the tenant; its check in the suite is of Kubernetes",
     "BM01-02": "it wants real GPUs",
     "BMAAS01-01, BMAAS02-01": "drives are listed and erased; no simulated system mounts one",

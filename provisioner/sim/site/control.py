@@ -19,6 +19,7 @@ from aiohttp import web
 from provisioner.sim.faults.faults import BadRule, read_rules
 from provisioner.sim.hardware.curable_faults import exchange_part
 from provisioner.sim.outputs.guest import describe_guest
+from provisioner.sim.outputs.system_logs import list_host_lines, list_switch_lines
 from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified
@@ -46,6 +47,7 @@ class Control:
             "/requests": self._requests,
             "/faults": self._faults,
             "/guests": lambda: list_guests(self.site),
+            "/logs": lambda: list_logs(self.site),
         }.items():
             app.router.add_get(route, _answering(read))
         app.router.add_post("/inband", _taking(self._inband))
@@ -196,6 +198,13 @@ def list_guests(site: Site) -> dict[str, Any]:
     """Return the state of each host with a guest, by which the guest is started and ended."""
     site.advance()
     return {name: describe_guest(site.machines[name]) for name in site.inband.guests}
+
+
+def list_logs(site: Site) -> dict[str, list[str]]:
+    """Return the lines that each host and switch has logged, for a syslog of its own."""
+    site.advance()
+    hosts = {name: list_host_lines(machine) for name, machine in site.machines.items()}
+    return hosts | {name: list_switch_lines(s, site.machines) for name, s in site.switches.items()}
 
 
 def _answering(read: Callable[[], Any]) -> Callable[[web.Request], Awaitable[web.Response]]:

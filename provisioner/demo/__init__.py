@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.redfish.discovery import Probe, probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switches import make_switches
@@ -237,7 +237,7 @@ async def drive(
             return nodes
 
         await read_progress("discovering")
-        probes = await probe_all(transport, await _list_bmcs(site))
+        probes = await _probe_twice(transport, await _list_bmcs(site))
         assembly, identities, silent = await find_nodes(
             transport, data.store, data.vault, expected, secrets, probes, clock.now()
         )
@@ -253,6 +253,13 @@ async def drive(
             await daemon.stop()
             await switches.close()
             await transport.close()
+
+
+async def _probe_twice(transport: RedfishTransport, urls: Sequence[str]) -> list[Probe]:
+    """Probe each address, and once more where a loaded machine did not answer in time."""
+    probes = await probe_all(transport, urls)
+    answered = {probe.url for probe in probes}
+    return probes + await probe_all(transport, [u for u in urls if u not in answered])
 
 
 async def _list_bmcs(site: SimulatedRunner) -> list[str]:

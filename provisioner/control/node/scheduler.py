@@ -29,6 +29,7 @@ WORKING = frozenset(
     {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
 )
 
+OPENED_AT_ONCE = 64  # operations: their rows share commits
 PART = 4096  # nodes that are counted in one go: about a millisecond
 AWAKE_PART = 512  # nodes that are asked for their work in one go: the same
 
@@ -119,6 +120,7 @@ class Scheduler:
         busy = {o.node for o in active}
         for requested in (o for o in active if is_requested(o.want)):
             await self._submit(requested.id)  # opened by the API, for a person
+        opened: list[Node] = []
         for number, node in enumerate(awake):
             if number % AWAKE_PART == 0:
                 await asyncio.sleep(0)
@@ -139,9 +141,16 @@ class Scheduler:
                 if self._look is not None and is_only_looked_at(node):
                     self._look(node)
                     continue
-                operation = await self._store.operations.open(node.id, node.state.value, now)
-                if operation is not None:
-                    await self._submit(operation.id)
+                opened.append(node)
+        for begin in range(0, len(opened), OPENED_AT_ONCE):
+            part = opened[begin : begin + OPENED_AT_ONCE]
+            await asyncio.gather(*(self._open(node, now) for node in part))
+
+    async def _open(self, node: Node, now: float) -> None:
+        """Open an operation for a node, unless it has an active one, and have it driven."""
+        operation = await self._store.operations.open(node.id, node.state.value, now)
+        if operation is not None:
+            await self._submit(operation.id)
 
     async def _park_damaged(self, nodes: Sequence[Node], now: float) -> Sequence[Node]:
         """Park nodes of which a damaged row was met; return the nodes that may be given work.

@@ -70,15 +70,37 @@ def _claims(
 ) -> dict[tuple[str, str], list[Endpoint]]:
     """Return the matching endpoints of each (node, slot); the host's own BMC is slot ""."""
     claims: dict[tuple[str, str], list[Endpoint]] = {}
-    hosts = [e for e in endpoints if e.kind == "host"]
-    cards = [e for e in endpoints if e.kind == "dpu"]
+    hosts = _Marked([e for e in endpoints if e.kind == "host"])
+    cards = _Marked([e for e in endpoints if e.kind == "dpu"])
     for node in expected.nodes:
         if node.kind is NodeKind.SWITCH:
             continue
-        claims[node.name, ""] = [e for e in hosts if _is_host(node, e)]
+        bmc = node.bmc
+        named = hosts.select(serial=bmc.serial, mac=bmc.mac, url=bmc.url)
+        claims[node.name, ""] = [e for e in named if _is_host(node, e)]
         for dpu in node.dpus:
-            claims[node.name, dpu.slot] = [e for e in cards if _is_card(dpu, e)]
+            named = cards.select(serial=dpu.serial, mac=dpu.base_mac)
+            claims[node.name, dpu.slot] = [e for e in named if _is_card(dpu, e)]
     return claims
+
+
+class _Marked:
+    """Endpoints by what a list may name them by: of 17,000 BMCs, each entry looks at one or two."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._places: dict[tuple[str, str], list[int]] = {}
+        for place, endpoint in enumerate(endpoints):
+            marks = {("serial", endpoint.serial), ("url", endpoint.url.rstrip("/"))}
+            marks |= {("mac", endpoint.mac.lower()), ("mac", endpoint.base_mac.lower())}
+            for mark in marks:
+                self._places.setdefault(mark, []).append(place)
+
+    def select(self, *, serial: str, mac: str, url: str = "") -> list[Endpoint]:
+        """Return the endpoints that have one of these marks, in their order."""
+        marks = (("serial", serial), ("mac", mac.lower()), ("url", url.rstrip("/")))
+        places = {place for mark in marks if mark[1] for place in self._places.get(mark, ())}
+        return [self._endpoints[place] for place in sorted(places)]
 
 
 def name_causes(

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import httptools
 
-from provisioner.adapters.agent.server import PEERS_MAX, Rate
+from provisioner.runtime.peer_rates import PEERS_MAX, Rate
 
 log = logging.getLogger(__name__)
 

@@ -36,6 +36,7 @@ from provisioner.daemon.event_connections import (
     Bars,
     EventConnection,
 )
+from provisioner.daemon.event_supervisor import EventSupervisor
 from provisioner.daemon.watch_status import kept_status
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
@@ -119,6 +120,11 @@ class Intake:
         if self._watcher is None:
             return 503
         return await self._watcher.feeds.take_delivery(name, document)
+
+    def doubt(self, name: str) -> None:
+        """Rely on no subscription, or not on this one: events by it may have been lost."""
+        if self._watcher is not None:
+            self._watcher.feeds.doubt(name)
 
     def bars(self, peer: str) -> bool:
         """Return whether an address is refused for a while."""
@@ -254,6 +260,9 @@ async def open_watch(
         chosen.events_kept_s,
         stranger_s=chosen.api_idle_s,
     )
+    if chosen.events_process and senders:
+        remedy = "Set events_process: false; alerts are taken by the daemon itself."
+        raise InputError("--alert-sources", "", "events have a process of their own", remedy)
     intake = Intake(senders, store, clock, None if site is None else site.plan)
 
     def build_parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
@@ -268,12 +277,31 @@ async def open_watch(
         async with kept_status(data, clock) as begin:
             yield build_parts("", begin)
         return
-    host, port = _place(url)
+    place = _place(url)
+    listening = _listen_apart if chosen.events_process else _listen
+    try:
+        async with listening(intake, place, data, chosen, limits) as port:
+            bracketed = f"[{place[0]}]" if ":" in place[0] else place[0]
+            bound = f"https://{bracketed}:{port}"
+            log.info("events and alerts are taken at %s", bound)
+            async with kept_status(data, clock) as begin:
+                yield build_parts(bound + EVENTS, begin)
+    except _CannotListen as error:
+        problem = f"cannot listen there ({error})"
+        remedy = "Name a free port at an address of this machine."
+        raise InputError("--events-url", url, problem, remedy) from None
+
+
+@asynccontextmanager
+async def _listen(
+    intake: Intake, place: tuple[str, int], data: Path, chosen: Settings, limits: Limits
+) -> AsyncIterator[int]:
+    """Take events and alerts in this process; yield the port."""
     runner = web.AppRunner(
         intake.build_application(), access_log=None, keepalive_timeout=chosen.api_idle_s
     )
     await runner.setup()
-    tls = open_authority(data).server_context((host,))
+    tls = open_authority(data).server_context((place[0],))
     tls.num_tickets = 0  # tickets are made and sent in each handshake, and no sender uses one again
     others = get_handlers(runner)
 
@@ -286,20 +314,36 @@ async def open_watch(
     intake.kept = KeptConnections(most, listener.prove)
     try:
         try:
-            await listener.start(host, port)
+            await listener.start(*place)
         except OSError as error:
-            problem = f"cannot listen there ({error.strerror or error})"
-            remedy = "Name a free port at an address of this machine."
-            raise InputError("--events-url", url, problem, remedy) from None
-        bracketed = f"[{host}]" if ":" in host else host
-        bound = f"https://{bracketed}:{listener.port}"
-        log.info("events and alerts are taken at %s", bound)
-        async with kept_status(data, clock) as begin:
-            yield build_parts(bound + EVENTS, begin)
+            raise _CannotListen(error.strerror or str(error)) from None
+        yield listener.port
     finally:
         await listener.stop()
         intake.kept.close()
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _listen_apart(
+    intake: Intake, place: tuple[str, int], data: Path, chosen: Settings, limits: Limits
+) -> AsyncIterator[int]:
+    """Take events in a process of its own; yield the port."""
+    pem = open_authority(data).make_server_pem((place[0],))
+    kept_max = chosen.events_kept_max
+    supervisor = EventSupervisor(place, pem, limits, kept_max, intake.deliver, intake.doubt)
+    try:
+        try:
+            await supervisor.start()
+        except OSError as error:
+            raise _CannotListen(error.strerror or str(error)) from None
+        yield supervisor.port
+    finally:
+        await supervisor.stop()
+
+
+class _CannotListen(Exception):
+    """The address is taken, or is none of this machine."""
 
 
 def _place(url: str) -> tuple[str, int]:

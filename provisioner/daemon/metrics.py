@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from provisioner.daemon.event_supervisor import DROPPED
 from provisioner.daemon.served_certificate import EXPIRES, served_tls
 from provisioner.ports import Clock, Secret
 from provisioner.runtime import permit, process_scope
@@ -96,6 +97,11 @@ class _Cluster(Collector):
         )
         for outcome, count in sorted(scope.log_messages.items()):
             messages.add_metric((outcome,), count)
+        dropped = CounterMetricFamily(
+            "provisioner_events_dropped",
+            "Events of BMCs that `events_process` could not hand over in time.",
+            value=scope.counts.get(DROPPED, 0),
+        )
         open_now = scope.counts.get("api_streams", 0)
         text = "Event streams of the API that are open."
         observing = "1 while the daemon was started with --observe, and changes no device."
@@ -123,5 +129,6 @@ class _Cluster(Collector):
             standing,
             limited,
             messages,
+            dropped,
             GaugeMetricFamily("provisioner_api_streams", text, value=open_now),
         ]

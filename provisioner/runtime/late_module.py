@@ -23,7 +23,7 @@ class LateModule(ModuleType):
     """Stands for the module of the same name, and imports it at the first use."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return the attribute of the module itself. Raises what importing it raises."""
+        """Return the attribute of the module itself. Raises ImportError."""
         if name.startswith("__"):  # asked for by tools that look at modules, never by a user of it
             raise AttributeError(name)
         return getattr(import_module(self.__name__), name)

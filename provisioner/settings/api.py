@@ -55,6 +55,10 @@ class ApiSettings(Record):
     events_kept_s: float = Field(
         3600.0, gt=0, description="Such a connection is closed after so long without an event."
     )
+    events_process: bool = Field(
+        default=False,
+        description="Take events in a process of its own; not with `--alert-sources`.",
+    )
     artifacts_connections_max: int = Field(
         256, ge=8, le=65536, description="Connections of devices that pull artifacts from us."
     )

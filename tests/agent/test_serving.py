@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from provisioner.adapters.agent.server import BURST, PER_SECOND, Rate
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE, KEY_FILE, open_authority
 from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
+from provisioner.runtime.peer_rates import BURST, PER_SECOND, Rate
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.master_key import MasterKey

@@ -8,7 +8,10 @@ from typing import Any
 from provisioner.model.input_error import InputError
 from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 
-RECORD_DECODERS = {"adapters.record_service": "planning.intake.ironic_nodes:list_nodes"}
+RECORD_DECODERS = {
+    "adapters.record_service": "planning.intake.ironic_nodes:list_nodes",
+    "daemon.events_process": "it takes settings that its daemon wrote",
+}
 
 RECORD_BESIDE = {
     "adapters.switches.cumulus.nvue_calls:build_merge": "it takes what we made ourselves",
@@ -16,6 +19,7 @@ RECORD_BESIDE = {
     "adapters.switches.cumulus.services:read_services": "tests/switches/test_switch_settings.py",
     "adapters.switches.sonic.services:plan_services": "tests/switches/test_switch_settings.py",
     "planning.intake.ironic_nodes:list_links": "of list_ports; tests/ironic/test_adopt_ironic.py",
+    "runtime.server_tls:open_server_context": "it takes what we made ourselves",
 }
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (

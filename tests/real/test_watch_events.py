@@ -117,7 +117,7 @@ def test_a_bmc_without_streams_posts_to_us_and_nobody_else_can(tmp_path: Path) -
 def test_a_subscription_counts_once_something_came_through(tmp_path: Path) -> None:
     """bmcweb refuses a listener whose certificate it does not trust, and tells nobody."""
 
-    async def scenario() -> tuple[Way, bool, bool, Way]:
+    async def scenario() -> tuple[Way, bool, bool, Way, Way, bool]:
         async with subscribed(tmp_path) as r:
             deliver = r.events.deliver
             r.events.deliver = lambda _url, _document: None  # certificate verify failed
@@ -128,9 +128,16 @@ def test_a_subscription_counts_once_something_came_through(tmp_path: Path) -> No
             r.emit()
             proved = await r.until(Way.SUBSCRIPTION)
             await r.feeds.restore()  # as after a restart of the daemon
-            return refused, told_by_itself, proved, r.feeds.find_way(r.node.id, r.bmc.name)
+            restored = r.feeds.find_way(r.node.id, r.bmc.name)
+            r.feeds.doubt("another")
+            r.feeds.doubt()  # the process that takes events ended
+            doubted = r.feeds.find_way(r.node.id, r.bmc.name)
+            r.emit()
+            again = await r.until(Way.SUBSCRIPTION)
+            return refused, told_by_itself, proved, restored, doubted, again
 
-    assert run(scenario()) == (Way.UNPROVED, False, True, Way.SUBSCRIPTION)
+    expected = (Way.UNPROVED, False, True, Way.SUBSCRIPTION, Way.UNPROVED, True)
+    assert run(scenario()) == expected
 
 
 def test_a_new_subscription_is_tried_by_a_test_event(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ class Feeds:
 
     def __init__(self) -> None:
         self.taken: list[Any] = []
+        self.doubted: list[str] = []
+
+    def doubt(self, name: str) -> None:
+        self.doubted.append(name)
 
     async def take_delivery(self, name: str, document: Any) -> int:
         if name != "ours":

@@ -8,40 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import Callable
 
 from aiohttp import web
 
 from provisioner.adapters.agent import protocol
 from provisioner.adapters.agent.service import BODY_MAX, AgentService
+from provisioner.runtime.peer_rates import Rate
 
-# An agent asks some five times when it boots, then every few seconds at most (it repeats a failed
-# heartbeat after 5 to 10 s): twice that is let through.
-BURST = 30.0
-PER_SECOND = 0.4
-PEERS_MAX = 65536  # addresses whose rate is known; 100 bytes each
 FILES = "/images"  # no path of ironic's API
 BODY_S = 10.0  # a heartbeat's body is there within this
-
-
-class Rate:
-    """A token bucket for each peer."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> left, at
-
-    def admits(self, peer: str) -> bool:
-        """Return whether this peer may ask once more now."""
-        now = self._now()
-        allowance, at = self._left.pop(peer, (BURST, now))
-        allowance = min(BURST, allowance + (now - at) * PER_SECOND)
-        admitted = allowance >= 1.0
-        self._left[peer] = (allowance - 1.0 if admitted else allowance, now)
-        while len(self._left) > PEERS_MAX:
-            self._left.popitem(last=False)
-        return admitted
 
 
 def application(service: AgentService, files: web.Application | None = None) -> web.Application:

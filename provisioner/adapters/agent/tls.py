@@ -8,7 +8,6 @@ the authority is kept.
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from provisioner.model.input_error import InputError
+from provisioner.runtime.server_tls import open_server_context
 
 KEY_FILE = "agent-ca.key"
 CERTIFICATE_FILE = "agent-ca.pem"
@@ -45,20 +45,14 @@ class Authority:
 
     def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
         """Return TLS for a server that agents call by these names or addresses."""
+        return open_server_context(self.make_server_pem(hosts))
+
+    def make_server_pem(self, hosts: tuple[str, ...]) -> bytes:
+        """Return a new key, secret, with its certificate by these names, and our own."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _certificate("provisioner", key, self.certificate, self.key, hosts)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        with tempfile.TemporaryDirectory() as folder:  # mode 0700; `ssl` takes keys from files only
-            file = Path(folder) / "server.pem"
-            file.touch(0o600)
-            file.write_bytes(
-                _pem(key)
-                + certificate.public_bytes(serialization.Encoding.PEM)
-                + self.ca_pem().encode()
-            )
-            context.load_cert_chain(file)
-        return context
+        shown = certificate.public_bytes(serialization.Encoding.PEM)
+        return _pem(key) + shown + self.ca_pem().encode()
 
 
 def names_of_ours(names: Iterable[str]) -> tuple[str, ...]:

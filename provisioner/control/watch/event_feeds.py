@@ -97,6 +97,7 @@ class EventFeeds:
         self._tested: dict[str, float] = {}  # id -> when a test event was last accepted
         self._came: dict[str, float] = {}  # id -> when something last came by it
         self._rates: dict[str, Rate] = {}
+        self._doubted: set[str] = set()  # ids by which events may have been lost
         self.broke: set[Key] = set()  # streams that broke since the last round
 
     async def restore(self) -> None:
@@ -121,7 +122,18 @@ class EventFeeds:
         made = self._ours.get((node, bmc))
         if made is None or not made.path:
             return Way.POLLED
-        return Way.SUBSCRIPTION if self._delivers(made) else Way.UNPROVED
+        proved = self._delivers(made) and made.id not in self._doubted
+        return Way.SUBSCRIPTION if proved else Way.UNPROVED
+
+    def doubt(self, subscription_id: str = "") -> None:
+        """Rely on no subscription, or not on this one, until something comes by it again.
+
+        Events may have been lost. Its BMC is asked at each look meanwhile.
+        """
+        if not subscription_id:
+            self._doubted.update(self._keys)
+        elif subscription_id in self._keys:
+            self._doubted.add(subscription_id)
 
     def _delivers(self, made: Subscription) -> bool:
         """Return whether something came by it, and again since it was last tried."""
@@ -203,6 +215,7 @@ class EventFeeds:
         if not rate.take_one(self._clock.now()):
             return 429
         self._came[made.id] = self._clock.now()
+        self._doubted.discard(made.id)
         if not made.delivers:
             await self._prove(made, delivers=True)
         await self._receive(made.node, made.bmc, document_read)
@@ -341,6 +354,7 @@ class EventFeeds:
             return
         for memory in (self._keys, self._tested, self._came):
             memory.pop(made.id, None)
+        self._doubted.discard(made.id)
         self._at[made.node] -= 1
         if not self._at[made.node]:
             del self._at[made.node]

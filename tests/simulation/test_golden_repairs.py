@@ -83,7 +83,7 @@ def put(slot: str, serial: str, also: str = "", **changes: Any) -> Plant:
         exchange_part(machine, slot, serial, **changes)
         if also:
             exchange_part(machine, also, OTHER)
-        answer = await shop.desk.returned(await shop.newest(), "technician", f"{slot} replaced")
+        answer = await shop.desk.record_return(await shop.newest(), "technician", f"{slot} replaced")
         assert isinstance(answer, Case), answer
         await settled(shop)
 
@@ -95,7 +95,7 @@ def done(work: str, act: Callable[[Shop], None]) -> Plant:
 
     async def said(shop: Shop) -> None:
         act(shop)
-        answer = await shop.desk.returned(await shop.newest(), "technician", work)
+        answer = await shop.desk.record_return(await shop.newest(), "technician", work)
         assert isinstance(answer, Case), answer
         await settled(shop)
 

@@ -31,6 +31,7 @@ SETTINGS = {
     "package:datacenter-gpu-manager-4-core": "1:4.2.3-2",
 }
 OWN, LEAF = "172.0.0.0", "172.0.0.1"
+OTHER_LEAF = "172.0.1.1"  # beyond the rail's own link: reached by the rule of the rail alone
 FILES = {
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0",
     **{
@@ -78,7 +79,7 @@ def call(host: Host, **more: Any) -> dict[str, Any]:
 def named(host: Host) -> str | None:
     """The set that the daemon's look finds in force."""
     sets = {"host.baseline": {"roce-1": SETTINGS}}
-    look = host_look.build_look(sets, [(OWN, LEAF)])
+    look = host_look.build_look(sets, [(OWN, OTHER_LEAF)])
     assert look is not None
     ran = host.run(look[1])
     evidence = Evidence(source="", exit_code=ran.returncode, text=ran.stdout)

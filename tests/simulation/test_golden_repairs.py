@@ -83,7 +83,8 @@ def put(slot: str, serial: str, also: str = "", **changes: Any) -> Plant:
         exchange_part(machine, slot, serial, **changes)
         if also:
             exchange_part(machine, also, OTHER)
-        answer = await shop.desk.record_return(await shop.newest(), "technician", f"{slot} replaced")
+        work = f"{slot} replaced"
+        answer = await shop.desk.record_return(await shop.newest(), "technician", work)
         assert isinstance(answer, Case), answer
         await settled(shop)
 

@@ -11,7 +11,10 @@ OF_BARE_METAL = {
 }
 
 NO_SERVICE = "it is a service for tenants' systems, which this program does not run"
-LOOPBACK = "BMCs and API of the demonstration are on loopback: no network is there to probe from"
+LOOPBACK = (
+    "BMCs of the demonstration are on loopback, without a network of tenants: a probe from an "
+    "empty namespace would pass whatever the site is"
+)
 OTHERS = {
     "s3_object_lifecycle": "the program has no storage of objects",
     "vpc_update": "a VRF has neither tags nor settings of DNS",
@@ -26,7 +29,8 @@ OTHERS = {
     "backend_switch_fabric": "the simulated fabric has leaves and spines, and no core switches",
     "bmc_management_network": LOOPBACK,
     "bmc_tenant_isolation": LOOPBACK,
-    "bmc_protocol_security": LOOPBACK,
+    "bmc_protocol_security": "BMCs keep the daemon's account alone: none with fewer rights is "
+    "there to be refused",
     "bmc_bastion_access": LOOPBACK,
     "mutual_tls_test": "callers of the API show a token; certificates of callers are not taken",
 }

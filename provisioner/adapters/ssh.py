@@ -199,10 +199,14 @@ class SshShell:
         permit.ask()
         try:
             async with asyncio.timeout(command.timeout_s + GRACE_S):
+                sent = command.sent
                 process = await connection.create_process(
-                    line, encoding=None, stdin=asyncssh.DEVNULL
+                    line, encoding=None, stdin=asyncssh.DEVNULL if sent is None else asyncssh.PIPE
                 )
                 async with process:
+                    if sent is not None:
+                        process.stdin.write(sent.reveal().encode())
+                        process.stdin.write_eof()
                     (out, cut_out), (err, cut_err) = await asyncio.gather(
                         _read(process.stdout, process), _read(process.stderr, process)
                     )

@@ -10,6 +10,7 @@ FILES = {
     "ca": "--ca-file",
     "expected": "--file",
     "secret": "--secret-file",
+    "user_data": "--user-data-file",
 }
 # options that are repeated have the name of one of their values
 SINGULAR = {

@@ -95,6 +95,9 @@ COMMANDS: Mapping[str, Command] = {
         "tenant set-key", example="red laptop --public-key 'ssh-ed25519 AAAA... ada@laptop'"
     ),
     "remove_tenant_key": C("tenant remove-key"),
+    "show_user_data": C("tenant user-data"),
+    "set_user_data": C("tenant set-user-data", example="red --user-data-file first-boot.yaml"),
+    "remove_user_data": C("tenant remove-user-data", destructive=True),
     "show_tenant_filters": C("tenant filters"),
     "show_placement": C("tenant places"),
     "list_partitions": C("tenant partitions"),

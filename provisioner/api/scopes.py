@@ -259,6 +259,8 @@ CONCERNS: Mapping[ChangeKind, FindConcerns] = {
             K.TENANT_SETTLE,
             K.TENANT_KEY_SET,
             K.TENANT_KEY_REMOVE,
+            K.TENANT_USER_DATA_SET,
+            K.TENANT_USER_DATA_REMOVE,
         ),
         _concern_tenant,
     ),

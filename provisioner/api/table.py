@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.api import tenant_keys, webhook_changes
+from provisioner.api import tenant_keys, tenant_user_data, webhook_changes
 from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
@@ -74,6 +74,7 @@ ALL: tuple[Route, ...] = (
     *capabilities.ROUTES,
     *tenants.ROUTES,
     *tenant_keys.ROUTES,
+    *tenant_user_data.ROUTES,
     *placements.ROUTES,
     *certificates.ROUTES,
     *campaigns.ROUTES,
@@ -114,10 +115,12 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.NODE_TAG: node_tags.change_tags,
     ChangeKind.TENANT_PUT: tenants.change_tenant,
     ChangeKind.TENANT_SHRINK: tenants.change_tenant,
-    ChangeKind.TENANT_DELETE: tenants.change_tenant,
+    ChangeKind.TENANT_DELETE: tenant_user_data.delete_tenant,
     ChangeKind.TENANT_SETTLE: tenants.change_tenant,
     ChangeKind.TENANT_KEY_SET: tenant_keys.change_keys,
     ChangeKind.TENANT_KEY_REMOVE: tenant_keys.change_keys,
+    ChangeKind.TENANT_USER_DATA_SET: tenant_user_data.set_user_data,
+    ChangeKind.TENANT_USER_DATA_REMOVE: tenant_user_data.remove_user_data,
     ChangeKind.CERTIFICATE_REVOKE: certificates.change_certificate,
     ChangeKind.ALERT_OVERRIDE: alerts.change_alert,
     ChangeKind.ALERT_CLEAR: alerts.change_alert,
@@ -191,6 +194,8 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.NODE_TAG: node_tags.foresee_tags,
     ChangeKind.TENANT_KEY_SET: tenant_keys.foresee_keys,
     ChangeKind.TENANT_KEY_REMOVE: tenant_keys.foresee_keys,
+    ChangeKind.TENANT_USER_DATA_SET: tenant_user_data.foresee_setting,
+    ChangeKind.TENANT_USER_DATA_REMOVE: tenant_user_data.foresee_removal,
     ChangeKind.NODE_TAKE: intake.foresee_take,
     ChangeKind.NODE_DETACH: adoption.foresee_detachment,
     ChangeKind.CAPABILITY_GRANT: capabilities.foresee_capability,

@@ -201,6 +201,8 @@ class ChangeKind(StrEnum):
     TENANT_SETTLE = "tenant.settle"
     TENANT_KEY_SET = "tenant.key_set"
     TENANT_KEY_REMOVE = "tenant.key_remove"
+    TENANT_USER_DATA_SET = "tenant.user_data_set"
+    TENANT_USER_DATA_REMOVE = "tenant.user_data_remove"
     CERTIFICATE_REVOKE = "certificate.revoke"
     ALERT_OVERRIDE = "alert.override"
     ALERT_CLEAR = "alert.clear"

@@ -64,6 +64,7 @@ class GateCheck(StrEnum):
     HOSTS_APART = "hosts_apart"  # in maintenance no host reaches another on the agents' network
     STANDS = "stands"  # unchanged after a while
     TENANT_LOGIN = "tenant_login"  # its system has the login and the keys of its tenant
+    TENANT_USER_DATA = "tenant_user_data"  # its system has the user data of its tenant
     LOGIN_REMOVED = "login_removed"  # the daemon's login is gone from its system
 
 

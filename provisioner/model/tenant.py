@@ -53,6 +53,24 @@ class TenantKey(Record):
     added_at: Instant
 
 
+class TenantUserData(Record):
+    """The user data that a tenant's nodes get at their handover. Its text is in the vault alone.
+
+    Not even a digest is here: a guess of a secret in it could be tried against that.
+    """
+
+    version: str = Field(description="Name of this text, made at random.")
+    kind: str = Field(description="Its form: cloud-config or script.")
+    size_bytes: int = Field(description="Length of the text in bytes.")
+    set_by: str = Field(description="Person or program that set it.")
+    set_at: Instant = Field(description="Time at which it was set.")
+
+
+def name_user_data(tenant: str, version: str) -> str:
+    """Return the name in the vault of a tenant's user data."""
+    return f"user-data/{tenant}/{version}"
+
+
 class Tenant(Record):
     """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes that it has or waits
     for.
@@ -75,6 +93,7 @@ class Tenant(Record):
     security_groups: tuple[SecurityGroup, ...] = ()
     quota: Quota = Quota()
     ssh_keys: tuple[TenantKey, ...] = ()  # of its own login on its nodes, by name
+    user_data: TenantUserData | None = None  # of its nodes' first boot; None: it has none
     phase: Phase = Phase.READY
     generation: int = 0  # grows by one with every change
 

@@ -130,11 +130,15 @@ class Remote:
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """One line for `sh -c`, run as root. It is ended on the host when its time is over."""
+    """One line for `sh -c`, run as root. It is ended on the host when its time is over.
+
+    `sent`: its standard input, which no log has; a command line is in the log of sudo.
+    """
 
     name: str
     line: str
     timeout_s: float
+    sent: Secret | None = None
 
 
 @dataclass(frozen=True)

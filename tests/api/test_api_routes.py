@@ -48,6 +48,7 @@ NOT_THERE = {
     "/webhooks/{webhook}/dead": 404,
     "/pins/{pin}": 404,
     "/tenants/{tenant}/keys/{key}": 404,
+    "/tenants/{tenant}/user-data": 404,
     "/images/{image_name}": 404,
     "/agents/authority": 404,
     "/watch": 404,
@@ -72,6 +73,7 @@ ABSENT = {
     "replace_pin": 400,
     "merge_pin": 404,
     "remove_tenant_key": 404,
+    "remove_user_data": 404,
     "request_credential": 409,
     "reveal_credential": 404,
 }

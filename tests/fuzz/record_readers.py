@@ -1,4 +1,4 @@
-"""Readers of others' records (NetBox, Ironic, MAAS, NICo, OIDC), as registry.py lists them."""
+"""Readers of records of others, NetBox to NICo and tenants, as registry.py lists them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.model.input_error import InputError
+from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 
+HOST = Node(id="su0-n01", kind=NodeKind.HOST)
 RECORD_DECODERS = {
     "adapters.record_service": "planning.intake.ironic_nodes:list_nodes",
     "daemon.events_process": "it takes settings that its daemon wrote",
@@ -40,5 +42,7 @@ RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "firmware": None}),
     ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "inventory": None}),
     ("adapters.switches.sonic.services", (), "read_services", {}),
+    ("planning.release.user_data", (ValueError,), "parse_user_data", {}),
+    ("planning.release.user_data", (), "judge_placement", {"node": HOST, "content": "#!/bin/sh"}),
     ("api.routes.declared.policies", (), "merge_document", {"document": {"canary": {}}}),
 )

@@ -23,6 +23,7 @@ from provisioner.planning.release.login_removal import (
     refuse_removal,
 )
 from provisioner.ports import LoginRefused, Remote, ShellCommand
+from provisioner.ports.wire import Secret
 
 USER, PORT = "provisioner", 2222
 NODE = Node(id="h0", kind=NodeKind.HOST)
@@ -80,7 +81,9 @@ def try_login(host: Host, tmp_path: Path) -> bool:
     async def run() -> bool:
         shell = SshShell(remote, 1)
         try:
-            await shell.run(host.name, host.address, [ShellCommand("login", "true", 20.0)])
+            sends = ShellCommand("login", "cat", 20.0, Secret("on standard input"))
+            (output,) = await shell.run(host.name, host.address, [sends])
+            assert output.stdout == "on standard input"
         except LoginRefused:
             return False
         finally:

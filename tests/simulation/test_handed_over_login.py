@@ -10,11 +10,13 @@ from test_returns import HOST, HOUR_S, lived, state, want
 
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.model.tenant import ReleaseProof, TenantKey
+from provisioner.model.tenant import ReleaseProof, TenantKey, TenantUserData, name_user_data
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.ports.wire import Secret
 from provisioner.sim.site import fault_presets
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+SCRIPT = "#!/bin/sh\necho a-secret-of-blue\n"
 
 
 def read_row(proof: ReleaseProof | None) -> tuple[str, RowVerdict] | None:
@@ -79,11 +81,17 @@ def test_a_host_that_keeps_a_key_of_the_daemon_is_fenced_and_written_anew(tmp_pa
     assert wrong == []
 
 
-def test_a_tenants_keys_are_in_its_node_before_the_daemons_login_leaves(tmp_path: Path) -> None:
-    async def story(world: World) -> tuple[str, list[tuple[str, RowVerdict]], bool]:
+def test_a_tenants_keys_and_user_data_are_in_its_node_before_the_daemons_login_leaves(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> tuple[list[str], list[tuple[str, RowVerdict]], bool]:
         blue = next(t for t in await world.store.tenants.list() if t.name == "blue")
         key = TenantKey(name="laptop", public_key=KEY, added_by="red", added_at=world.clock.now())
-        with_key = blue.model_copy(update={"ssh_keys": (key,)})
+        data = TenantUserData(
+            version="v1", kind="script", size_bytes=9, set_by="red", set_at=world.clock.now()
+        )
+        await world.vault.put(name_user_data("blue", "v1"), "blue", Secret(SCRIPT))
+        with_key = blue.model_copy(update={"ssh_keys": (key,), "user_data": data})
         await world.store.tenants.save(
             with_key, new=False, nodes=(), request="keys", now=world.clock.now()
         )
@@ -93,11 +101,17 @@ def test_a_tenants_keys_are_in_its_node_before_the_daemons_login_leaves(tmp_path
         assert proof is not None
         rows = [(r.check.value, r.verdict) for r in proof.gate]
         host = world.site.machines[HOST].host
-        return host.tenant_keys, rows[-2:], host.login_removed
+        journal = await world.store.journal.list(limit=100_000)
+        assert SCRIPT not in str(journal) + proof.model_dump_json()
+        return [host.tenant_keys, host.user_data], rows[-3:], host.login_removed
 
-    (keys, rows, removed), wrong = lived(tmp_path, story, wanted=0, handover_login="remove")
+    (texts, rows, removed), wrong = lived(tmp_path, story, wanted=0, handover_login="remove")
 
-    assert keys == f"{KEY}\n"
-    assert rows == [("tenant_login", RowVerdict.PASS), ("login_removed", RowVerdict.PASS)]
+    assert texts == [f"{KEY}\n", SCRIPT]
+    assert rows == [
+        ("tenant_login", RowVerdict.PASS),
+        ("tenant_user_data", RowVerdict.PASS),
+        ("login_removed", RowVerdict.PASS),
+    ]
     assert removed
     assert wrong == []

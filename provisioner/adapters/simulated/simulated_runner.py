@@ -93,7 +93,11 @@ REFUSED_LOGIN = "Permission denied (publickey)."  # of OpenSSH's client
 
 def name_commands(commands: Sequence[ShellCommand]) -> dict[str, Any]:
     """Return commands in the simulator's form."""
-    listed = [{"name": c.name, "command": c.line, "timeout_s": c.timeout_s} for c in commands]
+    listed = [
+        {"name": c.name, "command": c.line, "timeout_s": c.timeout_s}
+        | ({} if c.sent is None else {"sent": c.sent.reveal()})
+        for c in commands
+    ]
     return {"commands": listed}
 
 

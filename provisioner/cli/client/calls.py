@@ -334,6 +334,7 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
 SHOWN_DRY = frozenset({"intake", "adopt"})
 PREPARED: Mapping[str, str] = {
     "token create": "preparing.make_token",
+    "tenant set-user-data": "preparing.read_user_data",
     "webhook add": "preparing.make_webhook_secret",
     "webhook rotate": "preparing.make_next_secret",
     "campaign create": "preparing.read_policy",

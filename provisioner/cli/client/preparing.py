@@ -78,6 +78,16 @@ def _read_secret(file: Path) -> str:
         raise InputError("--secret-file", str(file), problem, "Check the path.") from None
 
 
+def read_user_data(given: Given) -> None:
+    """Read the file of a user data: it can hold secrets, which a command line would show."""
+    file: Path = given["user_data"]
+    try:
+        given["user_data"] = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be read ({type(error).__name__})"
+        raise InputError("--user-data-file", str(file), problem, "Check the path.") from None
+
+
 def read_policy(given: Given) -> None:
     """Read a campaign's policy file, with the shorthands that it may have."""
     path = given.get("policy")

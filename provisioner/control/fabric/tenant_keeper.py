@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Phase, Tenant, TenantKey
+from provisioner.model.tenant import Phase, Tenant, TenantKey, TenantUserData
 from provisioner.model.tenant_network import TenantFilters
 from provisioner.planning.tenancy import tenants as requests
 from provisioner.planning.tenancy.tenants import Request
@@ -162,16 +162,24 @@ class TenantKeeper:
 
     async def keep_keys(self, name: str, keys: Sequence[TenantKey], *, by: str) -> Answer:
         """Store these keys of a tenant's login instead of the present ones; no device changes."""
+        by_name = tuple(sorted(keys, key=lambda k: k.name))
+        return await self._keep(name, {"ssh_keys": by_name}, "keys", by)
+
+    async def keep_user_data(self, name: str, data: TenantUserData | None, *, by: str) -> Answer:
+        """Store the record of a tenant's user data; no device changes."""
+        return await self._keep(name, {"user_data": data}, "user_data", by)
+
+    async def _keep(self, name: str, fields: Mapping[str, object], request: str, by: str) -> Answer:
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
             if row is None or requests.find_damaged(rows):
                 return Answer(blockers=requests.find_damaged(rows))
-            made = row.model_copy(update={"ssh_keys": tuple(sorted(keys, key=lambda k: k.name))})
+            made = row.model_copy(update=fields)
             try:
                 now = self._clock.now()
                 saved = await self._store.tenants.save(
-                    made, new=False, nodes=(), request="keys", by=by, now=now
+                    made, new=False, nodes=(), request=request, by=by, now=now
                 )
             except StaleWrite as stale:
                 return Answer(row, blockers=(_stale(name, stale),))

@@ -6,10 +6,12 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.tenant_login import make_login
+from provisioner.execution.tenancy.user_data import object_to_user_data, place_user_data
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateRow
+from provisioner.model.tenant import TenantUserData
 from provisioner.planning.release.login_removal import (
     build_removal,
     judge_removal,
@@ -37,33 +39,44 @@ async def exchange_logins(
     Return the stored node and the rows of both proofs. The daemon keeps its login where the first
     one failed.
     """
-    made = await make_login(site, store, node)
+    tenant = next((t for t in await store.tenants.list() if t.name == node.tenant), None)
+    data = None if tenant is None else tenant.user_data
+    if (refused := object_to_user_data(site, node, data)) is not None:
+        return node, (refused,)
+    made = await make_login(site, tenant, node)
     if any(row.bad for row in made):
         return node, made
-    node, removed = await remove_login(site, hold, node)
+    node, removed = await remove_login(site, hold, node, data)
     return node, made + removed
 
 
-async def remove_login(site: Site, hold: Hold, node: Node) -> tuple[Node, tuple[GateRow, ...]]:
+async def remove_login(
+    site: Site, hold: Hold, node: Node, data: TenantUserData | None = None
+) -> tuple[Node, tuple[GateRow, ...]]:
     """Remove the login where the setting says so; return the stored node and rows of the proof.
 
-    The node counts as one without a login before the act, also if the daemon ends in between: its
-    way back begins with another system.
+    The tenant's user data is placed just before. The node counts as one without a login before the
+    act, also if the daemon ends in between: its way back begins with another system.
     """
     if site.settings.handover_login == "keep":
         return node, ()
     stored = await hold.record(node=node.model_copy(update={"boots": Boots.HANDED_OVER}))
     assert stored is not None
-    return stored, (await _remove(site, stored),)
+    if data is None:
+        return stored, (await _remove(site, stored, seeded=False),)
+    placed = await place_user_data(site, stored, data)
+    if placed.bad:
+        return stored, (placed,)
+    return stored, (placed, await _remove(site, stored, seeded=True))
 
 
-async def _remove(site: Site, node: Node) -> GateRow:
+async def _remove(site: Site, node: Node, *, seeded: bool) -> GateRow:
     """Remove the login and return the row of the proof.
 
     The host that refuses is the same one: its pinned key is verified before it is asked.
     """
     assert site.login is not None, "object_to_removal comes first"
-    line = build_removal(site.login.user, site.login.authorized_key)
+    line = build_removal(site.login.user, site.login.authorized_key, seeded=seeded)
     text: str | None = None
     try:
         command = ShellCommand("remove_login", line, LIMIT_S)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from provisioner.execution.actions.work import Site
 from provisioner.model.node import Node
 from provisioner.model.release import GateRow
+from provisioner.model.tenant import Tenant
 from provisioner.planning.release.tenant_login import build_login, judge_login, refuse_login
-from provisioner.ports import PortError, ShellCommand, Store
+from provisioner.ports import PortError, ShellCommand
 
 LIMIT_S = 60.0
 
 
-async def make_login(site: Site, store: Store, node: Node) -> tuple[GateRow, ...]:
+async def make_login(site: Site, tenant: Tenant | None, node: Node) -> tuple[GateRow, ...]:
     """Return the rows of the proof; none for a tenant without keys, whose node gets no account."""
-    tenants = await store.tenants.list()
-    keys = [k.public_key for t in tenants if t.name == node.tenant for k in t.ssh_keys]
+    keys = [] if tenant is None else [key.public_key for key in tenant.ssh_keys]
     if not keys:
         return ()
     user = site.settings.tenant_user

@@ -24,8 +24,9 @@ _REMAINS = re.compile(r"^remains (.{1,200})$", re.MULTILINE)
 REMAINS_MAX = 8  # shown in the row
 # what lists the places of the key; "$k" and "$h" are set before
 _KEY_FILES = '/root/.ssh/authorized_keys /home/*/.ssh/authorized_keys "$h"/.ssh/authorized_keys'
+_SEED = " /var/lib/cloud/seed"
 _CLOUD = (
-    "/var/lib/cloud/instance /var/lib/cloud/instances /var/lib/cloud/data /var/lib/cloud/seed"
+    "/var/lib/cloud/instance /var/lib/cloud/instances /var/lib/cloud/data"
     " /run/cloud-init /var/log/cloud-init.log /var/log/cloud-init-output.log"
 )
 _DRIVES = (
@@ -37,6 +38,10 @@ _CUT_KEY = (  # a line of these files is a key
     "done",
 )
 _END_PROCESSES = '"sleep 3; pkill -KILL -U $i"'  # a session of ours is among them
+_SWITCH_OFF = "[ ! -d /etc/cloud ] || : >/etc/cloud/cloud-init.disabled"
+_LIST_CLOUD_INIT = (
+    "[ ! -d /etc/cloud ] || [ -e /etc/cloud/cloud-init.disabled ] || echo remains cloud-init"
+)
 _WIPE_DRIVE = (
     f"for d in {_DRIVES}; do s=$(blockdev --getsize64 $d 2>/dev/null || stat -Lc %s $d)",
     "head -c $s /dev/zero | dd of=$d bs=64k conv=notrunc,fsync 2>/dev/null",
@@ -63,11 +68,12 @@ def refuse_removal(node: Node, inventory: Inventory | None, user: str) -> Blocke
     )
 
 
-def build_removal(user: str, authorized_key: str) -> str:
+def build_removal(user: str, authorized_key: str, *, seeded: bool = False) -> str:
     """Return the shell line that removes the login, and lists what remains of it.
 
     It runs as root within a session of this very login: processes of the account are ended some
-    seconds later. Repeating it is harmless.
+    seconds later. Repeating it is harmless. `seeded`: cloud-init's seed has the tenant's own user
+    data by now (`planning/release/user_data.py`), so that seed and cloud-init stay.
     """
     key = authorized_key.split()[1]
     assert _USER.fullmatch(user), user
@@ -78,10 +84,10 @@ def build_removal(user: str, authorized_key: str) -> str:
         *_CUT_KEY,
         *own,
         *_WIPE_DRIVE,
-        f"rm -rf {_CLOUD}",
-        "[ ! -d /etc/cloud ] || : >/etc/cloud/cloud-init.disabled",
+        f"rm -rf {_CLOUD}" + ("" if seeded else _SEED),
+        "rm -f /etc/cloud/cloud-init.disabled" if seeded else _SWITCH_OFF,
         "sync",
-        _list_remains(user),
+        _list_remains(user) + ("true" if seeded else _LIST_CLOUD_INIT),
         f"echo {END}",
     )
     return "; ".join(parts)
@@ -111,7 +117,6 @@ def _list_remains(user: str) -> str:
         ' | sed "s/^/remains key in /"; '
         f"for d in {_DRIVES}; do blkid -p -o value -s LABEL $d 2>/dev/null | grep -q cidata"
         ' && echo "remains configuration drive $d"; done; '
-        "[ ! -d /etc/cloud ] || [ -e /etc/cloud/cloud-init.disabled ] || echo remains cloud-init"
     )
 
 

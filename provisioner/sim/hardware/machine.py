@@ -315,6 +315,7 @@ class Machine:
         disk.booted = True
         self.host.login_removed = False
         self.host.tenant_keys = ""
+        self.host.user_data = ""
         self.host.system = disk.system
         self.host.packages = dict(disk.packages)
 

@@ -42,6 +42,7 @@ class HostView:
         self.cables = cables
         self.rng = random.Random(seed)
         self.now = 0.0
+        self.sent = ""  # standard input of the line that runs
         self.damaged: dict[str, int] = {}  # card's slot -> damaged frames that its port received
         # files in /run: path -> boot id of the writing system, content
         self.volatile: dict[str, tuple[str | None, str]] = {}

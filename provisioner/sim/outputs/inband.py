@@ -44,6 +44,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("u=provisioner; k=", outputs_system.remove_login, 2.0),
     ("tenant_login=; ", outputs_system.make_tenant_login, 2.0),
+    ("tenant_user_data=; ", outputs_system.place_user_data, 2.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),
     ("NVAT_FORMAT=json NVAT_LOG_LEVEL=error nvattest ", outputs_attestation.print_nvattest, 8.0),
@@ -137,6 +138,7 @@ class Inband:
         for entry in listed if isinstance(listed, list) else []:
             line = str(entry["command"])
             limit_s = float(entry.get("timeout_s", 60.0))
+            view.sent = str(entry.get("sent", ""))
             if line.startswith("shutdown -r"):
                 view.machine.restart_host(view.now)
                 return _unreachable("the connection was closed by the host")

@@ -187,6 +187,13 @@ def make_tenant_login(view: HostView, command: str) -> Output:
     return Output(0, f"keys {digest} {user}:600\nend-of-output\n")
 
 
+def place_user_data(view: HostView, _command: str) -> Output:
+    """Write what came on standard input, and print its digest as sha256sum and stat do."""
+    view.machine.host.user_data = view.sent
+    digest = hashlib.sha256(view.sent.encode()).hexdigest()
+    return Output(0, f"placed {digest} root:600\nend-of-output\n")
+
+
 def remove_login(view: HostView, _command: str) -> Output:
     """Remove the daemon's login from the system on the disk; list the places where it remains."""
     if "login_stays" in view.machine.faults:

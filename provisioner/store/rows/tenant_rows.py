@@ -38,8 +38,9 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
     if existing is None:
         connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
     else:
-        # the list has no keys; they are the tenant's own
-        tenant = tenant.model_copy(update={"ssh_keys": existing.ssh_keys})
+        # the list has neither keys nor user data; they are the tenant's own
+        own = {"ssh_keys": existing.ssh_keys, "user_data": existing.user_data}
+        tenant = tenant.model_copy(update=own)
         connection.execute(
             update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant))
         )

@@ -11,6 +11,8 @@ import click
 import pytest
 from page_reading import ROOT, blocks, commands, pages
 
+from provisioner.model.access import ChangeKind
+
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
@@ -137,3 +139,10 @@ def test_every_test_that_a_table_of_a_page_names_is_there(page: str, rows: int):
     for file, function in named:
         (path,) = (ROOT / "tests").rglob(file)
         assert f"def {function}(" in path.read_text(), f"{file}::{function}"
+
+
+def test_the_page_of_access_lists_the_kinds_that_another_person_can_approve():
+    page = (DOCS / "access.md").read_text(encoding="utf-8")
+    kinds = re.findall(r"Kinds: `([^`]+)`", page)[0].split()
+
+    assert sorted(kinds) == sorted(kind.value for kind in ChangeKind)

@@ -16,6 +16,8 @@ import redfish
 from ironic_profile import profile
 from simulated import Served, served
 
+from provisioner.sim.redfish.recorded_shapes import read_shape
+
 TOOLS = Path(sys.executable).parent
 DAY_S = 86400
 
@@ -56,6 +58,18 @@ def keep_sessions(site: Served, name: str) -> None:
     assert answer.status == 200
 
 
+def leave_null_uuid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1.3 of the validator ends with a traceback where a manager's UUID is null, as the
+    recorded card has it and the schema allows."""
+    shape = read_shape("nvidia_openbmc")
+    assert shape is not None
+    monkeypatch.setattr(shape, "_added", {})
+    with_null = [add for _, add in shape.overlays if add.get("ServiceEntryPointUUID", "") is None]
+    assert with_null
+    for add in with_null:
+        monkeypatch.delitem(add, "ServiceEntryPointUUID")
+
+
 def faulted(where: Path) -> set[str]:
     """The assertions that the protocol validator's report marks as failed."""
     report = next(where.glob("*.tsv")).read_text()
@@ -67,7 +81,10 @@ def faulted(where: Path) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["su0-n00/host", pytest.param("su0-n00/DPU_0", marks=pytest.mark.long)]
 )
-def test_the_protocol_validator_faults_only_what_is_explained(name: str, tmp_path: Path) -> None:
+def test_the_protocol_validator_faults_only_what_is_explained(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_null_uuid_out(monkeypatch)
     with served(speed=2) as site:
         if name.endswith("DPU_0"):
             change_factory_password(site, name, "Changed-at-once-1")

@@ -131,6 +131,7 @@ class BmcClock(Record):
     """The clock of one BMC, as it stood against ours when it was read."""
 
     skew_s: float | None  # positive: the BMC is ahead; None: it shows no time that can be read
+    uncertainty_s: float = 0.0  # half of the time that the reading took: the skew may be so wrong
     offset: str | None = None  # of its local time, as it prints it: "-06:00"
     ntp: bool | None = None  # whether it takes its time from servers; None: it does not show it
     ntp_servers: tuple[str, ...] = ()

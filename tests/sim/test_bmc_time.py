@@ -143,17 +143,33 @@ def test_times_are_read_with_their_offset(shown: str | None, skew_s: float | Non
 
 
 @pytest.mark.parametrize(
-    ("skew_s", "message"),
+    ("skew_s", "uncertainty_s", "message"),
     [
-        (59.0, ""),
-        (-60.0, ""),
-        (61.0, "its clock is 60 s or more ahead of ours"),
-        (-86400.0 * 400, "its clock is 400 days behind ours"),
-        (None, "it shows no time that can be read"),
+        (59.0, 0.1, ""),
+        (-60.0, 0.0, ""),
+        (61.0, 0.1, "its clock is 60 s or more ahead of ours"),
+        (-86400.0 * 400, 90.0, "its clock is 400 days behind ours"),
+        (None, 0.1, "it shows no time that can be read"),
     ],
 )
-def test_a_skew_over_the_limit_is_a_finding(skew_s: float | None, message: str) -> None:
-    assert [f.message for f in find_skew("host", skew_s, 60.0)] == ([message] if message else [])
+def test_a_skew_over_the_limit_is_a_finding(
+    skew_s: float | None, uncertainty_s: float, message: str
+) -> None:
+    findings = find_skew("host", skew_s, uncertainty_s, 60.0)
+
+    assert findings is not None
+    assert [f.message for f in findings] == ([message] if message else [])
+
+
+def test_a_reading_that_waited_for_minutes_decides_nothing_near_the_limit() -> None:
+    times = iter((1723160890.0, 1723161070.0))  # the request waited three minutes for its turn
+    pages = Pages({"DateTime": "2024-08-08T23:48:10Z"})
+
+    clock = asyncio.run(read_clock(service_of(pages), lambda: next(times)))
+
+    assert clock is not None
+    assert (clock.skew_s, clock.uncertainty_s) == (-90.0, 90.0)
+    assert find_skew("host", clock.skew_s, clock.uncertainty_s, 60.0) is None
 
 
 # --- licences

@@ -304,9 +304,14 @@ class Watcher:
                 continue
             level[f"watch.versions/{bmc.name}"] = watch_rules.find_drift(certificate, inventory)
             if parts and (clock := await self.eyes.read_skew(node, bmc)) is not None:
-                limit_s = self._settings.bmc_skew_limit_s
-                skew = watch_rules.find_skew(bmc.name, clock.skew_s, limit_s)
-                level[f"watch.clock/{bmc.name}"] = skew
+                skew = watch_rules.find_skew(
+                    bmc.name,
+                    clock.skew_s,
+                    clock.uncertainty_s,
+                    self._settings.bmc_skew_limit_s,
+                )
+                if skew is not None:  # else the next reading decides
+                    level[f"watch.clock/{bmc.name}"] = skew
             if parts:
                 level[f"watch.parts/{bmc.name}"] = watch_rules.find_swaps(certificate, inventory)
             if bmc.kind == "host":

@@ -174,11 +174,16 @@ def find_silent_bmcs(
     return tuple(findings[:ITEMS_MAX])
 
 
-def find_skew(bmc: str, skew_s: float | None, limit_s: float) -> tuple[Found, ...]:
+def find_skew(
+    bmc: str, skew_s: float | None, uncertainty_s: float, limit_s: float
+) -> tuple[Found, ...] | None:
     """Return that the clock of a BMC is off by more than the limit, or shows no time at all.
 
-    The message names days or minutes only: a skew that drifts by seconds is one condition.
+    None: the reading took so long that it proves neither side of the limit. The message names days
+    or minutes only: a skew that drifts by seconds is one condition.
     """
+    if skew_s is not None and abs(abs(skew_s) - limit_s) < uncertainty_s:
+        return None
     if skew_s is not None and abs(skew_s) <= limit_s:
         return ()
     if skew_s is None:

@@ -24,11 +24,13 @@ async def read_clock(service: Service, now: Callable[[], float]) -> BmcClock | N
     manager = await service.read_manager()
     if manager is None:
         return None
-    middle = (before + now()) / 2
+    after = now()
+    middle = (before + after) / 2
     shown = _parse_time(text(manager.data.get("DateTime")))
     ntp = as_object((await _read_network(service, manager.data)).get("NTP"))
     return BmcClock(
         skew_s=None if shown is None else round(shown - middle, 1),
+        uncertainty_s=round((after - before) / 2, 1),
         offset=text(manager.data.get("DateTimeLocalOffset")),
         ntp=truth(ntp.get("ProtocolEnabled")),
         ntp_servers=_servers(ntp),

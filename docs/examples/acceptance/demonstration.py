@@ -33,6 +33,7 @@ SERVES = "Every node serves"
 DAY_S = 86400
 FIRST = "acc-first"  # the tenant that has the guest's node before the run
 OLD_DAYS = 31  # a run lasts for some simulated days, and a log of consoles has to go back a month
+SERVED = 6  # hosts of the demonstration's two tenants; the others are for those of the run
 PROGRAM = (sys.executable, "-m", "provisioner")
 
 
@@ -168,7 +169,8 @@ def run_demonstration(directory: Path, nodes: int) -> Iterator[Demonstration]:
     """Start a demonstration, wait until its nodes serve, and end it afterwards."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     output = directory.parent / "demonstration.log"
-    options = ("--nodes", str(nodes), "--directory", str(directory))
+    spare = max(nodes // 4, nodes - SERVED)
+    options = ("--nodes", str(nodes), "--spare", str(spare), "--directory", str(directory))
     with output.open("wb") as log:
         process = subprocess.Popen(
             [*PROGRAM, "demo", "--stay", *options],

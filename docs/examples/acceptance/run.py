@@ -131,7 +131,7 @@ def main() -> int:
     parser.add_argument("--suite", type=Path, required=True, help="folder with the suite")
     parser.add_argument("--python", type=Path, required=True, help="Python with its packages")
     parser.add_argument("--out", type=Path, default=Path("build/acceptance"))
-    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument(
         "--only",
         action="append",

@@ -8,10 +8,10 @@ A port that the leaf cannot describe spoils a whole reading: then each caller re
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.tenancy.shared_reading import SharedReading
 from provisioner.model.outcome import Blocker
 from provisioner.model.switch import Place
 from provisioner.ports import PortError
@@ -26,17 +26,13 @@ class LeafPlaces:
         self._source = source
         self._wanted: set[str] = set()
         self._callers = 0  # of the reading that comes next
-        self._next: asyncio.Task[tuple[Places | Blocker, int]] | None = None
-        self._last: asyncio.Task[tuple[Places | Blocker, int]] | None = None
+        self._readings = SharedReading(self._read_wanted, f"ports of {source.name}")
 
     async def read(self, interfaces: Sequence[str]) -> Places | Blocker:
         """Return the places of these ports, read after this was called."""
         self._wanted |= set(interfaces)
         self._callers += 1
-        if self._next is None:
-            name = f"ports of {self._source.name}"
-            self._next = asyncio.create_task(self._read_next(self._last), name=name)
-        places, callers = await asyncio.shield(self._next)
+        places, callers = await self._readings.ask()
         if isinstance(places, Blocker) and callers > 1:
             return await self._read(interfaces)
         if isinstance(places, Blocker):
@@ -45,24 +41,13 @@ class LeafPlaces:
 
     async def close(self) -> None:
         """Stop reading."""
-        tasks = [task for task in (self._next, self._last) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._readings.close()
 
-    async def _read_next(
-        self, before: asyncio.Task[tuple[Places | Blocker, int]] | None
-    ) -> tuple[Places | Blocker, int]:
-        try:
-            if before is not None and not before.done():
-                await asyncio.wait([before])
-        finally:
-            self._last = self._next
-            self._next = None
-            interfaces = sorted(self._wanted)
-            callers = self._callers
-            self._wanted = set()
-            self._callers = 0
+    async def _read_wanted(self) -> tuple[Places | Blocker, int]:
+        interfaces = sorted(self._wanted)
+        callers = self._callers
+        self._wanted = set()
+        self._callers = 0
         return await self._read(interfaces), callers
 
     async def _read(self, interfaces: Sequence[str]) -> Places | Blocker:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.store.database.data_directory import sync_directory
 
 PART = ".upload-"
 PART_NAME = re.compile(r"\.upload-[0-9a-f]{32}")
@@ -258,15 +259,6 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file. Blocks for as long as the disk takes to read it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync_directory(directory: Path) -> None:
-    """Wait until the names of a directory are on the disk. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _drop(path: Path) -> None:

@@ -119,18 +119,16 @@ def _underlay(tree: Mapping[str, Any]) -> Iterator[Line]:
     yield (top, "address-family ipv4 unicast"), "redistribute connected"
     evpn = on(at(tree, "evpn"))
     if evpn:
+        # Without it, a peer that is tried before its line `ebgp-multihop` is in force leaves its
+        # next hop "Must be Connected" for good, and all its routes invalid (FRRouting 8.4.4, also
+        # where a peer group has that line before the peer exists).
+        yield (top,), "bgp disable-ebgp-connected-route-check"
         yield (top, "address-family l2vpn evpn"), "advertise-all-vni"
     for name, entry in at(tree, "vrf", DEFAULT, "router", "bgp", "neighbor").items():
         if entry.get("type") == "numbered":
-            # A session that is up before its line `ebgp-multihop` is read leaves its next hop
-            # "Must be Connected" for good, and all routes of the peer invalid. The group has the
-            # line before its peer exists.
-            group = f"PEER{entry['remote-as']}"
-            yield (top,), f"neighbor {group} peer-group"
-            yield (top,), f"neighbor {group} remote-as {entry['remote-as']}"
-            yield (top,), f"neighbor {group} ebgp-multihop {entry['multihop-ttl']}"
-            yield (top,), f"neighbor {group} update-source {entry['update-source']}"
-            yield (top,), f"neighbor {name} peer-group {group}"
+            yield (top,), f"neighbor {name} remote-as {entry['remote-as']}"
+            yield (top,), f"neighbor {name} ebgp-multihop {entry['multihop-ttl']}"
+            yield (top,), f"neighbor {name} update-source {entry['update-source']}"
         else:
             yield (top,), f"neighbor {name} interface remote-as {entry['remote-as']}"
         yield (top,), f"neighbor {name} timers connect 1"

@@ -113,8 +113,6 @@ def judge(told: Any) -> None:
     assert lost <= sent // 50, (sent, lost)  # a busy machine drops some; a blackhole takes half
 
 
-# FRR's leaves here learn each other's routes only in some runs, on a quiet machine too
-@pytest.mark.long
 def test_packets_between_leaves_go_around_a_spine_that_reboots(site: FrrSite) -> None:
     async def main() -> Any:
         async with opened(site) as world:

@@ -26,6 +26,7 @@ from provisioner.sim.hardware.serve_tls import make_certificate
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
 DRIVERS = tuple(Path("/usr/lib").glob("*/rsyslog/lmnsd_[og]*.so"))
 CONFIG = """
+main_queue(queue.type="Direct")
 global(workDirectory="{folder}" maxMessageSize="64k"
   defaultNetstreamDriverCAFile="{folder}/cert.pem"
   defaultNetstreamDriverCertFile="{folder}/cert.pem"
@@ -53,24 +54,25 @@ class Rsyslog:
         (folder / "own.conf").write_text(text)
 
     async def start(self) -> None:
+        """Wait until it listens, without a connection: it may break the next ones after that."""
         self._process = self._launch()
         async with asyncio.timeout(20):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    writer.close()
-                    return
+            while not _is_listening(self.port):
+                await asyncio.sleep(0.05)
 
     def _launch(self) -> subprocess.Popen[bytes]:
         assert RSYSLOG is not None
         paths = ("-f", str(self.folder / "own.conf"), "-i", str(self.folder / "pid"))
         return subprocess.Popen([RSYSLOG, "-n", *paths])
 
+    async def receive(self, count: int) -> None:
+        """Wait until so many different rows are in its file."""
+        async with asyncio.timeout(60):
+            while len({row["seq"] for _, row in self.read()}) < count:
+                await asyncio.sleep(0.05)
+
     def stop(self) -> None:
-        """End it, with all that it has taken on disk."""
+        """End it."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(20)
@@ -79,9 +81,15 @@ class Rsyslog:
     def read(self) -> list[tuple[list[str], dict[str, Any]]]:
         """Return what arrived: the header's fields as rsyslog parsed them, and the content."""
         path = self.folder / "got.log"
-        lines = path.read_text().splitlines() if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # it may be writing the next one
         parts = [line.split("\t") for line in lines]
         return [(each[:-1], json.loads(each[-1])) for each in parts]
+
+
+def _is_listening(port: int) -> bool:
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
 
 class Site:
@@ -95,6 +103,13 @@ class Site:
         for number in range(count):
             event = event_of("state", f"n{number}", detail or {"to": "certified"})
             await self.data.store.journal.append(event, 1000.5)
+
+    async def hand_over(self, failures: int = 0) -> None:
+        """Try until all rows are taken, as a daemon does: rsyslog ends some connections early."""
+        (sink,) = self.sinks
+        async with asyncio.timeout(60):
+            while failures := await self.export.export(sink, failures):
+                await asyncio.sleep(0.05)
 
     async def sequence(self) -> list[int]:
         """Return the numbers of the journal's rows."""

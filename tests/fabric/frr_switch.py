@@ -7,6 +7,7 @@ stays where it is until the configuration speaks of it again, as on a switch.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
 import threading
@@ -21,6 +22,8 @@ from frr_boxes import READY_S, Router
 from frr_netlink import Link
 from frr_rendering import DEFAULT, Wanted, cables, changes, joint_address, wanted
 
+FAMILY = {4: "ip", 6: "ipv6"}
+MISSED_S = 2.0  # what zebra has not seen after so long, it has missed
 OVERLAY_MTU = 9166  # of a VXLAN device over links of 9216 bytes
 
 
@@ -169,12 +172,45 @@ class FrrSwitch(Router):
 
     def _ports(self, want: Wanted) -> None:
         there = self.interfaces()
+        put = {}
         for name, (vrf, addresses) in want.ports.items():
             if name not in there:
                 continue
             now, link = there[name]
             if now != vrf or link.addresses != set(addresses):
                 self._put(name, now, vrf, addresses)
+                put[name] = vrf, addresses
+        self._make_known(put)
+
+    def _make_known(self, put: dict[str, tuple[str, tuple[str, ...]]]) -> None:
+        """Wait until zebra has these ports where the kernel has them.
+
+        On a busy machine it misses some that change their namespace: these are put down and up.
+        """
+        until, again = time.monotonic() + READY_S, time.monotonic() + MISSED_S
+        while put := {n: p for n, p in put.items() if not self._is_known(n, *p)}:
+            assert time.monotonic() < until, f"{self.name}: zebra does not see {sorted(put)}"
+            if time.monotonic() > again:
+                again = time.monotonic() + MISSED_S
+                for name, (vrf, addresses) in put.items():
+                    self.ip(f"link set {name} down", vrf=vrf)
+                    self._put(name, vrf, vrf, addresses)
+            time.sleep(0.02)
+
+    def _is_known(self, name: str, vrf: str, addresses: tuple[str, ...]) -> bool:
+        seen = json.loads(self.show("zebra", f"show interface {name} vrf {vrf} json") or "{}")
+        entry = seen.get(name, {})
+        if not set(addresses) <= {listed["address"] for listed in entry.get("ipAddresses", ())}:
+            return False
+        if entry.get("operationalStatus") != "up":
+            return True  # without a carrier it has no routes
+        networks = [ipaddress.ip_interface(address).network for address in addresses]
+        return all(
+            self.show("zebra", f"show {FAMILY[net.version]} route vrf {vrf} {net} json").strip(
+                "{}\n "
+            )
+            for net in networks
+        )
 
     def _put(self, name: str, old: str, vrf: str, addresses: tuple[str, ...]) -> None:
         if old != vrf:

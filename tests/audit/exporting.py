@@ -57,7 +57,7 @@ class Rsyslog:
         """Wait until it listens, without a connection: it may break the next ones after that."""
         self._process = self._launch()
         async with asyncio.timeout(20):
-            while not _is_listening(self.port):
+            while not _is_listening(self.port):  # noqa: ASYNC110 (of another process)
                 await asyncio.sleep(0.05)
 
     def _launch(self) -> subprocess.Popen[bytes]:
@@ -68,7 +68,7 @@ class Rsyslog:
     async def receive(self, count: int) -> None:
         """Wait until so many different rows are in its file."""
         async with asyncio.timeout(60):
-            while len({row["seq"] for _, row in self.read()}) < count:
+            while len(self._arrived()) < count:  # noqa: ASYNC110 (of another process)
                 await asyncio.sleep(0.05)
 
     def stop(self) -> None:
@@ -77,6 +77,9 @@ class Rsyslog:
             self._process.terminate()
             self._process.wait(20)
             self._process = None
+
+    def _arrived(self) -> set[int]:
+        return {row["seq"] for _, row in self.read()}
 
     def read(self) -> list[tuple[list[str], dict[str, Any]]]:
         """Return what arrived: the header's fields as rsyslog parsed them, and the content."""
@@ -108,7 +111,7 @@ class Site:
         """Try until all rows are taken, as a daemon does: rsyslog ends some connections early."""
         (sink,) = self.sinks
         async with asyncio.timeout(60):
-            while failures := await self.export.export(sink, failures):
+            while failures := await self.export.export(sink, failures):  # noqa: ASYNC110 (a try)
                 await asyncio.sleep(0.05)
 
     async def sequence(self) -> list[int]:

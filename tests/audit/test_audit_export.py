@@ -83,7 +83,7 @@ def test_a_daemon_that_dies_before_it_recorded_the_receipt_sends_the_rows_again(
             await site.happens(10)
             (sink,) = site.sinks
             _, rows = await site.book.list_rows(sink.receiver, 5)
-            while not (await sink.send(rows, 20.0)).taken:
+            while not (await sink.send(rows, 20.0)).taken:  # noqa: ASYNC110 (a try)
                 await asyncio.sleep(0.05)
             # and here the daemon dies
         async with exporting(tmp_path, **settings_of(rsyslog)) as site:

@@ -64,6 +64,7 @@ class Asked:
     consoles: bool = False  # serial consoles of the hosts are served
     secure_boot: bool = False  # the hosts run with Secure Boot
     ufm: bool = False  # a UFM is served, for InfiniBand partitions of tenants
+    one_listener: bool = False  # one socket of the simulator, for sites of a thousand hosts
     # of real time: a loaded machine takes long, and a run that hangs must end
     limit_s: float = 1800.0
 
@@ -153,6 +154,7 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
         *(("--consoles",) if asked.consoles else ()),
         *(("--secure-boot",) if asked.secure_boot else ()),
         *(("--ufm",) if asked.ufm else ()),
+        *(("--one-listener",) if asked.one_listener else ()),
         "--json",
         stdout=log,
         stderr=log,

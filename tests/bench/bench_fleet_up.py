@@ -2,14 +2,14 @@
 
     make bench-fleet-up                   (1,614 hosts of eleven BMCs; HOSTS=64 for fewer)
 
-The simulator is a process of its own that serves every BMC and every switch over HTTPS at a port
-of its own. The daemon knows nothing but the list of the cabling and the factory's logins: it probes
-all addresses, identifies and pairs BMCs by serials, changes the factory passwords, reads all parts
-and versions, moves the host's ports into the maintenance VRF at eight leaves, reads that back and
-proves cables by the neighbours that the leaves see. A host counts once it has left `intake`; then
-each host's plan to its release is made. Leaves and spines are taken in as well and cost what they
-cost. A host that has left intake goes on, since nothing stops a daemon there: that work is in the
-figures.
+The simulator is a process of its own that serves every BMC and every switch over HTTPS at an
+address of its own. The daemon knows nothing but the list of the cabling and the factory's logins:
+it probes all addresses, identifies and pairs BMCs by serials, changes the factory passwords, reads
+all parts and versions, moves the host's ports into the maintenance VRF at eight leaves, reads that
+back and proves cables by the neighbours that the leaves see. A host counts once it has left
+`intake`; then each host's plan to its release is made. Leaves and spines are taken in as well and
+cost what they cost. A host that has left intake goes on, since nothing stops a daemon there: that
+work is in the figures.
 
 `wall_s` begins with the first probe and ends with the last plan; `daemon_cpu_s` is this process's.
 The simulator's waits (a switch that applies, in-band facts) run `--speed` times as fast as devices.
@@ -101,7 +101,7 @@ def _say_waits(nodes: Sequence[Node]) -> None:
 
 async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> dict[str, Any]:
     """Bring a site of so many hosts up; return the figures."""
-    asked = demo.Asked(nodes=hosts, speed=speed)
+    asked = demo.Asked(nodes=hosts, speed=speed, one_listener=True)
     async with demo.run_simulator(asked, folder) as site:
         expected, endpoints = await site.get("/expected"), await site.get("/endpoints")
         bmcs = sum("/" in name for name in endpoints)
@@ -172,7 +172,7 @@ async def _plan_all(data: Data, matrix: Any) -> int:
 def _raise_file_limit() -> None:
     """Allow the open connections to a fleet, as a daemon's service file does.
 
-    Only a privileged process raises the hard limit; without it 1,614 hosts may exceed it.
+    Only a privileged process raises the hard limit.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (max(hard, FILES_MAX), hard):

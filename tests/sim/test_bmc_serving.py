@@ -34,12 +34,16 @@ ROOT = "/redfish/v1"
 HOST = "su0-n00/host"
 
 
-def serving(work: Callable[[Site, Server, aiohttp.ClientSession], Awaitable[None]]) -> None:
+def serving(
+    work: Callable[[Site, Server, aiohttp.ClientSession], Awaitable[None]],
+    *,
+    one_listener: bool = False,
+) -> None:
     """Serve a site of one node at 300 times real time while `work` runs."""
 
     async def run() -> None:
         site = Site(1, 3, clock=FastClock(300))
-        server = await serve_site(site)
+        server = await serve_site(site, one_listener=one_listener)
         try:
             async with aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=False), timeout=aiohttp.ClientTimeout(10)
@@ -57,7 +61,14 @@ def basic(username: str, password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {coded}"}
 
 
-def test_every_endpoint_has_a_certificate_of_its_own() -> None:
+def count_listeners(port: int) -> int:
+    """How many sockets listen at this port."""
+    rows = map(str.split, Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:])
+    return sum(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
+@pytest.mark.parametrize("one_listener", [False, True])
+def test_every_endpoint_has_a_certificate_of_its_own(one_listener: bool) -> None:
     async def work(site: Site, _: Server, __: aiohttp.ClientSession) -> None:
         loop = asyncio.get_running_loop()
         prints = set()
@@ -68,10 +79,11 @@ def test_every_endpoint_has_a_certificate_of_its_own() -> None:
 
         assert len(prints) == len(site.urls) == 11 + 8 + 4
 
-    serving(work)
+    serving(work, one_listener=one_listener)
 
 
-def test_a_restarting_bmc_refuses_connections_and_comes_back() -> None:
+@pytest.mark.parametrize("one_listener", [False, True])
+def test_a_restarting_bmc_refuses_connections_and_comes_back(one_listener: bool) -> None:
     async def work(site: Site, _: Server, client: aiohttp.ClientSession) -> None:
         url = site.urls[HOST] + ROOT
         async with client.get(url) as told:
@@ -92,7 +104,22 @@ def test_a_restarting_bmc_refuses_connections_and_comes_back() -> None:
 
         assert {0, 503, 200} <= seen
 
-    serving(work)
+    serving(work, one_listener=one_listener)
+
+
+def test_one_listener_has_one_socket_for_all_addresses_and_resets_those_that_are_nobodys() -> None:
+    async def work(site: Site, _: Server, client: aiohttp.ClientSession) -> None:
+        places = [url.removeprefix("https://").partition(":") for url in site.urls.values()]
+        (port,) = {port for _host, _sep, port in places}
+        hosts = {host for host, _sep, _port in places}
+
+        assert len(hosts) == len(site.urls)
+        assert count_listeners(int(port)) == 1
+        assert "127.0.0.200" not in hosts
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await client.get(f"https://127.0.0.200:{port}{ROOT}")
+
+    serving(work, one_listener=True)
 
 
 def test_faults_reach_the_wire() -> None:
@@ -190,7 +217,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         "wrong",
         [["--nodes", "0"], ["--port", "70000"], ["--speed", "0"], ["--vendor", "acme"],
-         ["--listen", "not-an-ip"], ["--listen", "203.0.113.9"]],
+         ["--listen", "not-an-ip"], ["--listen", "203.0.113.9"],
+         ["--one-listener", "--listen", "203.0.113.9"],
+         ["--one-listener", "--listen", "::1"]],
     )  # fmt: skip
     def test_bad_input_is_one_clear_line(self, wrong: list[str]) -> None:
         result = CliRunner().invoke(app, ["sim", "serve", *wrong])

@@ -72,6 +72,13 @@ def serve(
     with_ufm: Annotated[
         bool, typer.Option("--ufm", help="Serve a UFM for InfiniBand partitions, too.")
     ] = False,
+    one_listener: Annotated[
+        bool,
+        typer.Option(
+            "--one-listener",
+            help="One socket for all BMCs, each at an address in 127.0.0.0/8 (large sites).",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the endpoints as one JSON object.")
     ] = False,
@@ -81,6 +88,9 @@ def serve(
     Example: provisioner sim serve --nodes 2 --control site.sock
     """
     _check(nodes, listen, port, speed, vendor)
+    if one_listener and (recording or not ip_address(listen).is_loopback or ":" in listen):
+        remedy = "Give it with an address of 127.0.0.0/8, and without --recording."
+        raise InputError("--one-listener", "", f"{listen:.40} is not in 127.0.0.0/8", remedy)
     if recording:
         trees = {str(file): read_recording(file).tree for file in recording}
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -91,7 +101,9 @@ def serve(
     for machine in site.machines.values() if secure_boot else ():
         machine.host.bios.turn_on_secure_boot()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        served = partial(serve_site, site, listen, port, consoles=consoles)
+        served = partial(
+            serve_site, site, listen, port, consoles=consoles, one_listener=one_listener
+        )
         runner.run(_serve(site, served, listen, control, as_json=as_json))
 
 

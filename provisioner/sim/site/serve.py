@@ -24,6 +24,7 @@ from provisioner.sim.hardware.clock import Schedule, SimClock
 from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.hardware.serve_tls import load_certificate, server_context
 from provisioner.sim.redfish.redfish_answers import Answer, Json, Listen
+from provisioner.sim.site.shared_listener import Door, SharedListener
 
 Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answer]
 
@@ -47,7 +48,7 @@ class Endpoint:
     handle: Handle
     web: web.Server
     tls: ssl.SSLContext
-    server: asyncio.Server | None = None
+    server: asyncio.Server | Door | None = None
     bmc: Bmc | None = None
 
     @property
@@ -77,12 +78,19 @@ class Addresses:
 
 
 class Server:
-    """All endpoints of one site."""
+    """All endpoints of one site. `shared`: its one socket, whose port the addresses have."""
 
-    def __init__(self, clock: SimClock, schedule: Schedule, addresses: Addresses) -> None:
+    def __init__(
+        self,
+        clock: SimClock,
+        schedule: Schedule,
+        addresses: Addresses,
+        shared: SharedListener | None = None,
+    ) -> None:
         self.clock = clock
         self.schedule = schedule
         self.addresses = addresses
+        self._shared = shared
         self.speed: float = getattr(clock, "speed", 1.0)
         self.endpoints: dict[str, Endpoint] = {}
         self.wired: Callable[[], bool] = lambda: False  # whether rules are in force
@@ -116,6 +124,8 @@ class Server:
         await asyncio.gather(*tasks, return_exceptions=True)
         for endpoint in self.endpoints.values():
             self._break(endpoint)
+        if self._shared is not None:
+            await self._shared.close()
         for listener in self.on_close:
             await listener()
         if self._session:
@@ -156,8 +166,11 @@ class Server:
     # --- coming and going
 
     async def _listen(self, endpoint: Endpoint) -> None:
+        if self._shared is not None:
+            endpoint.server = self._shared.open(endpoint.host, endpoint.web, endpoint.tls)
+            return
         loop = asyncio.get_running_loop()
-        endpoint.server = await loop.create_server(
+        server = await loop.create_server(
             endpoint.web,
             endpoint.host,
             endpoint.port,
@@ -165,8 +178,9 @@ class Server:
             backlog=BACKLOG,
             reuse_address=True,
         )
+        endpoint.server = server
         if endpoint.port == 0:
-            endpoint.port = endpoint.server.sockets[0].getsockname()[1]
+            endpoint.port = server.sockets[0].getsockname()[1]
 
     def _break(self, endpoint: Endpoint) -> None:
         if endpoint.server is not None:

@@ -30,7 +30,7 @@ function open(about) {
   const rows = about.fields.map((field) => row(field, `${id}-${field.name}`, inputs));
   const yes = made("button", { type: "submit", class: about.danger ? "danger" : "primary" }, about.words);
   const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), made("p", {}, about.says), costs, rows, said, made("div", { class: "buttons end" }, no, yes));
+  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), made("p", {}, about.says), rows, costs, said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
   dialog.addEventListener("close", () => {
     dialog.remove();

@@ -12,8 +12,8 @@ let count = 0;
 
 /**
  * A button whose dialog shows the dry run. `fields` as in dialog.js; `body(values)` makes what is sent; `show(result)` gives
- * elements for the dry run's result, by default its lines; `says` stands above the fields, and what `reads()` finds out now;
- * `done(operation)` follows.
+ * elements for the dry run's result, by default its lines; `says` stands above the fields, and what `reads()` finds out now
+ * below them: what comes late must move nothing that is about to be clicked. `done(operation)` follows.
  */
 export function proposes(about) {
   const button = made("button", { type: "button", class: [about.danger && "danger", about.primary && "primary"].filter(Boolean).join(" ") || null }, about.words);
@@ -90,8 +90,8 @@ function open(about) {
   const said = made("div", { class: "dialog-said", role: "alert" });
   const yes = made("button", { type: "submit", class: about.danger ? "danger" : "primary", disabled: true }, about.words);
   const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), about.says instanceof Node ? about.says : about.says ? made("p", {}, about.says) : null, about.reads ? reading(about.reads) : null, rows,
-    made("h3", {}, "What would be done"), plan, said, made("div", { class: "buttons end" }, no, yes));
+  const form = made("form", { novalidate: true }, made("h2", { id }, about.title), about.says instanceof Node ? about.says : about.says ? made("p", {}, about.says) : null, rows,
+    made("h3", {}, "What would be done"), about.reads ? reading(about.reads) : null, plan, said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
   const watch = watch_dry(form, about, inputs, plan, (good) => { yes.disabled = !good; });
   dialog.addEventListener("close", () => {

@@ -10,6 +10,7 @@ lane may be rolled back and run again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
@@ -47,19 +48,29 @@ class Fleet:
         self._seen = -1
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
+        self._turn = asyncio.Lock()  # of those who read
+        self._begun = self._answered = 0  # readings
 
     async def nodes(
         self, read: Callable[[Callable[[Connection, int], Changed], int], Awaitable[Changed]]
     ) -> tuple[Node, ...]:
         """Return every node whose row can be read, by id; the same object as long as nothing
         changed.
+
+        One reads at a time, and whoever asked before that reading began is answered by it: a
+        thousand journeys that ask at once would each parse all that has changed.
         """
-        changed = await read(_after, self._seen)
+        begun = self._begun
+        async with self._turn:
+            if self._answered <= begun:
+                self._begun += 1
+                self._take(await read(_after, self._seen))
+                self._answered = self._begun
+        return self._nodes
+
+    def _take(self, changed: Changed) -> None:
         more = False
         for number, node in changed:
-            cached = self._known.get(node.id)
-            if cached is not None and cached[0] >= number:
-                continue  # two looks at once; the other one has brought it
             self._known[node.id] = number, node
             self._seen = max(self._seen, number)
             place = self._places.get(node.id)
@@ -71,7 +82,6 @@ class Fleet:
             self._sort()
         if changed:
             self._nodes = tuple(self._listed)
-        return self._nodes
 
     def _sort(self) -> None:
         """List all nodes anew, by id."""

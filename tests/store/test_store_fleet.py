@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.node import Node, NodeKind
-from provisioner.ports.errors import StaleWrite
+from provisioner.ports.errors import StaleWrite, StoreFailed
 from provisioner.store import open_store
+from provisioner.store.rows.fleet import Fleet
 
 
 def node(number: int) -> Node:
@@ -80,5 +81,55 @@ def test_named_nodes_are_those_that_there_are(tmp_path: Path) -> None:
         assert {name: n.id for name, n in found.items()} == {"n0": "n0", "n2": "n2"}
         assert await store.nodes.list_named(()) == {}
         await store.close()
+
+    asyncio.run(scenario())
+
+
+class Rows:
+    """Rows of nodes whose reading takes turns of the loop: what a fleet has read, by its bound."""
+
+    def __init__(self) -> None:
+        self.nodes = [node(0)]
+        self.asked: list[int] = []
+        self.fails = 0
+
+    async def read(self, _: object, seen: int) -> list[tuple[int, Node]]:
+        self.asked.append(seen)
+        present = list(self.nodes)
+        for _ in range(4):  # others come meanwhile
+            await asyncio.sleep(0)
+        if self.fails:
+            self.fails -= 1
+            raise StoreFailed("the disk is away")
+        return [(number, each) for number, each in enumerate(present) if number > seen]
+
+
+def test_those_who_ask_during_a_reading_are_answered_together_by_the_next_one() -> None:
+    async def scenario() -> None:
+        rows, fleet = Rows(), Fleet()
+        first = asyncio.create_task(fleet.nodes(rows.read))
+        await asyncio.sleep(0)
+        rows.nodes.append(node(1))  # the reading under way does not have it
+        others = [asyncio.create_task(fleet.nodes(rows.read)) for _ in range(100)]
+
+        assert [len(nodes) for nodes in await asyncio.gather(*others)] == [2] * 100
+        assert rows.asked == [-1, 0]
+        assert (await first)[0].id == "n0"
+
+    asyncio.run(scenario())
+
+
+def test_a_reading_that_fails_or_is_cancelled_leaves_the_next_one_to_another() -> None:
+    async def scenario() -> None:
+        rows, fleet = Rows(), Fleet()
+        rows.fails = 1
+        asking = [asyncio.create_task(fleet.nodes(rows.read)) for _ in range(4)]
+        for _ in range(6):  # the first one fails, and the second one reads
+            await asyncio.sleep(0)
+        asking[1].cancel()
+        told = await asyncio.gather(*asking, return_exceptions=True)
+
+        assert [type(each).__name__ for each in told[:2]] == ["StoreFailed", "CancelledError"]
+        assert [list(each) for each in told[2:] if isinstance(each, tuple)] == [rows.nodes] * 2
 
     asyncio.run(scenario())

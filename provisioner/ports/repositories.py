@@ -46,6 +46,13 @@ class NodeRepository(Protocol):
         """
         ...
 
+    async def list_guarded(self) -> Sequence[Node]:
+        """Return all adopted and detached nodes by id, also those set aside for a damaged row.
+
+        The cost depends on their number and on what changed: it is asked before each write.
+        """
+        ...
+
     async def list_named(self, names: Collection[str]) -> Mapping[str, Node]:
         """Return the existing nodes among these names; the cost depends on their number only."""
         ...

@@ -57,9 +57,7 @@ class CapabilityGate:
 
     async def list_guarded(self) -> Sequence[Node]:
         """Return all adopted and detached nodes, also those set aside for a damaged row."""
-        nodes = await self._store.nodes.list()
-        aside = await self._store.nodes.list_set_aside()
-        return [n for n in (*nodes, *aside) if n.origin is not Origin.TAKEN_IN]
+        return await self._store.nodes.list_guarded()
 
     async def find_refusal(self, node: Node, capability: Capability) -> str:
         """Return why a capability may not be used on a node; "" if it may."""

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from provisioner.model.node import Node, NodeKind
+from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.ports.errors import StaleWrite, StoreFailed
 from provisioner.store import open_store
 from provisioner.store.rows.fleet import Fleet
@@ -131,5 +132,27 @@ def test_a_reading_that_fails_or_is_cancelled_leaves_the_next_one_to_another() -
 
         assert [type(each).__name__ for each in told[:2]] == ["StoreFailed", "CancelledError"]
         assert [list(each) for each in told[2:] if isinstance(each, tuple)] == [rows.nodes] * 2
+
+    asyncio.run(scenario())
+
+
+def test_guarded_nodes_are_those_not_taken_in_also_when_their_row_is_damaged() -> None:
+    async def scenario() -> None:
+        store = open_store(":memory:", inline=True)
+        nodes = [
+            await store.nodes.add(node(number).model_copy(update={"origin": origin}))
+            for number, origin in enumerate((Origin.TAKEN_IN, Origin.DETACHED, Origin.ADOPTED))
+        ]
+        assert [n.id for n in await store.nodes.list_guarded()] == ["n1", "n2"]
+
+        await store.nodes.save(nodes[0].model_copy(update={"origin": Origin.ADOPTED}))
+        await store.nodes.save(nodes[2].model_copy(update={"origin": Origin.TAKEN_IN}))
+        assert [n.id for n in await store.nodes.list_guarded()] == ["n0", "n1"]
+
+        damaged = text("UPDATE nodes SET changed = 99, body = '{' WHERE id = 'n1'")
+        await store.write(lambda c: c.execute(damaged))
+        assert [n.id for n in await store.nodes.list()] == ["n0", "n2"]
+        assert [n.id for n in await store.nodes.list_guarded()] == ["n0", "n1"]
+        await store.close()
 
     asyncio.run(scenario())

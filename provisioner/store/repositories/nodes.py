@@ -51,7 +51,13 @@ class SqlNodeRepository:
         readable = await self._fleet.nodes(self._transactions.recall)
         self._aside.take(readable)
         damaged = self._aside.damaged()
+        if not damaged:
+            return self._fleet.damaged
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
+
+    async def list_guarded(self) -> Sequence[Node]:
+        await self._fleet.nodes(self._transactions.recall)
+        return self._fleet.guarded
 
     async def list_named(self, names: Collection[str]) -> Mapping[str, Node]:
         if len(names) > RECALLED_MAX:

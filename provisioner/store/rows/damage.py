@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection, Engine
 
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows.records import parse
@@ -67,14 +67,16 @@ def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
     """Return the readable part of a node whose row is damaged; it cannot be saved.
 
     The columns beside the body are believed first, then each field of the body that is valid by
-    itself: its ports and BMCs, above all.
+    itself: its ports and BMCs, above all. Where nothing of the body can be read it may be a node
+    that was given to another system, so that no act on it is allowed.
     """
     try:
         fields = json.loads(columns["body"])
     except (ValueError, RecursionError):
         fields = {}
     fields = fields if isinstance(fields, dict) else {}
-    node = Node(id=columns["id"], kind=NodeKind.HOST, state=State.QUARANTINED)
+    origin = Origin.TAKEN_IN if fields else Origin.DETACHED
+    node = Node(id=columns["id"], kind=NodeKind.HOST, state=State.QUARANTINED, origin=origin)
     values = {**fields, **{name: columns[name] for name in _COLUMNS}}
     for name in Node.model_fields.keys() & values.keys() - {"id"}:
         try:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows.damage import STAND_IN
 from provisioner.store.rows.node_rows import parse_or_stand_in
@@ -48,6 +48,7 @@ class Fleet:
         self._seen = -1
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
+        self._guarded: dict[str, Node] = {}
         self._turn = asyncio.Lock()  # of those who read
         self._begun = self._answered = 0  # readings
 
@@ -68,10 +69,19 @@ class Fleet:
                 self._answered = self._begun
         return self._nodes
 
+    @property
+    def guarded(self) -> tuple[Node, ...]:
+        """The adopted and detached nodes of the last reading, readable or not, by id."""
+        return tuple(self._guarded[name] for name in sorted(self._guarded))
+
     def _take(self, changed: Changed) -> None:
         more = False
         for number, node in changed:
             self._known[node.id] = number, node
+            if node.origin is Origin.TAKEN_IN:
+                self._guarded.pop(node.id, None)
+            else:
+                self._guarded[node.id] = node
             self._seen = max(self._seen, number)
             place = self._places.get(node.id)
             if place is None or node.generation == STAND_IN:

@@ -46,6 +46,13 @@ class NodeRepository(Protocol):
         """
         ...
 
+    async def list_cabled(self, switches: Collection[str]) -> Sequence[Node]:
+        """Return the nodes of `list` that have a port at one of these switches, by id.
+
+        The cost depends on their number and on what changed.
+        """
+        ...
+
     async def list_guarded(self) -> Sequence[Node]:
         """Return all adopted and detached nodes by id, also those set aside for a damaged row.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.ports.errors import StaleWrite, StoreFailed
 from provisioner.store import open_store
@@ -153,6 +154,38 @@ def test_guarded_nodes_are_those_not_taken_in_also_when_their_row_is_damaged() -
         await store.write(lambda c: c.execute(damaged))
         assert [n.id for n in await store.nodes.list()] == ["n0", "n2"]
         assert [n.id for n in await store.nodes.list_guarded()] == ["n0", "n1"]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def at(*switches: str) -> tuple[Port, ...]:
+    return tuple(
+        Port(switch=switch, interface="swp1", rail=0, nic_slot="NIC_0") for switch in switches
+    )
+
+
+def test_nodes_are_found_by_the_switches_of_their_ports_as_these_are_now() -> None:
+    async def scenario() -> None:
+        store = open_store(":memory:", inline=True)
+        nodes = [
+            await store.nodes.add(node(number).model_copy(update={"ports": at(*switches)}))
+            for number, switches in enumerate((("leaf0", "leaf1"), ("leaf1",), ("leaf2",)))
+        ]
+
+        async def found(*switches: str) -> list[str]:
+            return [n.id for n in await store.nodes.list_cabled(switches)]
+
+        assert await found("leaf1") == ["n0", "n1"]
+        assert await found("leaf0", "leaf2", "nowhere") == ["n0", "n2"]
+
+        await store.nodes.save(nodes[0].model_copy(update={"ports": at("leaf2")}))
+        assert (await found("leaf0"), await found("leaf1")) == ([], ["n1"])
+        assert await found("leaf2") == ["n0", "n2"]
+
+        damaged = text("UPDATE nodes SET changed = 99, body = '{' WHERE id = 'n2'")
+        await store.write(lambda c: c.execute(damaged))
+        assert await found("leaf2") == ["n0"]
         await store.close()
 
     asyncio.run(scenario())

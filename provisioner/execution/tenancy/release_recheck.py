@@ -7,7 +7,7 @@ loses) are only read, so that a node which lost them since its certificate is no
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from provisioner.checks import lldp, nic_config, rdma_counters, roce_runtime
 from provisioner.checks.cabling import End, Miscabling
@@ -90,9 +90,9 @@ class Rechecks:
         else:
             rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
         heard = release_cables.heard_by(leaves)
-        nodes = await store.nodes.list()
+        near = await store.nodes.list_cabled({p.switch for p in node.ports})
         ends = lldp.read_ends(outputs)
-        return (*rows, *release_cables.judge_cables(node, nodes, inventory, ends, heard))
+        return (*rows, *release_cables.judge_cables(node, near, inventory, ends, heard))
 
     async def find_miscablings(
         self, node: Node, heard: Heard, learned: Learned | None = None
@@ -109,19 +109,20 @@ class Rechecks:
         inventory = await self._store.evidence.get_inventory(node.id) or Inventory(
             node=node.id, vendor=""
         )
-        nodes = await self._store.nodes.list()
-        by_mac = await self._find_far_ends(nodes, learned) if learned else {}
-        faults = release_cables.find_cable_faults(node, nodes, inventory, ends, heard, by_mac)
-        return release_cables.select_observed_faults(faults, [o.id for o in nodes])
+        nodes = self._store.nodes
+        near = await nodes.list_cabled({p.switch for p in node.ports})
+        by_mac = await self._find_far_ends(learned) if learned else {}
+        faults = release_cables.find_cable_faults(node, near, inventory, ends, heard, by_mac)
+        if not faults:
+            return ()
+        return release_cables.select_observed_faults(faults, [o.id for o in await nodes.list()])
 
-    async def _find_far_ends(self, nodes: Sequence[Node], learned: Learned) -> dict[End, End]:
+    async def _find_far_ends(self, learned: Learned) -> dict[End, End]:
         """Return the cards behind the leaves' ports, by the MACs of all parts that were read."""
-        leaves = {switch for switch, _ in learned}
         cards: list[tuple[str, End]] = []
-        for node in nodes:
-            if any(p.switch in leaves for p in node.ports):
-                inventory = await self._store.evidence.get_inventory(node.id)
-                cards += mac_cables.list_card_macs(node, inventory)
+        for node in await self._store.nodes.list_cabled({switch for switch, _ in learned}):
+            inventory = await self._store.evidence.get_inventory(node.id)
+            cards += mac_cables.list_card_macs(node, inventory)
         return mac_cables.find_far_ends(learned, cards)
 
 

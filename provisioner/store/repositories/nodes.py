@@ -55,6 +55,11 @@ class SqlNodeRepository:
             return self._fleet.damaged
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
 
+    async def list_cabled(self, switches: Collection[str]) -> Sequence[Node]:
+        self._aside.take(await self._fleet.nodes(self._transactions.recall))
+        damaged = self._aside.damaged()
+        return [n for n in self._fleet.list_cabled(switches) if n.id not in damaged]
+
     async def list_guarded(self) -> Sequence[Node]:
         await self._fleet.nodes(self._transactions.recall)
         return self._fleet.guarded

@@ -11,10 +11,11 @@ lane may be rolled back and run again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows.damage import STAND_IN
@@ -49,6 +50,7 @@ class Fleet:
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
         self._guarded: dict[str, Node] = {}
+        self._cabled: dict[str, set[str]] = {}  # switch -> nodes with a port at it
         self._turn = asyncio.Lock()  # of those who read
         self._begun = self._answered = 0  # readings
 
@@ -74,9 +76,26 @@ class Fleet:
         """The adopted and detached nodes of the last reading, readable or not, by id."""
         return tuple(self._guarded[name] for name in sorted(self._guarded))
 
+    def list_cabled(self, switches: Iterable[str]) -> list[Node]:
+        """Return the readable nodes of the last reading with a port at one of these switches, by
+        id.
+        """
+        names = set[str]().union(*(self._cabled.get(switch, ()) for switch in switches))
+        nodes = (self._known[name][1] for name in sorted(names))
+        return [node for node in nodes if node.generation != STAND_IN]
+
+    def _index_ports(self, before: Sequence[Port], node: Node) -> None:
+        old, new = {p.switch for p in before}, {p.switch for p in node.ports}
+        for switch in old - new:
+            self._cabled[switch].remove(node.id)
+        for switch in new - old:
+            self._cabled.setdefault(switch, set()).add(node.id)
+
     def _take(self, changed: Changed) -> None:
         more = False
         for number, node in changed:
+            before = self._known.get(node.id)
+            self._index_ports(before[1].ports if before else (), node)
             self._known[node.id] = number, node
             if node.origin is Origin.TAKEN_IN:
                 self._guarded.pop(node.id, None)

@@ -187,7 +187,8 @@ class FrrSwitch(Router):
 
         On a busy machine it misses some that change their namespace: these are put down and up.
         """
-        until, again = time.monotonic() + READY_S, time.monotonic() + MISSED_S
+        until = time.monotonic() + READY_S
+        again = time.monotonic() + MISSED_S
         while put := {n: p for n, p in put.items() if not self._is_known(n, *p)}:
             assert time.monotonic() < until, f"{self.name}: zebra does not see {sorted(put)}"
             if time.monotonic() > again:

@@ -52,7 +52,8 @@ class Fleet:
         self._guarded: dict[str, Node] = {}
         self._cabled: dict[str, set[str]] = {}  # switch -> nodes with a port at it
         self._turn = asyncio.Lock()  # of those who read
-        self._begun = self._answered = 0  # readings
+        self._begun = 0  # readings
+        self._answered = 0
 
     async def nodes(
         self, read: Callable[[Callable[[Connection, int], Changed], int], Awaitable[Changed]]
@@ -85,7 +86,8 @@ class Fleet:
         return [node for node in nodes if node.generation != STAND_IN]
 
     def _index_ports(self, before: Sequence[Port], node: Node) -> None:
-        old, new = {p.switch for p in before}, {p.switch for p in node.ports}
+        old = {p.switch for p in before}
+        new = {p.switch for p in node.ports}
         for switch in old - new:
             self._cabled[switch].remove(node.id)
         for switch in new - old:

@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 PER_PEER_MAX = 8  # connections of one address: rsyslog opens one for each of its actions
 IDLE_S = 3600.0  # a quiet switch is no failure
 WRITE_S = 1.0  # how late a message is on disk
-DIRECTORY_S = 30.0  # how late a node that came or left is known
+DIRECTORY_S = 30.0  # how late a node that left is known, and over UDP a switch that came
+AGAIN_S = 1.0  # between two looks for a sender that is not known yet
 PRUNE_S = 3600.0
 DAY_S = 86400.0
 PENDING_MAX = 20_000  # messages in memory, of all senders
@@ -55,6 +56,22 @@ class LogIntake:
         self._pending: dict[str, list[str]] = {}
         self._pending_count = 0
         self._reported_at = -REPORT_S
+        self._looking = asyncio.Lock()
+        self._looked_at = -AGAIN_S
+
+    async def look_again(self) -> None:
+        """Read the nodes that may send anew: one that is not known may have come since."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        async with self._looking:
+            if self._looked_at > asked_at:
+                return  # by a look for somebody else
+            await asyncio.sleep(self._looked_at + AGAIN_S - loop.time())
+            self._looked_at = loop.time()
+            try:
+                await self.read_directory()
+            except (DamagedRow, StoreFailed) as error:  # the one before stays in force
+                log.warning("the nodes that may send logs cannot be read: %s", error)
 
     async def read_directory(self) -> None:
         """Read the nodes that may send."""
@@ -119,10 +136,7 @@ class LogIntake:
             await self.store_pending()
             if loop.time() - read_at >= DIRECTORY_S:
                 read_at = loop.time()
-                try:
-                    await self.read_directory()
-                except (DamagedRow, StoreFailed) as error:  # the one before stays in force
-                    log.warning("the nodes that may send logs cannot be read: %s", error)
+                await self.look_again()
             if loop.time() - prune_at >= PRUNE_S:
                 prune_at = loop.time()
                 await self._book.prune(self._clock.now() - self._settings.log_days * DAY_S)
@@ -153,16 +167,28 @@ class _Stream(asyncio.Protocol):
         self._transport: Any = None  # of uvloop too, which has classes of its own
         self._node = ""
         self._idle: asyncio.TimerHandle | None = None
+        self._admitting: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._node = self._intake.find_by_certificate(transport.get_extra_info("peercert") or {})
-        if not self._node:
-            peer = str((transport.get_extra_info("peername") or ("?",))[0])
-            self._intake.refuse(peer, "its certificate names no node of the inventory, or several")
-            self._transport.abort()
+        certificate = transport.get_extra_info("peercert") or {}
+        self._node = self._intake.find_by_certificate(certificate)
+        if self._node:
+            self._wait()
             return
-        self._wait()
+        self._transport.pause_reading()  # a sender that is refused loses what it has sent
+        self._admitting = asyncio.create_task(self._admit(certificate))
+
+    async def _admit(self, certificate: Mapping[str, Any]) -> None:
+        await self._intake.look_again()
+        self._node = self._intake.find_by_certificate(certificate)
+        if self._node:
+            self._wait()
+            self._transport.resume_reading()
+            return
+        peer = str((self._transport.get_extra_info("peername") or ("?",))[0])
+        self._intake.refuse(peer, "its certificate names no node of the inventory, or several")
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if not self._node or self._transport is None:
@@ -181,6 +207,8 @@ class _Stream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._idle is not None:
             self._idle.cancel()
+        if self._admitting is not None:
+            self._admitting.cancel()
 
     def force_close(self) -> None:
         """Close now."""

@@ -28,6 +28,7 @@ from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.store.sql_store import SqlStore
 
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
 OPENSSL_DRIVER = tuple(Path("/usr/lib").glob("*/rsyslog/lmnsd_ossl.so"))
@@ -39,6 +40,7 @@ Result = TypeVar("Result")
 LEAF = "su0-leaf0"
 HOST = "su0-n00"
 LIMIT_S = 20.0
+KEPT_S = 2.5  # a sender that is not known waits for the next look, a second at most
 
 
 def run(story: Coroutine[Any, Any, Result]) -> Result:
@@ -166,9 +168,10 @@ def test_settings_that_let_strangers_in_are_refused(
 class Site:
     """An intake on loopback with one switch and one host, and what it stored."""
 
-    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, ports: Mapping[str, int], store: SqlStore) -> None:
         self.folder = folder
         self.ports = ports
+        self.store = store
         self.book = MachineLogs(folder / "data", 10**6)
 
     async def wait_for(self, node: str, text: str) -> SyslogLine:
@@ -212,7 +215,7 @@ async def receiving(folder: Path) -> AsyncIterator[Site]:
         ):
             await data.store.nodes.add(node)
         async with open_log_intake(folder / "data", data.store, WallClock(), settings) as ports:
-            yield Site(folder, ports)
+            yield Site(folder, ports, data.store)
 
 
 CONFIG = """
@@ -287,23 +290,24 @@ def test_rsyslog_of_a_switch_sends_here_over_tls_and_udp(tmp_path: Path) -> None
     assert of_the_host == 0  # it has the switch's address, and UDP is for switches alone
 
 
-def test_a_certificate_of_no_node_is_refused_and_counted(tmp_path: Path) -> None:
-    async def send(site: Site, sender: str, content: bytes) -> bool:
-        """Return whether the stream stays open after some messages."""
-        context = ssl.create_default_context(cafile=str(site.folder / "data" / CERTIFICATE_FILE))
-        context.load_cert_chain(*(site.folder / f"{sender}.{end}" for end in ("pem", "key")))
-        reader, writer = await asyncio.open_connection("127.0.0.1", site.ports["tls"], ssl=context)
-        try:
-            writer.write(content)
-            await asyncio.wait_for(reader.read(), 1.0)
-        except TimeoutError:
-            return True
-        except OSError:
-            return False
-        finally:
-            writer.transport.abort()
+async def send(site: Site, sender: str, content: bytes) -> bool:
+    """Return whether the stream stays open after some messages."""
+    context = ssl.create_default_context(cafile=str(site.folder / "data" / CERTIFICATE_FILE))
+    context.load_cert_chain(*(site.folder / f"{sender}.{end}" for end in ("pem", "key")))
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.ports["tls"], ssl=context)
+    try:
+        writer.write(content)
+        await asyncio.wait_for(reader.read(), KEPT_S)
+    except TimeoutError:
+        return True
+    except OSError:
         return False
+    finally:
+        writer.transport.abort()
+    return False
 
+
+def test_a_certificate_of_no_node_is_refused_and_counted(tmp_path: Path) -> None:
     async def main() -> tuple[list[bool], Counter[str], list[str]]:
         async with receiving(tmp_path) as site:
             kept = [
@@ -322,3 +326,17 @@ def test_a_certificate_of_no_node_is_refused_and_counted(tmp_path: Path) -> None
     assert kept == [True, False, False, False, True]
     assert counts == {"stored": 500, "unknown_sender": 1, "malformed": 2, "over_limit": 101}
     assert folders == [HOST]
+
+
+def test_what_a_node_that_came_since_sends_first_is_stored(tmp_path: Path) -> None:
+    async def main() -> tuple[bool, SyslogLine]:
+        async with receiving(tmp_path) as site:
+            await site.store.nodes.add(Node(id="stranger", kind=NodeKind.HOST))
+            kept = await send(site, "stranger", b"<13>Nov 28 10:00:00 h a: first\n")
+            return kept, await site.wait_for("stranger", "first")
+
+    kept, line = run(main())
+
+    assert kept
+    assert line.text == "first"
+    assert not process_scope.get_scope().log_messages["unknown_sender"]

@@ -49,6 +49,7 @@ class Fleet:
         self._seen = -1
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
+        self.guarded: tuple[Node, ...] = ()  # adopted and detached, readable or not, by id
         self._guarded: dict[str, Node] = {}
         self._cabled: dict[str, set[str]] = {}  # switch -> nodes with a port at it
         self._turn = asyncio.Lock()  # of those who read
@@ -72,11 +73,6 @@ class Fleet:
                 self._answered = self._begun
         return self._nodes
 
-    @property
-    def guarded(self) -> tuple[Node, ...]:
-        """The adopted and detached nodes of the last reading, readable or not, by id."""
-        return tuple(self._guarded[name] for name in sorted(self._guarded))
-
     def list_cabled(self, switches: Iterable[str]) -> list[Node]:
         """Return the readable nodes of the last reading with a port at one of these switches, by
         id.
@@ -95,14 +91,16 @@ class Fleet:
 
     def _take(self, changed: Changed) -> None:
         more = False
+        guarded = False
         for number, node in changed:
             before = self._known.get(node.id)
             self._index_ports(before[1].ports if before else (), node)
             self._known[node.id] = number, node
-            if node.origin is Origin.TAKEN_IN:
-                self._guarded.pop(node.id, None)
-            else:
+            if node.origin is not Origin.TAKEN_IN:
                 self._guarded[node.id] = node
+                guarded = True
+            elif self._guarded.pop(node.id, None) is not None:
+                guarded = True
             self._seen = max(self._seen, number)
             place = self._places.get(node.id)
             if place is None or node.generation == STAND_IN:
@@ -111,6 +109,8 @@ class Fleet:
                 self._listed[place] = node
         if more:
             self._sort()
+        if guarded:  # asked at every request, and changed seldom
+            self.guarded = tuple(self._guarded[name] for name in sorted(self._guarded))
         if changed:
             self._nodes = tuple(self._listed)
 

@@ -57,7 +57,7 @@ class LogIntake:
         self._pending_count = 0
         self._reported_at = -REPORT_S
         self._looking = asyncio.Lock()
-        self._looked_at = -AGAIN_S
+        self._looked_at = -DIRECTORY_S
 
     async def look_again(self) -> None:
         """Read the nodes that may send anew: one that is not known may have come since."""
@@ -128,14 +128,12 @@ class LogIntake:
 
     async def run(self) -> None:
         """Store messages, and read the directory anew, until cancelled."""
-        read_at = 0.0
         prune_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WRITE_S)
             await self.store_pending()
-            if loop.time() - read_at >= DIRECTORY_S:
-                read_at = loop.time()
+            if loop.time() - self._looked_at >= DIRECTORY_S:
                 await self.look_again()
             if loop.time() - prune_at >= PRUNE_S:
                 prune_at = loop.time()

@@ -87,7 +87,7 @@ def parse_index(table: OutletTable, outlet: str) -> tuple[int, ...] | None:
 def parse_state(table: OutletTable, value: object) -> OutletState:
     """Return the state of a value as read; every other value is unknown."""
     try:
-        number = int(value)  # type: ignore[call-overload]
+        number = int(value)  # type: ignore[call-overload]  # what is no number raises
     except (TypeError, ValueError, OverflowError):
         return OutletState.UNKNOWN
     return {table.is_on: OutletState.ON, table.is_off: OutletState.OFF}.get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from scripted_bmc import TASK, V1, bmc_of, reply, run
+from scripted_bmc import TASK, V1, bmc_of, reply, run, said
 
 from provisioner.adapters.redfish.client import TaskRef, TaskView
 from provisioner.adapters.redfish.tasks import of_task
@@ -61,6 +61,70 @@ ENDS: dict[str, tuple[Reply, bool, bool]] = {  # answer, done, failed
         True,
         False,
     ),
+    **{
+        f"is a job that {name}": (reply(200, body), done, failed)
+        for name, body, done, failed in (
+            ("completed", {"JobState": "Completed", "JobStatus": "OK"}, True, False),
+            ("completed, critical", {"JobState": "Completed", "JobStatus": "Critical"}, True, True),
+            ("was cancelled", {"JobState": "Cancelled"}, True, True),
+            ("continues", {"JobState": "Continue"}, False, False),
+            ("is in a state that nobody knows", {"JobState": "Frobnicating"}, False, False),
+            (
+                "ended in a state that nobody knows, critical",
+                {"JobState": "Off", "JobStatus": "Critical", "EndTime": "2026-01-01T00:00:00Z"},
+                True,
+                True,
+            ),
+            (
+                "is critical in a state that nobody knows, and has no end",
+                {"JobState": "Off", "JobStatus": "Critical", "EndTime": "TIME_NA"},
+                False,
+                False,
+            ),
+        )
+    },
+    **{
+        f"is a Dell's job that is {state}": (reply(200, {"JobState": state}), done, failed)
+        for state, done, failed in (
+            ("Failed", True, True),
+            ("CompletedWithErrors", True, True),
+            ("Completed with Errors", True, True),
+            ("RebootFailed", True, True),
+            ("RebootCompleted", True, False),
+            *(
+                (state, False, False)
+                for state in (
+                    "Downloading",
+                    "Downloaded",
+                    "Scheduling",
+                    "Scheduled",
+                    "ReadyForExecution",
+                    "Waiting",
+                    "Paused",
+                    "RebootPending",
+                    "PendingActivation",
+                    "Unknown",
+                )
+            ),
+        )
+    },
+    **{
+        f"is {outer} while Dell's job is {inner}": (
+            task(outer, Oem={"Dell": {"JobState": inner}}),
+            done,
+            failed,
+        )
+        for outer, inner, done, failed in (
+            ("Completed", "Completed", True, False),
+            ("Completed", "Failed", True, True),
+            ("Running", "Failed", True, True),
+            ("Completed", "Downloading", False, False),
+            ("Completed", "Scheduled", False, False),
+            ("Completed", "Frobnicating", False, False),
+            ("UserIntervention", "RebootFailed", True, True),
+            ("UserIntervention", "RebootPending", True, False),
+        )
+    },
     "still runs, as its monitor says": (reply(202), False, False),
     "has ended, as its monitor says": (reply(204), True, False),
     "cannot be read now": (reply(503), False, False),
@@ -75,6 +139,59 @@ def test_a_task_that(answer: Reply, *, done: bool, failed: bool) -> None:
     view = run(client.read_task(TaskRef(path=TASK)))
 
     assert (view.done, view.failed is not None, view.vanished) == (done, failed, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "done", "failed"),
+    [
+        (reply(204), True, False),
+        (reply(200, {"@odata.id": f"{V1}/UpdateService"}), True, False),
+        (reply(200, said("Base.1.0.Success")), True, False),
+        (reply(200, said("Update.1.0.ApplyFailed")), True, True),
+        (reply(400, said("Update.1.0.VerificationFailed")), True, True),
+        (reply(409, said("Base.1.0.ResourceInUse")), True, True),
+        (reply(401), False, False),
+        (reply(429), False, False),
+        (reply(503), False, False),
+    ],
+)
+def test_a_monitor_ends_with_the_answer_of_its_operation(
+    answer: Reply, *, done: bool, failed: bool
+) -> None:
+    monitor = f"{V1}/TaskService/TaskMonitors/3"
+    _, client = bmc_of("tiny_dgx", {f"GET {monitor}": answer})
+
+    view = run(client.read_task(TaskRef(path=monitor)))
+
+    assert (view.done, view.failed is not None) == (done, failed)
+
+
+@pytest.mark.parametrize(
+    "said_by_the_job",
+    [
+        {"Messages": [{"MessageId": "IDRAC.2.8.RED014", "Message": "Not verified."}]},
+        {"Message": "Not verified.", "MessageId": "RED014"},
+        {"Oem": {"Dell": {"JobState": "Failed", "Message": "Not verified."}}},
+    ],
+)
+def test_a_failed_job_says_why(said_by_the_job: dict[str, object]) -> None:
+    failed = of_task({"JobState": "Failed", **said_by_the_job}).failed
+
+    assert failed == "the task ended as Failed: Not verified."
+
+
+def test_a_job_of_another_state_runs_for_those_who_wait_for_it() -> None:
+    tasks = f"{V1}/TaskService/Tasks"
+    states = ("Downloading", "Frobnicating", "Completed", "Failed", "Scheduled")
+    tree = {
+        "": {"Tasks": {"@odata.id": f"{V1}/TaskService"}},
+        "TaskService": {"Tasks": {"@odata.id": tasks}},
+        "TaskService__Tasks": {"Members": [{"@odata.id": f"{tasks}/{s}"} for s in states]},
+        **{f"TaskService__Tasks__{state}": {"JobState": state} for state in states},
+    }
+    _, client = bmc_of("tiny_dgx", {}, **tree)
+
+    assert run(client.read_tasks()) == (f"{tasks}/Downloading", f"{tasks}/Frobnicating")
 
 
 def test_a_task_that_is_gone_is_vanished_and_neither_done_nor_failed() -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from provisioner.adapters.redfish.messages import body_of
 from provisioner.adapters.redfish.parsing import link, name_of
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.tasks import TaskView, of_task, read_view
+from provisioner.adapters.redfish.tasks import TaskView, is_running, of_task, read_view
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Unreachable
-
-_RUNNING = frozenset(
-    {"New", "Starting", "Running", "Pending", "Service", "Stopping", "Cancelling", "Suspended"}
-)
 
 
 async def list_tasks(service: Service) -> tuple[str, ...]:
@@ -32,14 +28,13 @@ async def list_tasks(service: Service) -> tuple[str, ...]:
 
 async def list_running_tasks(service: Service) -> tuple[str, ...]:
     """Return the tasks that run. One that cannot be read counts as running, unless it is gone."""
-    running = []
-    for path in await list_tasks(service):
-        task = read_view(await service.call("GET", path), path)
-        if task.vanished or task.done or task.staged:
-            continue
-        if task.state in _RUNNING or task.state.startswith("HTTP"):
-            running.append(path)
-    return tuple(running)
+    return tuple(
+        [
+            path
+            for path in await list_tasks(service)
+            if is_running(read_view(await service.call("GET", path), path))
+        ]
+    )
 
 
 async def find_open_job(service: Service, subject: str) -> Blocker | None:

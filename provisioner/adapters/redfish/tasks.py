@@ -6,20 +6,41 @@ from __future__ import annotations
 
 import re
 
-from provisioner.adapters.redfish.messages import Message, body_of, find_awaited, read_messages
-from provisioner.adapters.redfish.parsing import Json, at, number, text
+from provisioner.adapters.redfish.messages import (
+    Message,
+    body_of,
+    collect_messages,
+    find_awaited,
+    read_messages,
+)
+from provisioner.adapters.redfish.parsing import Json, as_object, at, number, text
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.ports import Reply
 
-_ENDED_WELL = frozenset({"Completed"})
-_ENDED_BADLY = frozenset({"Exception", "Killed", "Cancelled"})
+# States by meaning, written without blanks and case: DMTF's Task and Job (DSP2046), and those of
+# Dell's jobs (DellJob schema; openstack/sushy-oem-idrac, mappings.py). All others are unknown, and
+# unknown is no end: then the versions show the outcome, or the limit ends the wait.
+_ENDED_WELL = frozenset({"completed", "rebootcompleted"})
+_ENDED_BADLY = frozenset(
+    {"exception", "killed", "cancelled", "canceled"}
+    | {"failed", "completedwitherrors", "rebootfailed"}
+)
+_SCHEDULED = frozenset({"scheduled"})
+_RUNNING = frozenset(
+    {"new", "starting", "running", "pending", "service", "stopping", "cancelling", "suspended"}
+    | {"interrupted", "continue", "validating", "paused", "waiting", "downloading", "downloaded"}
+    | {"scheduling", "readyforexecution", "rebootpending", "pendingactivation"}
+)
 # Dell ends an update that waits for the host's next reset without completing its task
-_STAGED = frozenset({"UserIntervention"})
+_STAGED = frozenset({"userintervention"})
+_ENDED = _ENDED_WELL | _ENDED_BADLY | _STAGED
+_ENDS_PER_MONITOR = frozenset({400, 405, 409, 412, 413, 415, 422, 501})  # the operation's own "no"
 _FAILED = re.compile(
     r"(Transfer|Verification|Apply|Activate)Failed$|^TaskAborted$|^(FirmwareUpdate|Update)Failed$"
 )
 _HARMLESS = re.compile(r"DebugToken")  # erasing a token that is not there (facts: redfish 3.1)
+_GOOD = frozenset({"Success", "Created", "NoOperation"})  # Base registry
 _NOTHING_MATCHED = "No Matching Devices"
 
 
@@ -53,36 +74,98 @@ def read_view(reply: Reply, path: str) -> TaskView:
     """Read a task, or its monitor: that answers with the operation's own result once it ended."""
     if reply.status in (404, 410):
         return VANISHED
-    if reply.status >= 400:
-        return TaskView(state=f"HTTP status {reply.status}")  # silence: not an end of any kind
     body = body_of(reply)
-    if "TaskState" in body or "JobState" in body:
+    monitor = path.endswith("/Monitor") or "/TaskMonitors/" in path
+    if reply.status >= 400 and not (monitor and reply.status in _ENDS_PER_MONITOR):
+        return TaskView(state=f"HTTP status {reply.status}")  # silence: not an end of any kind
+    if reply.status < 400 and ("TaskState" in body or "JobState" in body):
         return of_task(body)
     if reply.status == 202:
         return TaskView(state="Running")
-    monitor = path.endswith("/Monitor") or "/TaskMonitors/" in path
+    if (no := _refused(reply, body)) is not None:
+        return TaskView(state=f"HTTP status {reply.status}", done=True, failed=no)
     if reply.status == 204 or (monitor and reply.status in (200, 201)):
         return TaskView(state="Completed", percent=100.0, done=True)
     return TaskView(state="unknown")
 
 
+def is_running(view: TaskView) -> bool:
+    """Return whether a task may still be at work, as one that is unread or unknown may be."""
+    return not (view.vanished or view.done or view.staged)
+
+
 def of_task(body: Json) -> TaskView:
-    """Judge a Task (or Dell's Job) by its state, its status and its messages together."""
-    state = text(body.get("TaskState")) or text(body.get("JobState")) or "unknown"
+    """Judge a Task or a Job by its states, its status and its messages together.
+
+    A Dell's task and its DMTF Job carry the state of Dell's own job beside theirs: it has ended
+    well only if all of them say so, and badly if any does.
+    """
+    states = _states(body)
     entries = read_messages(body.get("Messages") or [])
-    job = text(at(body, "Oem", "Dell", "JobState")) or text(body.get("JobState")) or ""
-    staged = job == "Scheduled"
-    done = state in _STAGED or state in _ENDED_WELL or state in _ENDED_BADLY
+    plain = [_plain(state) for state in states]
+    bad = next((state for state in states if _plain(state) in _ENDED_BADLY), None)
+    # Dell's own state, which is listed last, says more than the task's
+    staged = bad is None and bool(plain) and plain[-1] in _SCHEDULED
+    done = bad is not None or (bool(plain) and all(state in _ENDED for state in plain))
+    done = done or (bool(plain) and plain[0] in _STAGED)
+    status = text(body.get("TaskStatus")) or text(body.get("JobStatus")) or ""
+    done = done or (_is_over(body, status) and not staged and not set(plain) & _RUNNING)
+    shown = bad or next((s for s in states if _plain(s) not in _ENDED), states[0] if states else "")
     return TaskView(
-        state=state,
+        state=shown or "unknown",
         percent=number(body.get("PercentComplete")),
         messages=tuple(dict.fromkeys(m.said or m.key for m in entries if m.said or m.key)),
         done=done and not staged,
         staged=staged,
-        failed=_failure(state, text(body.get("TaskStatus")) or "", entries) if done else None,
+        failed=_failure(shown, status, _with_own_message(body, entries)) if done else None,
         skipped=_skipped(entries) if done else "",
         awaits=find_awaited(entries),
     )
+
+
+def _states(body: Json) -> list[str]:
+    """Return every state that a task names: its own, then those of its vendor's job."""
+    vendors = list(as_object(body.get("Oem")).values())[:8]
+    named = [body.get(key) for key in ("TaskState", "JobState")]
+    named += [at(vendor, key) for vendor in vendors for key in ("TaskState", "JobState")]
+    return [state for state in map(text, named) if state]
+
+
+def _plain(state: str) -> str:
+    """Return a state without blanks and case: Dell's older jobs are "Completed with Errors"."""
+    return re.sub(r"[^a-z]", "", state.lower())
+
+
+def _is_over(body: Json, status: str) -> bool:
+    """Return whether a task in a state that nobody knows has ended, and badly.
+
+    It has a time at which it ended, and is critical; the same with another status proves nothing.
+    """
+    ended = text(body.get("EndTime")) or text(body.get("CompletionTime")) or ""
+    return status == "Critical" and re.match(r"(?!0000|19)\d{4}-\d\d", ended) is not None
+
+
+def _with_own_message(body: Json, entries: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages, and last the one that Dell's jobs have beside them."""
+    own = [body, *list(as_object(body.get("Oem")).values())[:8]]
+    return entries + tuple(
+        m for part in own for m in read_messages([part]) if (m.said or m.key) and not entries
+    )
+
+
+def _refused(reply: Reply, body: Json) -> str | None:
+    """Return the "no" that a monitor has for its operation (DSP0266, "Asynchronous operations").
+
+    Some services put it into an answer of status 200.
+    """
+    if reply.status < 400 and "error" not in body:
+        return None
+    entries = collect_messages(body)
+    if reply.status < 400 and entries and all(m.key in _GOOD for m in entries):
+        return None
+    message = "; ".join(dict.fromkeys(_words(m) for m in entries))
+    message = message or text(at(body, "error", "message")) or "no message"
+    return f"HTTP status {reply.status}: {message}"[:400]
 
 
 def of_hpe(service: Json) -> TaskView:
@@ -102,8 +185,8 @@ def _failure(state: str, status: str, entries: tuple[Message, ...]) -> str | Non
     """Why an ended task failed, or None. A DGX task may be an Exception whose status is OK."""
     bad = [m for m in entries if _is_bad(m)]
     message = "; ".join(dict.fromkeys(_words(m) for m in bad))[:400]
-    if state in _ENDED_BADLY:
-        return message or f"the task ended as {state}"
+    if _plain(state) in _ENDED_BADLY:
+        return message or f"the task ended as {state}: {_last(entries)}"[:400]
     if bad:
         return message
     if status == "Critical" and not any(_HARMLESS.search(m.key) for m in entries):

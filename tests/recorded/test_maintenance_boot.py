@@ -93,6 +93,7 @@ def test_a_host_whose_drives_take_no_images_boots_by_http() -> None:
 
 
 ORDER_ONLY = {"BootOrder": ["Boot0003", "Boot0002"]}
+LEGACY = {"BootSourceOverrideTarget": "None", "BootSourceOverrideMode": "Legacy"}
 OVERRIDES = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
 
 
@@ -115,7 +116,7 @@ def test_each_property_of_an_override_goes_to_the_object_that_lists_it(
 ) -> None:
     pending = f"{SYSTEM}/Pending"
     settings = {"@Redfish.Settings": {"SettingsObject": link(pending)}}
-    found = tree(**settings) | {pending: {"Id": "Pending", "Boot": listed}}
+    found = tree(**settings, Boot=LEGACY) | {pending: {"Id": "Pending", "Boot": listed}}
     bmc = Bmc(found, ANSWERS | {f"PATCH {pending}": reply(204)})
     client = Redfish(bmc, ADDRESS, Quirk(name="x", title="x"))
 
@@ -132,7 +133,7 @@ def test_each_property_of_an_override_goes_to_the_object_that_lists_it(
 def test_a_refused_part_of_an_override_leaves_no_override_behind() -> None:
     pending = f"{SYSTEM}/Pending"
     settings = {"@Redfish.Settings": {"SettingsObject": link(pending)}}
-    found = tree(**settings) | {pending: {"Boot": OVERRIDES}}
+    found = tree(**settings, Boot=LEGACY) | {pending: {"Boot": OVERRIDES}}
     bmc = Bmc(found, {f"PATCH {SYSTEM}": reply(400), f"PATCH {pending}": reply(204)})
     client = Redfish(bmc, ADDRESS, Quirk(name="x", title="x"))
 

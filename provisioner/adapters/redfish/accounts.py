@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
-from provisioner.adapters.redfish.parsing import link, path_of, text, truth
+from provisioner.adapters.redfish.parsing import Json, link, path_of, text, truth
 from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_silence
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
 from provisioner.model.outcome import Blocker
@@ -77,6 +77,19 @@ def _demanded(reply: Reply) -> str | None:
     return None
 
 
+_DEMANDED: Json = {
+    "EventFormatType": "Event",
+    "SubscriptionType": "RedfishEvent",
+    "EventTypes": ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert"],
+    "Name": "provisioner",
+    "HttpHeaders": [],
+    "RegistryPrefixes": [],
+    "ResourceTypes": [],
+    "MessageIds": [],
+    "OriginResources": [],
+}
+
+
 async def subscribe(service: Service, destination: str, context: str) -> str | Blocker:
     """POST an event destination; the subscription's path."""
     events = await service.find_part("EventService")
@@ -84,7 +97,14 @@ async def subscribe(service: Service, destination: str, context: str) -> str | B
     if path is None:
         return not_offered("events", "event subscriptions")
     body = {"Destination": destination, "Protocol": "Redfish", "Context": context}
-    reply = await service.post(path, body, "events")
+    listed = events.data.get("EventTypesForSubscription")
+    types = [t for t in map(text, listed) if t] if isinstance(listed, list) else []
+    # what older services demand; the destination is a secret of its own, so that events are known
+    # as ours without a context
+    demanded = {**_DEMANDED, **({"EventTypes": types} if types else {})}
+    reply = await service.post(
+        path, body, "events", spare=("Protocol", "Context"), demanded=demanded
+    )
     if isinstance(reply, Blocker):
         return reply
     return path_of(reply.headers.get("location", "")) or path_of(body_of(reply)) or path

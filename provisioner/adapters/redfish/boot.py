@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from provisioner.adapters.redfish.obstacles import find_obstacle
@@ -16,6 +17,8 @@ _BY_DHCP = (
     "`provisioner bmc boot-options` prints."
 )
 _TARGET = "BootSourceOverrideTarget"
+_MODE = "BootSourceOverrideMode"
+_UEFI = "UEFI"
 _TARGETS = f"{_TARGET}@Redfish.AllowableValues"
 
 
@@ -52,19 +55,48 @@ async def set_override(
         "BootSourceOverrideEnabled": "Once" if once else "Continuous",
         _TARGET: target,
     }
-    if service.quirk.full_override or at(system.data, "Boot", "BootSourceOverrideMode"):
-        boot["BootSourceOverrideMode"] = "UEFI"
+    if service.quirk.full_override or at(system.data, "Boot", _MODE):
+        boot[_MODE] = _UEFI
     waiting = set(later)
     if http_uri:
         boot["HttpBootUri"] = http_uri
         waiting |= set() if offers_uri or _TARGET not in later else {"HttpBootUri"}
-    for path, listing in ((system.path, False), (settings, True)):
-        part = {name: value for name, value in boot.items() if (name in waiting) is listing}
-        if path is not None and part:
-            refused = await service.patch(path, {"Boot": part}, "host")
-            if refused is not None:
-                return refused
+    placed = [
+        (path, {name: value for name, value in boot.items() if (name in waiting) is listing})
+        for path, listing in ((system.path, False), (settings, True))
+        if path is not None
+    ]
+    is_uefi = _is_uefi((at(system.data, "Boot", _MODE), later.get(_MODE)))
+    return await _send_override(service, placed, is_uefi=is_uefi)
+
+
+async def _send_override(
+    service: Service, placed: list[tuple[str, dict[str, Any]]], *, is_uefi: bool
+) -> Blocker | None:
+    """Send the parts of an override, each with what means something together only.
+
+    The mode is left out where it is UEFI already: some services refuse it as read-only
+    (community.general#3509), and where `full_override` is set they refuse its absence. Others
+    reset it with the target (openstack/ironic, redfish management, `sync_boot_mode`): it is read
+    afterwards, and sent if it is another one.
+    """
+    full = service.quirk.full_override
+    spare = (_MODE,) if is_uefi else ()
+    for path, part in placed:
+        always = {name for name in part if full or name != _MODE}
+        if part and (
+            refused := await service.patch(path, {"Boot": part}, "host", always=always, spare=spare)
+        ):
+            return refused
+    for path, part in placed:
+        shown = at(await service.get(path), "Boot", _MODE) if _MODE in part else None
+        if is_uefi and not _is_uefi((shown,)):
+            return await service.patch(path, {"Boot": part}, "host", always=set(part))
     return None
+
+
+def _is_uefi(modes: Iterable[Any]) -> bool:
+    return all(mode in (None, _UEFI) for mode in modes)
 
 
 async def override_virtual_cd(service: Service) -> Blocker | None:
@@ -89,7 +121,8 @@ async def override_disk(service: Service) -> Blocker | None:
         changed = any(now.get(name) != value for name, value in attributes.normal.items())
         if path is not None and changed:
             body = {"Attributes": dict(attributes.normal)}
-            if (refused := await service.patch(path, body, "host")) is not None:
+            refused = await service.patch(path, body, "host", always=("Attributes",))
+            if refused is not None:
                 return refused
     return await set_override(service, "Hdd", once=True)
 
@@ -99,7 +132,8 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
         return refused
     path, _ = await _find_attributes(service, attributes)
     if path is not None:
-        return await service.patch(path, {"Attributes": dict(attributes.virtual_cd)}, "host")
+        body = {"Attributes": dict(attributes.virtual_cd)}
+        return await service.patch(path, body, "host", always=("Attributes",))
     manager = await service.read_manager()
     action = action_of(manager.data, attributes.action) if manager is not None else {}
     target = target_of(action)

@@ -23,6 +23,7 @@ from provisioner.ports import Reply
 
 _APPEAR_S = 5.0  # between two readings of the collection after the drives were enabled
 _APPEAR_READS = 12
+_SPARE = ("Inserted", "WriteProtected")  # whether the image is in the drive is read afterwards
 
 
 async def enable_media(service: Service) -> Blocker | None:
@@ -70,12 +71,15 @@ async def insert_image(service: Service, image: str) -> Blocker | None:
     target = target_of(action_of(drive.data, "VirtualMedia.InsertMedia"))
     if target is None:
         body = {"Image": image, "Inserted": True, "WriteProtected": True}
-        return await service.patch(drive.path, body, "media")
+        return await service.patch(drive.path, body, "media", always=body, spare=_SPARE)
     return await _insert_by_action(service, target, image)
 
 
 async def _insert_by_action(service: Service, target: str, image: str) -> Blocker | None:
-    """Add the properties that the service demands one at a time, as sushy does."""
+    """Add the properties that the service demands one at a time, as sushy does.
+
+    All but the image can be spared: whether it is in the drive is read afterwards.
+    """
     body: dict[str, Any] = {"Image": image}
     if service.quirk.media_inserted:
         body |= {"Inserted": True, "WriteProtected": True}
@@ -83,12 +87,13 @@ async def _insert_by_action(service: Service, target: str, image: str) -> Blocke
         login = service.quirk.media_login
         body |= {"UserName": login, "Password": login}
     more = ({"TransferProtocolType": image.split(":", 1)[0].upper()}, {"TransferMethod": "Stream"})
-    reply = await service.call("POST", target, body)
+    spare = set(body) - {"Image"}
+    reply = await service.send_post(target, body, spare, {})
     for addition in more:
         if reply.status not in (400, 422):
             break
         body |= addition  # a 400 changed nothing, so that asking again is no repetition
-        reply = await service.call("POST", target, body)
+        reply = await service.send_post(target, body, spare, {})
     return _outcome(reply)
 
 
@@ -112,7 +117,7 @@ async def eject_image(service: Service) -> Blocker | None:
     target = target_of(action_of(drive.data, "VirtualMedia.EjectMedia"))
     if target is None and service.quirk.media_by_patch:
         body = {"Image": None, "Inserted": False}  # sushy: PATCH where there is no EjectMedia
-        return await service.patch(drive.path, body, "media")
+        return await service.patch(drive.path, body, "media", always=body, spare=_SPARE)
     if target is None:
         return not_offered("media", "VirtualMedia.EjectMedia")
     return _outcome(await service.call("POST", target, {} if service.quirk.empty_body else None))

@@ -7,7 +7,8 @@ as a list or a single object, and ids without a registry (facts: redfish 1.1, E1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from provisioner.adapters.redfish.parsing import Json, as_object, at, objects, path_of, text
@@ -29,6 +30,22 @@ _AWAITED = (
     (re.compile(r"system reboot", re.IGNORECASE), Activation.WARM_REBOOT),
     (re.compile(r"\bDC power cycle", re.IGNORECASE), Activation.COLD_BOOT),
     (re.compile(r"\bAC power cycle", re.IGNORECASE), Activation.AC_CYCLE),
+)
+
+LEFT_OUT_MAX = 4  # repetitions of one request: services name one refused property at a time
+# statuses with which services refuse a property; bmcweb answers 403 for one that is read-only
+NAMING = frozenset({400, 403, 405, 409, 422})
+Path = tuple[str, ...]
+_DEPTH_MAX = 5
+_LEAVES_MAX = 512  # a BIOS has some 300 attributes
+_NAMING_MAX = 32  # messages of one list of a refusal
+_NAMES_MAX = 16
+_NAME_MAX = 256
+# message keys that say that a property was not taken (DSP8011, Base registry; Dell's SYS410 and
+# SYS444 stand in answers of status 200: community.general#5091)
+_NOT_TAKEN = re.compile(
+    r"^Property(NotWritable|Unknown|NotWritableOrUnknown|NotUpdated|NotSupported|Value\w*)$"
+    r"|^SYS(410|444)$"
 )
 
 
@@ -154,3 +171,136 @@ def find_awaited(entries: tuple[Message, ...]) -> Activation | None:
         if weakest is not None and (needed is None or order.index(weakest) > order.index(needed)):
             needed = weakest
     return needed
+
+
+# Which properties of a request's body are sent, and which are left out after a refusal. A property
+# that has its value already is not sent: services refuse one that is read-only also where nothing
+# about it would change (community.general#3509, HPE). A refusal that names a property is answered
+# once without it, and only where its absence changes nothing of what was asked: it has the value
+# already, or it is one that the caller can spare.
+
+
+def list_leaves(body: Any, at_path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Return each property that holds a value and no further properties, with its path."""
+    if isinstance(body, Mapping) and body and len(at_path) < _DEPTH_MAX:
+        for name, value in islice(body.items(), _LEAVES_MAX):
+            yield from list_leaves(value, (*at_path, str(name)))
+    elif at_path:
+        yield at_path, body
+
+
+def is_shown(shown: Json, path: Path, value: Any) -> bool:
+    """Return whether the resource has this value there, of the same type."""
+    now = at(shown, *path)
+    return type(now) is type(value) and now == value
+
+
+def drop_shown(body: Json, shown: Json, always: Collection[str]) -> dict[str, Any]:
+    """Return the body without the properties that the resource has already.
+
+    Those in `always`, and all below them, are sent: some mean something only together.
+    """
+    return _without(
+        body,
+        {
+            path
+            for path, value in list_leaves(body)
+            if is_shown(shown, path, value) and not set(path) & set(always)
+        },
+    )
+
+
+def leave_out(
+    body: Json, reply: Reply, shown: Json, spare: Collection[str]
+) -> dict[str, Any] | None:
+    """Return the body for one more request after this refusal; None: it is final."""
+    if reply.status not in NAMING:
+        return None
+    dropped = {
+        path
+        for path in find_named(body, reply)
+        if path[-1] in spare or is_shown(shown, path, at(body, *path))
+    }
+    return _without(body, dropped) if dropped else None
+
+
+def add_demanded(body: Json, reply: Reply, offered: Json) -> dict[str, Any] | None:
+    """Return the body with the properties of `offered` that this refusal demands; else None."""
+    if reply.status not in NAMING:
+        return None
+    wanted = {path[0] for path in find_named(offered, reply) if path[0] not in body}
+    return {**body, **{name: offered[name] for name in sorted(wanted)}} if wanted else None
+
+
+def find_named(body: Json, reply: Reply) -> set[Path]:
+    """Return the properties of the body that the answer's messages name."""
+    named: set[Path] = set()
+    leaves = [path for path, _ in list_leaves(body)]
+    for holder, message in _list_messages(body_of(reply)):
+        named |= _match(leaves, holder, message)
+    return named
+
+
+def find_not_taken(body: Json, reply: Reply) -> set[Path]:
+    """Return the properties that an answer of a status 2xx names as not taken."""
+    leaves = [path for path, _ in list_leaves(body)]
+    named: set[Path] = set()
+    for holder, message in _list_messages(body_of(reply)):
+        ident = message.get("MessageId")
+        key = ident.rsplit(".", 1)[-1] if isinstance(ident, str) else ""
+        if _NOT_TAKEN.search(key):
+            named |= _match(leaves, holder, message)
+    return named
+
+
+def _match(leaves: Sequence[Path], holder: str, message: Json) -> set[Path]:
+    """Match by what points at a property, else by the words of the message."""
+    pointers = [holder] if holder else []
+    for key in ("RelatedProperties", "MessageArgs"):
+        listed = message.get(key)
+        pointers += listed[:_NAMES_MAX] if isinstance(listed, list) else []
+    texts = [p for p in pointers if isinstance(p, str) and 0 < len(p) <= _NAME_MAX]
+    matched = {path for path in leaves for text in texts if _points_at(text, path)}
+    words = message.get("Message")
+    if matched or not isinstance(words, str):
+        return matched
+    spoken = set(re.findall(r"[\w@.]{5,}(?<!\.)", words[:1024]))
+    return {path for path in leaves if path[-1] in spoken}
+
+
+def _points_at(pointer: str, path: Path) -> bool:
+    """Match a name, a JSON pointer ("#/Boot/BootSourceOverrideMode") or a dotted path."""
+    pointer = re.sub(r"/\d+$", "", pointer.rsplit("#", 1)[-1]).strip("/")
+    tails = [path[n:] for n in range(len(path))]
+    return any(pointer in ("/".join(tail), ".".join(tail)) for tail in tails)
+
+
+def _list_messages(body: Json) -> Iterator[tuple[str, Json]]:
+    """Return each message, with the name of the property that it is an annotation of, if any."""
+    places: list[tuple[str, Any]] = [
+        ("", at(body, "error", _INFO)),
+        ("", at(body, "Accepted", _INFO)),
+    ]
+    for prefix, level in (("", body), *((f"{k}/", as_object(v)) for k, v in body.items())):
+        for key, value in islice(level.items(), _LEAVES_MAX):
+            if key.endswith(_INFO):
+                name = key.removesuffix(_INFO)
+                places.append((f"{prefix}{name}" if name else "", value))
+    for holder, listed in places[:_LEAVES_MAX]:
+        for message in objects(listed if listed is not None else [], _NAMING_MAX):
+            yield holder, message
+
+
+def _without(body: Json, paths: Collection[Path]) -> dict[str, Any]:
+    """Return the body without these, and without objects that they leave empty."""
+    result: dict[str, Any] = {}
+    for name, value in body.items():
+        below = {path[1:] for path in paths if path[0] == name}
+        if () in below:
+            continue
+        if below and isinstance(value, Mapping):
+            if (rest := _without(value, below)) != {}:
+                result[name] = rest
+        else:
+            result[name] = value
+    return result

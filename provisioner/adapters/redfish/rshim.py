@@ -24,7 +24,8 @@ async def enable_on_bmc(service: Service) -> Blocker | None:
     for toggled in (False, True):
         for enabled in (False, True) if toggled else (True,):
             body = {"BmcRShim": {"BmcRShimEnabled": enabled}}
-            if (refused := await service.patch(path, body, "rshim")) is not None:
+            refused = await service.patch(path, body, "rshim", always=("BmcRShim",))
+            if refused is not None:
                 return refused
             await service.pause(_SETTLE_S)
         if await _read_enabled(service, path) is True:

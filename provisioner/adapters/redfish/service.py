@@ -1,14 +1,16 @@
 """Requests that change something: links and action targets read from the tree, ETags, refusals.
 
-Nothing here repeats a request by itself: a POST that may have arrived is its caller's to settle.
+Nothing here repeats a request that may have been carried out: a POST that may have arrived is its
+caller's to settle. One that was refused for a property changed nothing (see `messages`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from provisioner.adapters.redfish import messages
 from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
 from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
@@ -111,32 +113,120 @@ class Service:
             raise_unread(walk.gaps)
         return resource
 
-    async def post(self, path: str, body: Any, subject: str) -> Reply | Blocker:
-        """A POST. The reply if it was accepted, else why it was not."""
+    async def post(
+        self,
+        path: str,
+        body: Any,
+        subject: str,
+        *,
+        spare: Collection[str] = (),
+        demanded: Json | None = None,
+    ) -> Reply | Blocker:
+        """A POST as `send_post` sends it. The reply if it was accepted, else why it was not."""
+        reply = await self.send_post(path, body, spare, demanded or {})
+        return reply if 200 <= reply.status < 300 else read_refusal(reply, subject, UNBLOCK)
+
+    async def send_post(
+        self, path: str, body: Any, spare: Collection[str], demanded: Json
+    ) -> Reply:
+        """Send a POST, and return the last answer.
+
+        A refusal, which changed nothing, is answered without a property that it names if that is in
+        `spare`, and with one that it demands if that is in `demanded`. All others are final.
+        """
         reply = await self.call("POST", path, body)
-        if 200 <= reply.status < 300:
-            return reply
-        return read_refusal(reply, subject, UNBLOCK)
+        for _ in range(messages.LEFT_OUT_MAX if isinstance(body, Mapping) else 0):
+            again = messages.leave_out(body, reply, {}, spare)
+            if again is None:
+                again = messages.add_demanded(body, reply, demanded)
+            if not again:
+                break
+            body = again
+            reply = await self.call("POST", path, body)
+        return reply
 
     async def patch(
-        self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
+        self,
+        path: str,
+        body: Json,
+        subject: str,
+        *,
+        if_match: str = "",
+        hidden: str = "",
+        always: Collection[str] = (),
+        spare: Collection[str] = (),
     ) -> Blocker | None:
         """PATCH under the resource's ETag, which is read first (E1, E2, E4: absent, weak or wrong).
 
-        The rule "any" needs no reading, nor does "none", under which no tag is sent. A refusal
+        The rule "any" needs no tag, nor does "none", under which no tag is sent. A refusal
         changed nothing. A resource without a tag is then asked for with "*", and so is one whose
         strong tag is refused though it has not changed; one that was changed meanwhile is
         left alone, and so is one with a weak tag, which does not say whether it was changed.
+
+        Properties that the resource shows with this value are not sent, apart from those in
+        `always`; for those in `spare`, see `messages`. With `hidden`, a secret, all is sent as is.
+        What was refused is done all the same if the resource shows it afterwards, and what was
+        accepted but for a property that the answer names as not taken is refused unless it does.
         """
-        reply = await self.send_patch(path, body, subject, if_match=if_match, hidden=hidden)
-        return reply if isinstance(reply, Blocker) else None
+        reply, sent = await self._write(path, body, if_match, always, spare, secret=bool(hidden))
+        refused = not 200 <= reply.status < 300
+        if refused:
+            doubted = {leaf for leaf, _ in messages.list_leaves(sent)}
+        else:
+            doubted = {p for p in messages.find_not_taken(sent, reply) if p[-1] not in spare}
+        if not doubted or (refused and (hidden or reply.status not in messages.NAMING)):
+            return read_refusal(reply, subject, UNBLOCK, hidden) if refused else None
+        shown = await self.get(path)
+        if all(messages.is_shown(shown, leaf, at(sent, *leaf)) for leaf in doubted):
+            return None
+        return read_refusal(reply, subject, UNBLOCK, hidden)
 
     async def send_patch(
-        self, path: str, body: Any, subject: str, *, if_match: str = "", hidden: str = ""
+        self,
+        path: str,
+        body: Json,
+        subject: str,
+        *,
+        if_match: str = "",
     ) -> Reply | Blocker:
-        """Send a PATCH as `patch` does; the reply if it was accepted."""
+        """Send a whole body as `patch` does, whatever is shown; the reply if it was accepted."""
+        reply, _ = await self._write(path, body, if_match, tuple(body), (), secret=False)
+        done = 200 <= reply.status < 300
+        return reply if done else read_refusal(reply, subject, UNBLOCK)
+
+    async def _write(
+        self,
+        path: str,
+        body: Json,
+        if_match: str,
+        always: Collection[str],
+        spare: Collection[str],
+        *,
+        secret: bool,
+    ) -> tuple[Reply, Json]:
+        """Return the last answer to a PATCH, and the body that it answers; {}: nothing was due."""
         rule = if_match or self.quirk.if_match
-        tags = await self._tags(path) if rule == "etag" else ()
+        compared = not secret and any(
+            not set(leaf) & set(always) for leaf, _ in messages.list_leaves(body)
+        )
+        seen = await self.call("GET", path) if rule == "etag" or compared else None
+        shown = body_of(seen) if seen is not None and seen.status == 200 and not secret else {}
+        body = messages.drop_shown(body, shown, always)
+        reply = Reply(204, {}, b"")
+        for _ in range(messages.LEFT_OUT_MAX):
+            if not body:
+                break  # all of it is so already
+            reply = await self._send_tagged(path, body, rule, _tags_of(seen))
+            again = None if secret else messages.leave_out(body, reply, shown, spare)
+            if again is None or not (again or _is_all_shown(body, shown)):
+                break
+            body = again
+            if not again:
+                return Reply(204, {}, b""), {}
+        return reply, body
+
+    async def _send_tagged(self, path: str, body: Json, rule: str, tags: tuple[str, ...]) -> Reply:
+        tags = tags if rule == "etag" else ()
         tried = list_tags(tags) or (("*",) if rule == "any" else ("",))
         for tag in tried:
             reply = await self._patched(path, body, tag)
@@ -144,21 +234,14 @@ class Service:
                 break
         weak = any(tag.startswith("W/") for tag in tags)
         any_fits = reply.status in _WANTS_A_TAG and tried != ("*",) and not weak
-        if any_fits and (not tags or await self._tags(path) == tags):
+        if any_fits and (not tags or _tags_of(await self.call("GET", path)) == tags):
             reply = await self._patched(path, body, "*")
-        done = 200 <= reply.status < 300
-        return reply if done else read_refusal(reply, subject, UNBLOCK, hidden)
+        return reply
 
     async def _patched(self, path: str, body: Any, tag: str) -> Reply:
         headers = {"If-Match": tag} if tag else {}
         call = Call("PATCH", path, body=body, headers=headers, timeout_s=_PATCH_S)
         return await self.transport.request(self.address, call)
-
-    async def _tags(self, path: str) -> tuple[str, ...]:
-        """The header's tag and the body's, as they are printed; () if there is none."""
-        reply = await self.call("GET", path)
-        tags = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
-        return tuple(dict.fromkeys(tag for tag in tags if tag and tag.strip('W/" ')))
 
     async def reset_types(self, action: Json) -> list[str]:
         """Reset types that an action allows; empty if it does not say."""
@@ -175,6 +258,18 @@ class Service:
                 None,
             )
         return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+def _tags_of(reply: Reply | None) -> tuple[str, ...]:
+    """The header's tag and the body's, as they are printed; () if there is none."""
+    if reply is None:
+        return ()
+    tags = (text(reply.headers.get("etag")), text(body_of(reply).get("@odata.etag")))
+    return tuple(dict.fromkeys(tag for tag in tags if tag and tag.strip('W/" ')))
+
+
+def _is_all_shown(body: Json, shown: Json) -> bool:
+    return all(messages.is_shown(shown, leaf, value) for leaf, value in messages.list_leaves(body))
 
 
 def list_tags(tags: Sequence[str]) -> tuple[str, ...]:

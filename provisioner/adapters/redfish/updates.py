@@ -119,7 +119,8 @@ async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     apply_time = find_apply_time(service.quirk, kind)
     if "@Redfish.OperationApplyTimeSupport" in action and apply_time:
         body["@Redfish.OperationApplyTime"] = apply_time
-    return _accepted(await service.call("POST", target, body), kind)
+    spare = () if service.quirk.pull_without_scheme else ("TransferProtocol",)
+    return _accepted(await service.send_post(target, body, spare, {}), kind)
 
 
 async def _find_excess(update: Json, kind: str, file: Path) -> Blocker | None:

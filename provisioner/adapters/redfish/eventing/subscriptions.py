@@ -81,7 +81,8 @@ async def submit_test(service: Service) -> Blocker | None:
     types = action.get("EventType@Redfish.AllowableValues")
     if isinstance(types, list) and "Alert" in types:
         body["EventType"] = "Alert"
-    reply = await service.post(target, body, "events")
+    demanded = {**_TEST_VALUES, "EventType": "Alert", "MessageId": _TEST_MESSAGE}
+    reply = await service.post(target, body, "events", spare=body, demanded=demanded)
     return reply if isinstance(reply, Blocker) else None
 
 

@@ -61,11 +61,14 @@ async def set_clock(
     if shown is not None and abs(shown - now()) <= SET_WITHIN_S:
         return None
     stamp = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds")
-    refused = await service.patch(manager.path, {"DateTime": stamp}, "time")
+    only = ("DateTime",)
+    refused = await service.patch(manager.path, {"DateTime": stamp}, "time", always=only)
     if refused is not None and refused.reason is Reason.PRECONDITION:
         # nothing was changed: a tag over the whole resource is another one each second
         stamp = datetime.fromtimestamp(now(), UTC).isoformat(timespec="seconds")
-        return await service.patch(manager.path, {"DateTime": stamp}, "time", if_match="any")
+        return await service.patch(
+            manager.path, {"DateTime": stamp}, "time", if_match="any", always=only
+        )
     return refused
 
 

@@ -205,8 +205,11 @@ class SshShell:
                 )
                 async with process:
                     if sent is not None:
-                        process.stdin.write(sent.reveal().encode())
-                        process.stdin.write_eof()
+                        # A command that ends without reading closes the channel first. That is no
+                        # fault of the connection: its exit status and its stderr are there.
+                        with contextlib.suppress(BrokenPipeError):
+                            process.stdin.write(sent.reveal().encode())
+                            process.stdin.write_eof()
                     (out, cut_out), (err, cut_err) = await asyncio.gather(
                         _read(process.stdout, process), _read(process.stderr, process)
                     )

@@ -19,6 +19,7 @@ from provisioner.ports import (
     LoginRefused,
     PortError,
     Remote,
+    Secret,
     ShellCommand,
     ShellOutput,
     Unreachable,
@@ -75,6 +76,44 @@ def test_commands_run_in_order_and_each_says_its_own(made: list[Host], remote: R
     assert told[1] == ShellOutput(3, "", "oops\n")
     assert told[2].exit_code is None
     assert told[3] == ShellOutput(0, "0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("exit 5", ShellOutput(5, "", "")),
+        ("echo not wanted >&2; exit 3", ShellOutput(3, "", "not wanted\n")),
+        ("echo done", ShellOutput(0, "done\n", "")),
+        ("exec <&-; echo closed; exit 4", ShellOutput(4, "closed\n", "")),
+        ("no-such-command-here 2>/dev/null", ShellOutput(127, "", "")),
+        ("head -c 1 >/dev/null; exit 6", ShellOutput(6, "", "")),
+        ("kill -9 $$", ShellOutput(None, "", "")),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 40, 300_000, 3_000_000])  # within, and beyond, the window
+def test_a_command_that_ends_without_reading_its_secret_keeps_its_own_end(
+    made: list[Host], remote: Remote, line: str, wanted: ShellOutput, size: int
+) -> None:
+    command = ShellCommand("set", line, 20.0, sent=Secret("x" * size))
+
+    async def often(shell: SshShell) -> Sequence[ShellOutput]:
+        return await shell.run(made[0].name, made[0].address, [command] * 8)
+
+    told: Sequence[ShellOutput] = with_shell(remote, often)
+
+    assert [(t.exit_code, t.stdout, t.stderr) for t in told] == [
+        (wanted.exit_code, wanted.stdout, wanted.stderr)
+    ] * 8
+
+
+def test_a_secret_that_is_read_arrives_whole(made: list[Host], remote: Remote) -> None:
+    command = ShellCommand("count", "wc -c", 20.0, sent=Secret("x" * 3_000_000))
+
+    (told,) = with_shell(
+        remote, lambda shell: shell.run(made[0].name, made[0].address, [command])
+    )
+
+    assert told == ShellOutput(0, "3000000\n", "")
 
 
 def test_a_command_that_does_not_end_is_ended_in_the_host(made: list[Host], remote: Remote) -> None:

@@ -9,6 +9,7 @@ either side said is repeated in an error: it may hold a password.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,7 +106,9 @@ async def _answered(connection: asyncssh.SSHClientConnection, old: Secret, new: 
             if question.search(output):
                 if answered == len(answers):
                     raise LoginRefused("passwd asks again: it does not take the new password")
-                process.stdin.write(answers[answered].reveal() + "\n")
+                # passwd that has ended meanwhile is read to its end: its words say why
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(answers[answered].reveal() + "\n")
                 output = ""
                 answered += 1
     if answered < len(answers):

@@ -109,9 +109,7 @@ def test_a_command_that_ends_without_reading_its_secret_keeps_its_own_end(
 def test_a_secret_that_is_read_arrives_whole(made: list[Host], remote: Remote) -> None:
     command = ShellCommand("count", "wc -c", 20.0, sent=Secret("x" * 3_000_000))
 
-    (told,) = with_shell(
-        remote, lambda shell: shell.run(made[0].name, made[0].address, [command])
-    )
+    (told,) = with_shell(remote, lambda shell: shell.run(made[0].name, made[0].address, [command]))
 
     assert told == ShellOutput(0, "3000000\n", "")
 

@@ -44,9 +44,7 @@ def _run(
             server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
             process_factory=end_at_once,
         )
-        remote = Remote(
-            "root", None, tmp_path / "known_hosts", learn=True, port=server.get_port()
-        )
+        remote = Remote("root", None, tmp_path / "known_hosts", learn=True, port=server.get_port())
         shell = SshShell(remote, 1)
         command = ShellCommand("set-password", "chpasswd", 20.0, sent=sent)
         try:

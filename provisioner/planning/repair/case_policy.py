@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Fault, Origin, Service, Stage, StageTime, TenantNotice
-from provisioner.model.health import CheckResult, HealthReport, Verdict
+from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
@@ -237,18 +237,15 @@ def faults_of(
             if result.verdict is not Verdict.FAIL:
                 continue
             check = result.check.split(" after ")[0]
-            if not result.findings or result.findings[0].detail.startswith(UNREADABLE):
-                faults += _unread(result, report.ended_at)
-                continue
             faults += [
                 Fault(
                     source="check",
-                    id=check,
+                    id="unreadable" if f.detail.startswith(UNREADABLE) else check,
                     part=f.part[:80],
                     detail=f"{f.detail} {f.measured}".strip()[:300],
                     at=report.ended_at,
                 )
-                for f in result.findings
+                for f in result.findings or (_without_finding(result),)
             ]
     for blocker in node.blockers:
         source = "isolation" if blocker.reason in _ISOLATION else "work"
@@ -270,12 +267,9 @@ def faults_of(
     return tuple(unique.values())[:FAULTS_MAX]
 
 
-def _unread(result: CheckResult, at: float) -> list[Fault]:
-    """Return faults of a check that could not judge; their text may name the cause."""
-    return [
-        Fault(source="check", id="unreadable", part=f.part[:80], detail=f.detail[:300], at=at)
-        for f in result.findings
-    ]
+def _without_finding(result: CheckResult) -> Finding:
+    detail = f"{UNREADABLE}: {result.check} failed and accuses nothing"
+    return Finding(part="host", severity=Severity.CONFIG, detail=detail)
 
 
 def list_keys(faults: Iterable[Fault]) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Rule(Record):
     clears: frozenset[PartClass]
     why: str
     citation: str
+    otherwise: bool = False  # only for a fault that no other line fits
 
     model_config = Record.model_config | {"arbitrary_types_allowed": True}
 
@@ -90,6 +91,7 @@ def _rule(row: Mapping[str, str]) -> Rule:
         clears=frozenset(PartClass(word) for word in row["clears"].split()),
         why=row["why"],
         citation=row["citation"],
+        otherwise=row.get("otherwise") == "yes",
     )
 
 
@@ -105,12 +107,8 @@ def diagnose(
     a suspect among them keeps its serial.
     """
     ordered = sorted(set(faults), key=lambda f: (f.key, f.detail, f.at))
-    matches = [
-        (r, f)
-        for f in ordered
-        for r in (load_rules() if table is None else table)
-        if r.fits_fault(f)
-    ]
+    rules = load_rules() if table is None else table
+    matches = [(r, f) for f in ordered for r in find_rules(f, rules)]
     cleared = {kind for rule, _ in matches for kind in rule.clears}
     groups: dict[tuple[PartClass, str], list[tuple[Rule, Fault]]] = {}
     for rule, fault in matches:
@@ -133,6 +131,12 @@ def diagnose(
     suspects.sort(key=lambda s: (-s.confidence, s.part in _NODE, s.kind, s.part))
     best = suspects[0]
     return Diagnosis(suspects=tuple(suspects[:SUSPECTS_MAX]), start=starts.get(best.rule))
+
+
+def find_rules(fault: Fault, rules: Sequence[Rule]) -> Sequence[Rule]:
+    """Return the lines that apply; those marked `otherwise` only where no other one does."""
+    fitting = [rule for rule in rules if rule.fits_fault(fault)]
+    return [rule for rule in fitting if not rule.otherwise] or fitting
 
 
 def part_of(fault: Fault, kind: PartClass) -> str:

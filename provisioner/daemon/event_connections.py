@@ -33,6 +33,10 @@ HEAD_MAX = 16 * 1024  # bytes of the path and all headers; real ones have some 3
 BARRED_S = 30.0  # seconds for which an address is refused after repeated bad requests
 WAITING_MAX = 4  # whole requests on one connection that wait for the answers before them
 
+# The answer to an event that was taken. iLO 5 and 6 take no other status than 200, and repeat the
+# event to anything else (DMTF/Redfish-Event-Listener#30); others wait for a body to a 200, and
+# repeat it without a Content-Length and JSON (DMTF/Redfish-Event-Listener#25).
+_TAKEN = "{}"
 _FIRST = f"POST {EVENTS}/".encode()
 _PATH = re.compile(re.escape(EVENTS).encode() + rb"/([A-Za-z0-9_-]{1,64})")
 
@@ -70,6 +74,10 @@ class Doorkeeper(Protocol):
 
     def count(self, peer: str, status: int) -> None:
         """Count an answer, which may bar the address."""
+        ...
+
+    def doubt(self, name: str) -> None:
+        """An event of this id was not taken, so that its BMC is to be looked at."""
         ...
 
     def begin(self, connection: EventConnection) -> None:
@@ -253,6 +261,9 @@ class EventConnection(asyncio.Protocol):
 
     def _refuse(self, status: int) -> None:
         """Answer a request that is not taken, and close."""
+        path = _PATH.fullmatch(self._url)
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and path is not None:
+            self._keeper.doubt(path[1].decode("ascii"))
         self._keeper.count(self._peer, status)
         self._write(status, stays=False)
 
@@ -260,10 +271,13 @@ class EventConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
-        lines += [] if status == HTTPStatus.NO_CONTENT else ["Content-Length: 0"]
+        taken = status < HTTPStatus.MULTIPLE_CHOICES
+        lines += ["Content-Type: application/json"] if taken else []
+        lines += [f"Content-Length: {len(_TAKEN) if taken else 0}"]
         lines += [] if stays else ["Connection: close"]
         lines += [f"Retry-After: {BARRED_S:.0f}"] if status == HTTPStatus.TOO_MANY_REQUESTS else []
-        self._transport.write("\r\n".join([*lines, "", ""]).encode("ascii"))
+        body = _TAKEN if taken else ""
+        self._transport.write("\r\n".join([*lines, "", body]).encode("ascii"))
         if not stays:
             self._waiting.clear()
             self._stop_clock()

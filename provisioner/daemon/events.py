@@ -115,11 +115,11 @@ class Intake:
     async def deliver(self, name: str, body: bytes) -> int:
         """Take an event in; return the status for it."""
         document = _json(body)
-        if document is None:
-            return 400
         if self._watcher is None:
-            return 503
-        return await self._watcher.feeds.take_delivery(name, document)
+            return 503 if document is not None else 400
+        status = await self._watcher.feeds.take_delivery(name, document)
+        # of one that is no JSON the subscription's BMC is looked at
+        return status if document is not None else 400
 
     def doubt(self, name: str) -> None:
         """Rely on no subscription, or not on this one: events by it may have been lost."""

@@ -105,6 +105,10 @@ class EventDoor(asyncio.Protocol):
         """Count an answer, which may bar the address."""
         self._bars.count(peer, status)
 
+    def doubt(self, name: str) -> None:
+        """An event was not taken: the daemon learns of it."""
+        self._drop(name)
+
     def begin(self, connection: EventConnection) -> None:
         """A request came on a connection."""
         self.kept.begin(connection)

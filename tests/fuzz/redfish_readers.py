@@ -8,12 +8,19 @@ from typing import Any
 from provisioner.model.input_error import InputError
 from provisioner.ports import PortError
 
+_BODY = {"Boot": {"Mode": "UEFI"}}
 _SETTINGS = "adapters.redfish.settings.attributes"
 REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
-    ("adapters.redfish.eventing.events", (), "read_document read_conditions", {}),
+    ("adapters.redfish.eventing.events", (), "read_document read_conditions read_entry", {}),
     ("adapters.redfish.glance_answer", (PortError,), "read_answer", {"size_max_bytes": 256}),
     ("adapters.redfish.messages", (), "read_messages body_of collect_messages task_paths", {}),
     ("adapters.redfish.messages", (), "read_refusal", {"subject": "x", "unblock": "y"}),
+    ("adapters.redfish.messages", (), "find_named find_not_taken", {"body": _BODY}),
+    ("adapters.redfish.messages", (), "leave_out", {"body": _BODY, "shown": {}, "spare": "a"}),
+    ("adapters.redfish.messages", (), "add_demanded", {"body": {}, "offered": _BODY}),
+    ("adapters.redfish.messages", (), "drop_shown", {"body": _BODY, "always": ()}),
+    ("adapters.redfish.messages", (), "is_shown", {"path": ("Boot", "Mode"), "value": "UEFI"}),
+    ("adapters.redfish.messages", (), "list_leaves", {}),
     ("adapters.redfish.parsing", (), "as_object objects text truth number at path_of link mac", {}),
     ("adapters.redfish.parsing", (), "mac_of_guid parse_packed", {}),
     (

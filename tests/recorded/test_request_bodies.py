@@ -369,7 +369,7 @@ def test_an_answer_that_refuses_no_property_is_not_answered_without_one(status: 
     body = {"Boot": {MODE: "UEFI"}}
     answer = reply(status, info("Base.1.8.PropertyNotWritable", MessageArgs=[MODE]))
 
-    assert messages.leave_out(body, answer, {}, (MODE,)) is None
+    assert messages.leave_out(answer, body, {}, (MODE,)) is None
 
 
 @pytest.mark.parametrize(
@@ -386,4 +386,4 @@ def test_an_answer_that_refuses_no_property_is_not_answered_without_one(status: 
 def test_a_refusal_that_is_nonsense_names_nothing(nonsense: Any) -> None:
     answer = Reply(400, {}, json.dumps(nonsense).encode())
 
-    assert messages.find_named({"Boot": {MODE: "UEFI"}}, answer) == set()
+    assert messages.find_named(answer, {"Boot": {MODE: "UEFI"}}) == set()

@@ -38,7 +38,7 @@ class Feeds:
             return 404
         await asyncio.sleep(0)
         self.taken.append(document)
-        return 204
+        return 200
 
 
 def post(
@@ -87,14 +87,14 @@ async def read_answers(reader: asyncio.StreamReader, count: int) -> tuple[list[i
 
 
 CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(DOCUMENT), DOCUMENT)
-GOOD = (post(), [204], False)
+GOOD = (post(), [200], False)
 CASES: dict[str, tuple[bytes, list[int], bool]] = {
     "an event": GOOD,
-    "two at once": (post() + post(), [204, 204], False),
-    "in chunks": (post(f"{EVENTS}/ours", "Transfer-Encoding: chunked", body=CHUNKS), [204], False),
-    "waits for the word": (post(f"{EVENTS}/ours", "Expect: 100-continue"), [100, 204], False),
-    "closes by itself": (post(f"{EVENTS}/ours", "Connection: close"), [204], True),
-    "an old version": (post(version="1.0"), [204], True),
+    "two at once": (post() + post(), [200, 200], False),
+    "in chunks": (post(f"{EVENTS}/ours", "Transfer-Encoding: chunked", body=CHUNKS), [200], False),
+    "waits for the word": (post(f"{EVENTS}/ours", "Expect: 100-continue"), [100, 200], False),
+    "closes by itself": (post(f"{EVENTS}/ours", "Connection: close"), [200], True),
+    "an old version": (post(version="1.0"), [200], True),
     "of a stranger": (post(f"{EVENTS}/theirs"), [404], True),
     "behind a path": (post(f"{EVENTS}/ours/../x"), [404], True),
     "no document": (post(body=b"{"), [400], True),
@@ -129,8 +129,40 @@ def test_events_are_taken_and_all_else_is_refused_and_closed(tmp_path: Path) -> 
     seen, taken = asyncio.run(main())
     expected = {name: (statuses, closes) for name, (_, statuses, closes) in CASES.items()}
 
-    assert seen == expected | {"byte by byte": ([204], False)}
-    assert taken == [json.loads(DOCUMENT)] * 8
+    assert seen == expected | {"byte by byte": ([200], False)}
+    assert [one for one in taken if one is not None] == [json.loads(DOCUMENT)] * 8
+
+
+def test_what_cannot_be_taken_leads_to_a_look_at_its_bmc(tmp_path: Path) -> None:
+    async def main() -> tuple[list[Any], list[str]]:
+        async with listening(tmp_path) as (connect, feeds):
+            for case in ("no document", "too large"):
+                reader, writer = await connect()
+                writer.write(CASES[case][0])
+                await read_answers(reader, 1)
+                writer.close()
+            return feeds.taken, feeds.doubted
+
+    assert asyncio.run(main()) == ([None], ["ours"])
+
+
+def test_an_event_that_is_taken_is_answered_as_each_maker_reads_it(tmp_path: Path) -> None:
+    """iLO 5 and 6 take 200 alone; others want a length and JSON to a 200."""
+
+    async def main() -> bytes:
+        async with listening(tmp_path) as (connect, _):
+            reader, writer = await connect()
+            writer.write(post(f"{EVENTS}/ours", "Connection: close"))
+            answer = await asyncio.wait_for(reader.read(), 20.0)
+            writer.close()
+            return answer
+
+    head, _, body = asyncio.run(main()).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Content-Length: 2" in head
+    assert b"Content-Type: application/json" in head
+    assert json.loads(body) == {}
 
 
 def test_the_newest_senders_keep_their_connections(tmp_path: Path) -> None:
@@ -139,16 +171,16 @@ def test_the_newest_senders_keep_their_connections(tmp_path: Path) -> None:
             opened = [await connect() for _ in range(3)]
             for reader, writer in opened:
                 writer.write(post())
-                await reader.readuntil(b"\r\n\r\n")
+                await reader.readuntil(b"\r\n\r\n{}")
             result = [(await read_answers(reader, 0))[1] for reader, _ in opened[:1]]
             opened[1][1].write(post())  # again, on a connection that it kept
-            await opened[1][0].readuntil(b"\r\n\r\n")
+            await opened[1][0].readuntil(b"\r\n\r\n{}")
             opened.append(await connect())
             opened[3][1].write(post())
-            await opened[3][0].readuntil(b"\r\n\r\n")
+            await opened[3][0].readuntil(b"\r\n\r\n{}")
             result += [(await asyncio.wait_for(opened[2][0].read(1), 20.0)) == b""]
             opened[1][1].write(post())
-            await opened[1][0].readuntil(b"\r\n\r\n")
+            await opened[1][0].readuntil(b"\r\n\r\n{}")
             for _, writer in opened:
                 writer.close()
             return result

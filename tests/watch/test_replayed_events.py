@@ -138,6 +138,60 @@ def test_logins_of_others_cause_no_sweep(tmp_path: Path) -> None:
     assert requests_after(tmp_path, *(session.format(n) for n in range(20)), account) == 0
 
 
+ENTRY = "/redfish/v1/Systems/HGX_Baseboard_0/LogServices/EventLog/Entries/77"
+
+
+def test_an_event_that_is_a_link_is_read_at_its_bmc_once(tmp_path: Path) -> None:
+    async def story(serving: Serving) -> tuple[Any, ...]:
+        await serving.start()
+        url = serving.url()
+        assert await serving.until(lambda _: url in serving.streams.open_now, 1800)
+        serving.world.services[url].tree.add_fixed(ENTRY, dict(XID_79))
+        for _ in range(20):
+            await serving.watcher.receive(
+                HOST, "host", read_document({"Events": [{"@odata.id": ENTRY}]})
+            )
+        await serving.world.clock.sleep(60)
+        came = await serving.standing()
+        await cure(serving)
+        await serving.watcher.receive(
+            HOST, "host", read_document({"Events": [{"@odata.id": ENTRY}]})
+        )
+        await serving.world.clock.sleep(1200)
+        return came, await serving.standing()
+
+    settings = {"watch_s": 1e6, "watch_parts_s": 1e6, "watch_node_s": 120.0, "watch_told_s": 1e6}
+    came, repeated = lived(tmp_path, story, **settings)
+
+    assert ("Xid79", "GPU_SXM_3") in came
+    assert ("Xid79", "GPU_SXM_3") not in repeated
+
+
+@pytest.mark.parametrize("sent", [None, "text", {"Events": [{"Severity": "Critical"}]}])
+def test_news_that_cannot_be_read_bring_a_look_but_no_more_than_one_in_five_minutes(
+    tmp_path: Path, sent: Any
+) -> None:
+    async def story(serving: Serving) -> tuple[int, int]:
+        await serving.start()
+        assert await serving.until(lambda _: serving.url() in serving.streams.open_now, 1800)
+        await serving.world.clock.sleep(600)
+        service = serving.world.services[serving.url()]
+        counts = [service.requests]
+        for times in (1, 20):
+            for _ in range(times):
+                await serving.watcher.receive(HOST, "host", read_document(sent))
+                await serving.world.clock.sleep(10)
+            await serving.world.clock.sleep(1800)
+            counts.append(service.requests)
+        return counts[1] - counts[0], counts[2] - counts[1]
+
+    settings = {"watch_s": 1e6, "watch_parts_s": 1e6, "watch_node_s": 120.0, "watch_told_s": 1e6}
+    once, often = lived(tmp_path, story, **settings)
+
+    assert once > 10
+    assert often <= 2.5 * once
+
+
 def test_a_part_that_came_causes_a_sweep_but_no_more_than_one_in_five_minutes(
     tmp_path: Path,
 ) -> None:

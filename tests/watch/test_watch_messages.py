@@ -129,6 +129,160 @@ def test_a_document_of_thousands_of_events_is_cut():
     assert len(events.read_document(many).events) == events.EVENTS_MAX
 
 
+LINK = {"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0/LogServices/EventLog/Entries/77"}
+FAN = {"MessageId": "SensorEvent.1.0.1.ReadingCritical", "MessageArgs": ["Fan_1"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"Events": [LINK]},
+        {"Events": [FAN, LINK]},
+        {"Events": LINK},  # an object for a list
+        LINK,  # the whole document
+        {"Events": [{"OriginOfCondition": LINK, "Severity": "Critical"}]},
+        {"Events": [{"Message": "a fan stands still", "Severity": "Critical"}]},
+        {"Events": [{"MessageId": None, "Severity": "OK"}]},
+        {"Events": [{"MessageId": "A.1.0." + "B" * 600, "Severity": "Critical"}]},
+        {"Events": [{"MessageId": "A.1.0.B\x1b[31m", "Severity": "Critical"}]},
+        {"Events": [{"MessageId": {"a": 1}}]},
+        {"Events": [{"SpecificEventExistsInGroup": True}]},
+        {"Events": ["text", FAN]},
+        {"Events": "text"},
+        {"Events": 7},
+        {"Events": None},
+        {"Events": [FAN] * (events.EVENTS_MAX + 1)},
+        {"Events": [{"MessageId": "Vendor.1.0.Odd"}]},  # no severity, and nobody's registry
+        {"Events": [{"MessageId": "Vendor.1.0.Odd", "Severity": "Very bad"}]},
+        {"something": "else"},
+        [FAN],
+        "text",
+        None,
+    ],
+)
+def test_a_record_that_cannot_be_read_leads_to_a_look_at_the_node(document: object) -> None:
+    assert events.read_document(document).asks_for_a_look
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"Events": []},
+        {"Events": [FAN]},
+        {"MetricValues": [7, None]},
+        {"Events": [{**FAN, "SpecificEventExistsInGroup": True}]},
+        event("Base.1.18.Success"),
+        event("IDRAC.2.8.PSU0003", Severity="OK"),
+        event("Security.1.0.LoginFailure"),
+    ],
+)
+def test_a_document_that_is_read_wholly_leads_to_no_look(document: object) -> None:
+    assert not events.read_document(document).asks_for_a_look
+
+
+def test_records_that_are_links_are_named_and_read_as_log_entries() -> None:
+    entry = {
+        "@odata.id": LINK["@odata.id"],
+        "MessageId": "ResourceEvent.1.0.ResourceErrorsDetected",
+        "MessageArgs": ["GPU_SXM_3 Driver Event Message", XID.format(79, "off the bus")],
+        "Created": "2026-01-01T00:00:00Z",
+        "Links": {"OriginOfCondition": {"@odata.id": "/redfish/v1/Chassis/HGX_GPU_SXM_3"}},
+    }
+    read = events.read_entry(entry)
+
+    assert events.read_document({"Events": [LINK, LINK, FAN]}).linked == (LINK["@odata.id"],)
+    assert (read.events[0].origin, read.events[0].timestamp) == (
+        "/redfish/v1/Chassis/HGX_GPU_SXM_3",
+        "2026-01-01T00:00:00Z",
+    )
+    assert [s.id for s in events.find_signals(read, "n1", "host", NOW)] == ["Xid79"]
+
+
+@pytest.mark.parametrize(
+    "ident",
+    [
+        "Security.1.0.0.LoginFailure",
+        "UpdateService.1.0.0.InvalidFileVariable",
+        "CertificateService.1.0.0.InvalidCertificateString",
+        "SyncAgent.1.0.0.InsertMediaError",
+        "Ami.1.0.0.ServiceEnabled",
+        "LenovoFirmwareUpdateRegistry.1.0.UpdateVerifyFailed",
+        "NvidiaUpdate.1.0.0.DebugTokenEraseFailed",
+        "AccountService.1.0.0.AccountLocked",
+        "iLO.2.14.UnsupportedOperation",
+        "iLOEvents.3.2.SecurityCertificateExpired",
+        "OpenBMC.0.4.InvalidLoginAttempted",
+        "OpenBMC.0.4.BMCFirmwareUpdateFailed",
+        "License.1.0.LicenseExpired",
+        "Vendor.1.0.PasswordExpired",
+        "Vendor.1.0.SessionTimeout",
+        "IDRAC.2.8.RAC0232",
+        "IDRAC.2.8.LIC017",
+        "IDRAC.2.8.SUP0501",
+        "IDRAC.2.8.USR0032",
+        "IDRAC.2.8.JCP028",
+        "IDRAC.2.8.RED014",
+        "IDRAC.2.8.SYS410",
+        "RAC0232",
+    ],
+)
+@pytest.mark.parametrize("severity", ["Critical", "Warning"])
+def test_events_about_logins_certificates_licences_and_updates_are_no_hardware_faults(
+    ident: str, severity: str
+) -> None:
+    assert told(event(ident, MessageSeverity=severity)) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["AccountService/Accounts/3", "UpdateService", "Managers/1/VirtualMedia/CD1"]
+)
+def test_an_event_that_began_at_a_service_is_no_hardware_fault(path: str) -> None:
+    origin = {"@odata.id": f"/redfish/v1/{path}"}
+
+    assert told(event("Vendor.1.0.Odd", Severity="Critical", OriginOfCondition=origin)) == []
+
+
+@pytest.mark.parametrize(
+    "ident",
+    [
+        "IDRAC.2.8.PSU0003",
+        "IDRAC.2.8.MEM0001",
+        "IDRAC.2.8.SYS1003",
+        "IDRAC.2.8.SEC0031",
+        "StorageDevice.1.1.MediaErrors",
+        "iLOEvents.3.2.DimmUncorrectableError",
+        "OpenBMC.0.4.PowerSupplyFailed",
+        "OpenBMC.0.4.CatalogOfFansLost",
+        "Vendor.1.0.FanNotRecovered",
+        "Vendor.1.0.RedundancyNotRestored",
+    ],
+)
+def test_a_critical_event_about_anything_else_is_a_hardware_fault(ident: str) -> None:
+    [(_, _, active, classes)] = told(event(ident, "x", Severity="Critical"))
+
+    assert (active, classes) == (True, {C.HARDWARE})
+
+
+@pytest.mark.parametrize(
+    ("conditions", "wanted"),
+    [
+        ([LINK], ["ResourceHealth"]),
+        ([{"Severity": "Critical", "Message": "words"}], ["ResourceHealth"]),
+        ([{"MessageId": "License.1.0.Expired", "Severity": "Critical"}], ["ResourceHealth"]),
+        ([{**FAN}], ["SensorReading"]),
+    ],
+)
+def test_a_bad_health_is_told_unless_a_condition_explains_it(
+    conditions: list[Any], wanted: list[str]
+) -> None:
+    status = {"Health": "Critical", "Conditions": conditions}
+    found = events.read_conditions({"@odata.id": "/redfish/v1/Systems/1", "Status": status})
+    signals = events.find_signals(events.Pushed(events=found), "n1", "host", NOW)
+
+    assert [s.id for s in signals] == wanted
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (

@@ -195,7 +195,7 @@ def is_shown(shown: Json, path: Path, value: Any) -> bool:
     return type(now) is type(value) and now == value
 
 
-def drop_shown(body: Json, shown: Json, always: Collection[str]) -> dict[str, Any]:
+def drop_shown(shown: Json, body: Json, always: Collection[str]) -> dict[str, Any]:
     """Return the body without the properties that the resource has already.
 
     Those in `always`, and all below them, are sent: some mean something only together.
@@ -211,28 +211,28 @@ def drop_shown(body: Json, shown: Json, always: Collection[str]) -> dict[str, An
 
 
 def leave_out(
-    body: Json, reply: Reply, shown: Json, spare: Collection[str]
+    reply: Reply, body: Json, shown: Json, spare: Collection[str]
 ) -> dict[str, Any] | None:
     """Return the body for one more request after this refusal; None: it is final."""
     if reply.status not in NAMING:
         return None
     dropped = {
         path
-        for path in find_named(body, reply)
+        for path in find_named(reply, body)
         if path[-1] in spare or is_shown(shown, path, at(body, *path))
     }
     return _without(body, dropped) if dropped else None
 
 
-def add_demanded(body: Json, reply: Reply, offered: Json) -> dict[str, Any] | None:
+def add_demanded(reply: Reply, body: Json, offered: Json) -> dict[str, Any] | None:
     """Return the body with the properties of `offered` that this refusal demands; else None."""
     if reply.status not in NAMING:
         return None
-    wanted = {path[0] for path in find_named(offered, reply) if path[0] not in body}
+    wanted = {path[0] for path in find_named(reply, offered) if path[0] not in body}
     return {**body, **{name: offered[name] for name in sorted(wanted)}} if wanted else None
 
 
-def find_named(body: Json, reply: Reply) -> set[Path]:
+def find_named(reply: Reply, body: Json) -> set[Path]:
     """Return the properties of the body that the answer's messages name."""
     named: set[Path] = set()
     leaves = [path for path, _ in list_leaves(body)]
@@ -241,7 +241,7 @@ def find_named(body: Json, reply: Reply) -> set[Path]:
     return named
 
 
-def find_not_taken(body: Json, reply: Reply) -> set[Path]:
+def find_not_taken(reply: Reply, body: Json) -> set[Path]:
     """Return the properties that an answer of a status 2xx names as not taken."""
     leaves = [path for path, _ in list_leaves(body)]
     named: set[Path] = set()

@@ -136,9 +136,9 @@ class Service:
         """
         reply = await self.call("POST", path, body)
         for _ in range(messages.LEFT_OUT_MAX if isinstance(body, Mapping) else 0):
-            again = messages.leave_out(body, reply, {}, spare)
+            again = messages.leave_out(reply, body, {}, spare)
             if again is None:
-                again = messages.add_demanded(body, reply, demanded)
+                again = messages.add_demanded(reply, body, demanded)
             if not again:
                 break
             body = again
@@ -173,7 +173,7 @@ class Service:
         if refused:
             doubted = {leaf for leaf, _ in messages.list_leaves(sent)}
         else:
-            doubted = {p for p in messages.find_not_taken(sent, reply) if p[-1] not in spare}
+            doubted = {p for p in messages.find_not_taken(reply, sent) if p[-1] not in spare}
         if not doubted or (refused and (hidden or reply.status not in messages.NAMING)):
             return read_refusal(reply, subject, UNBLOCK, hidden) if refused else None
         shown = await self.get(path)
@@ -211,13 +211,13 @@ class Service:
         )
         seen = await self.call("GET", path) if rule == "etag" or compared else None
         shown = body_of(seen) if seen is not None and seen.status == 200 and not secret else {}
-        body = messages.drop_shown(body, shown, always)
+        body = messages.drop_shown(shown, body, always)
         reply = Reply(204, {}, b"")
         for _ in range(messages.LEFT_OUT_MAX):
             if not body:
                 break  # all of it is so already
             reply = await self._send_tagged(path, body, rule, _tags_of(seen))
-            again = None if secret else messages.leave_out(body, reply, shown, spare)
+            again = None if secret else messages.leave_out(reply, body, shown, spare)
             if again is None or not (again or _is_all_shown(body, shown)):
                 break
             body = again

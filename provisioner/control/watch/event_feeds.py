@@ -98,7 +98,7 @@ class EventFeeds:
         self._came: dict[str, float] = {}  # id -> when something last came by it
         self._rates: dict[str, Rate] = {}
         self._doubted: set[str] = set()  # ids by which events may have been lost
-        self.broke: set[Key] = set()  # streams that broke since the last round
+        self.broke: set[Key] = set()  # ways that broke, or lost events, since the last round
 
     async def restore(self) -> None:
         """Read the subscriptions that were made before."""
@@ -128,12 +128,14 @@ class EventFeeds:
     def doubt(self, subscription_id: str = "") -> None:
         """Rely on no subscription, or not on this one, until something comes by it again.
 
-        Events may have been lost. Its BMC is asked at each look meanwhile.
+        Events may have been lost. Its BMC is asked at each look meanwhile, and the BMC of this one
+        at once.
         """
         if not subscription_id:
             self._doubted.update(self._keys)
         elif subscription_id in self._keys:
             self._doubted.add(subscription_id)
+            self.broke.add(self._keys[subscription_id])
 
     def _delivers(self, made: Subscription) -> bool:
         """Return whether something came by it, and again since it was last tried."""
@@ -213,13 +215,14 @@ class EventFeeds:
             return 404
         rate = self._rates.setdefault(made.id, Rate(self._clock.now()))
         if not rate.take_one(self._clock.now()):
+            self.doubt(made.id)
             return 429
         self._came[made.id] = self._clock.now()
         self._doubted.discard(made.id)
         if not made.delivers:
             await self._prove(made, delivers=True)
         await self._receive(made.node, made.bmc, document_read)
-        return 204
+        return 200  # with a body; see `daemon.event_connections`
 
     async def close(self) -> None:
         """Stop following; subscriptions stay, and count again at the next start."""

@@ -68,6 +68,7 @@ class Turns:
         self.pushed_at = float("-inf")  # when an event last brought a sweep, or will
         self.heard: dict[str, float] = {}
         self.asked: dict[str, float] = {}  # when a glance at it was answered
+        self.linked: dict[str, tuple[str, ...]] = {}  # BMC -> event records that are links
         self.metrics: dict[str, dict[str, float]] = {}
         self.lost: dict[str, float] = {}  # part -> when it was first not seen
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from zlib import crc32
 
-from provisioner.adapters.redfish.eventing.events import Metric, Pushed, RedfishEvent, find_signals
+from provisioner.adapters.redfish.eventing.events import (
+    LINKED_MAX,
+    Metric,
+    Pushed,
+    RedfishEvent,
+    find_signals,
+)
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds
@@ -171,6 +177,11 @@ class Watcher:
         if document.asks_for_a_look and turns.pushed_at <= now:
             turns.pushed_at = max(now, turns.pushed_at + LOOK_AGAIN_S)
             turns.sweep_at = turns.parts_at = min(turns.sweep_at, turns.pushed_at)
+        if document.unread:  # its BMC is asked, although it pushes its events
+            turns.asked.pop(bmc, None)
+            turns.glance_at = min(turns.glance_at, max(now, turns.pushed_at))
+            linked = dict.fromkeys((*turns.linked.get(bmc, ()), *document.linked))
+            turns.linked[bmc] = tuple(linked)[-LINKED_MAX:]
         if document.concerns_leaks:
             turns.glance_at = min(turns.glance_at, now)
         received = [*find_signals(document, node_id, bmc, now)]
@@ -273,7 +284,19 @@ class Watcher:
             return None
         turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
         await self.feeds.attend(node, bmc)
+        if linked := turns.linked.pop(bmc.name, ()):
+            await self._take_linked(node, bmc, linked)
         return entries
+
+    async def _take_linked(self, node: Node, bmc: BmcRef, linked: Sequence[str]) -> None:
+        """Take in the events that a BMC sent as links to its log; one that is gone is no event."""
+        for document in await self.eyes.read_entries(node, bmc, linked):
+            fresh = await self._memory.drop_repeats(node.id, bmc.name, document)
+            received = find_signals(fresh, node.id, bmc.name, self._clock.now())
+            changed = await self.keeper.report(node.id, received)
+            await self._memory.remember(node.id, bmc.name, fresh)
+            if changed:
+                await self.keeper.consider(node)
 
     def _told(self, node: Node, bmc: BmcRef, turns: Turns, now: float) -> bool:
         """Return whether it pushes its events, and answered since its turn: a reset ends that."""

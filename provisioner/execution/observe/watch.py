@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from provisioner.adapters.redfish import telemetry
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
-from provisioner.adapters.redfish.eventing.events import Metric, RedfishEvent, read_conditions
+from provisioner.adapters.redfish.eventing.events import (
+    Metric,
+    Pushed,
+    RedfishEvent,
+    read_conditions,
+    read_entry,
+)
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
@@ -148,6 +154,19 @@ class OutOfBand:
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
         return () if system is None else read_conditions(system.data)
+
+    async def read_entries(
+        self, node: Node, bmc: BmcRef, paths: Sequence[str]
+    ) -> tuple[Pushed, ...]:
+        """Return the log entries or events at these paths of a BMC, as far as it shows them."""
+        try:
+            client = await self._urgent.redfish(node, bmc.name)
+            if isinstance(client, Blocker):
+                return ()
+            entries = await client.service.walk().read_several(paths)
+        except PortError:
+            return ()
+        return tuple(read_entry(entry.data) for entry in entries if entry.data)
 
     async def read_leaks(
         self, node: Node, bmc: BmcRef, places: Sequence[str]

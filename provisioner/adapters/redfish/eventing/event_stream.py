@@ -141,8 +141,7 @@ async def _events(
     try:
         async for piece in response.content.iter_any():
             for frame in reader.feed(piece):
-                if frame.data is not None:
-                    yield frame.id, frame.data
+                yield frame.id, frame.data  # None is no document either: it is looked for
     except (PortError, *FAILURES) as error:
         raise port_error(where, error, Attempt(safe=True)) from None
     except RuntimeError:  # what aiohttp raises for a connection that was lost between two reads

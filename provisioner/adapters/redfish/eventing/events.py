@@ -29,8 +29,30 @@ from provisioner.model.health import Severity
 EVENTS_MAX = 64  # of one document; bmcweb sends one to a few
 METRICS_MAX = 4096  # of one report; the largest recorded one has some 4,000 values
 TARGET_MAX = 128
-# registries that report requested work, not the device's health
-_QUIET = frozenset({"Base", "Task", "TaskEvent", "Update", "JobService", "HttpStatus", "License"})
+LINKED_MAX = 16  # records of one document that are links
+# Subjects that are no hardware: requests and their refusals, logins, certificates, licences,
+# updates, virtual media. Their messages are Critical as well (registries that a DGX H100 and an
+# R750 serve). By the registry, by the words of the key, by the letters of Dell's ids (Dell, Event
+# and Error Message Reference Guide), or by the service at which the event began.
+_QUIET_REGISTRY = re.compile(
+    r"Base|iLO|HttpStatus|SyncAgent|Privileges?|LogService|EventService"
+    r"|\w*(Update|Licen[cs]e|Certificate|Account|Session|Security|Job|Task)\w*"
+)
+_QUIET_WORDS = re.compile(
+    r"Log(in|on|out|off)(?![a-z])|Logged(In|Out)|Session|Password|Credential|Authenticat|Authoriz"
+    r"|Account|User(Name|Added|Deleted|Locked)|Certificate|CSR|Licen[cs]e|Subscription"
+    r"|(Insert|Eject|Virtual|Remote|Redirected)\w*Media|(FW|Firmware|Image|Bios|BIOS)\w*Update"
+    r"|^Update|Update(InProgress|Started|Failed|Successful|Completed)|Service(Enabled|Disabled)"
+    r"|^Property|^(Action|Query)Parameter|^Invalid(Property|Parameter|\w*Variable)"
+)
+_QUIET_DELL = re.compile(
+    r"(RAC|LIC|SUP|USR|JCP|RED|SWU|SWC|LOG|IPA|DIS|OSD|VME|TST|RSI)\d{1,4}|SYS4\d\d"
+)
+_QUIET_ORIGIN = re.compile(
+    r"/redfish/v1/(Account|Session|Update|Certificate|License|Event|Task|Job)Service(/|$)"
+    r"|.*/(VirtualMedia|Certificates|NetworkProtocol)(/|$)"
+)
+_MILD = frozenset({"ok", "informational", "info", "normal"})
 _OVER = re.compile(r"(Cleared|Restored|Recovered)$")
 # NVIDIA's HGX BMC: ResourceErrorsDetected with the arguments "GPU_SXM_1 Driver Event Message" and
 # "[time][number][flags] XID <code> <text>" (NVIDIA/nsmd, event settings of GPUs)
@@ -122,10 +144,13 @@ class Pushed(Record):
     events: tuple[RedfishEvent, ...] = ()
     metrics: tuple[Metric, ...] = ()
 
+    unread: int = 0  # records in which nothing could be read: their subject is looked at instead
+    linked: tuple[str, ...] = ()  # paths of those of them that are only links
+
     @property
     def asks_for_a_look(self) -> bool:
-        """Whether versions or parts may have changed."""
-        return any(_asks_for_a_look(event) for event in self.events)
+        """Whether versions or parts may have changed, or news could not be read."""
+        return self.unread > 0 or any(_asks_for_a_look(event) for event in self.events)
 
     @property
     def concerns_leaks(self) -> bool:
@@ -134,19 +159,36 @@ class Pushed(Record):
 
 
 def read_document(document: Any) -> Pushed:
-    """Return an Event or a MetricReport; of anything else nothing is left.
+    """Return an Event or a MetricReport; anything else counts as a record that was not read.
 
     Some frames of a replay are an event record, or a message, without a document around it
     (NVIDIA/bmcweb 7f3a16ae).
     """
     body = as_object(document)
-    context = body.get("Context")
-    bare = [body] if "MessageId" in body and "Events" not in body else body.get("Events")
+    if "Events" in body:
+        records = body["Events"]
+    elif "MetricValues" in body or (not body and isinstance(document, Mapping)):
+        records = []
+    else:
+        records = [document]
+    events, unread, linked = _read_records(records)
     return Pushed(
-        context=_context(context),
-        events=tuple(_events(bare)),
+        context=_context(body.get("Context")),
+        events=events,
         metrics=tuple(_metrics(body.get("MetricValues"))),
+        unread=unread,
+        linked=linked,
     )
+
+
+def read_entry(entry: Json) -> Pushed:
+    """Return a log entry, or an event, that a record was a link to, as the record itself."""
+    links = as_object(entry.get("Links"))
+    own = {
+        "OriginOfCondition": links.get("OriginOfCondition"),
+        "EventTimestamp": entry.get("Created"),
+    }
+    return read_document({"Events": [{**own, **entry}]} if "Events" not in entry else entry)
 
 
 def _context(value: Any) -> str:
@@ -168,10 +210,33 @@ def _asks_for_a_look(event: RedfishEvent) -> bool:
     session, which is an event of its own on NVIDIA's baseboards (NVIDIA/bmcweb 7f3a16ae).
     """
     if event.key not in _LOOK:
-        return False
+        return _is_unclear(event)
     if event.key not in _CAME_OR_WENT or not event.origin:
         return True
     return _OF_PARTS.match(event.origin) is not None
+
+
+def _is_unclear(event: RedfishEvent) -> bool:
+    """Return whether nothing tells how bad an event is: its registry and its severity are unknown.
+
+    An Xid is judged by its code.
+    """
+    known = event.registry in ("ResourceEvent", "SensorEvent", "HeartbeatEvent")
+    severe = event.severity.lower() in (*_MILD, "warning", "critical")
+    return not known and not severe and not is_quiet(event)
+
+
+def is_quiet(event: RedfishEvent) -> bool:
+    """Return whether the event is about requested work, logins, certificates, licences or updates.
+
+    Events of the registries that are judged by their keys are never asked for this.
+    """
+    return (
+        _QUIET_REGISTRY.fullmatch(event.registry) is not None
+        or _QUIET_DELL.fullmatch(event.key) is not None
+        or _QUIET_WORDS.search(event.key) is not None
+        or _QUIET_ORIGIN.match(event.origin) is not None
+    )
 
 
 def find_signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
@@ -180,10 +245,36 @@ def find_signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signa
     return tuple(signal for signal in all_signals if signal is not None)
 
 
-def _events(value: Any) -> Iterator[RedfishEvent]:
-    for item in objects(value if isinstance(value, list) else [], EVENTS_MAX):
-        if item.get("SpecificEventExistsInGroup") is True:
-            continue  # another event of the group reports the same fact more exactly
+def _read_records(value: Any) -> tuple[tuple[RedfishEvent, ...], int, tuple[str, ...]]:
+    """Return the records that can be judged, how many cannot, and the links among these.
+
+    A record without a usable name of a message says nothing (a link to a log entry,
+    NVIDIA/infra-controller-core#4818); what is beyond the bound was not read either.
+    """
+    items = value if isinstance(value, list) else [value]
+    whole = list(_events(items[:EVENTS_MAX]))
+    grouped = sum(1 for i in objects(items, EVENTS_MAX) if _is_grouped(i))
+    named = tuple(event for event in whole if _NAME.fullmatch(event.key))
+    links = (
+        path_of(i) or path_of(i.get("OriginOfCondition"))
+        for i in objects(items, EVENTS_MAX)
+        if not text(i.get("MessageId"))
+    )
+    linked = tuple(dict.fromkeys(path for path in links if path is not None))[:LINKED_MAX]
+    return named, max(0, len(items) - grouped - len(named)), linked
+
+
+def _is_grouped(item: Json) -> bool:
+    """Return whether another event of the group reports the same fact more exactly."""
+    return (
+        item.get("SpecificEventExistsInGroup") is True and text(item.get("MessageId")) is not None
+    )
+
+
+def _events(items: list[Any]) -> Iterator[RedfishEvent]:
+    for item in objects(items, EVENTS_MAX):
+        if _is_grouped(item):
+            continue
         registry, _, rest = (text(item.get("MessageId")) or "").partition(".")
         raw = item.get("MessageArgs")
         args = [text(a) or "" for a in raw[:16]] if isinstance(raw, list) else []
@@ -231,16 +322,19 @@ def _signal(event: RedfishEvent, node: str, source: str, now: float) -> Signal |
 
 
 def _by_severity(event: RedfishEvent, common: Mapping[str, Any]) -> Signal | None:
-    """A message whose registry we do not know: by its severity, and by the end of its key."""
-    if event.registry in _QUIET or not event.key or not _NAME.fullmatch(event.key):
+    """A message whose registry we do not know: by its severity, and by the end of its key.
+
+    One that is not mild ends nothing, whatever its key ends with ("...NotRecovered").
+    """
+    if not event.key or not _NAME.fullmatch(event.key) or is_quiet(event):
         return None
     name = f"{event.registry}.{event.key}" if event.registry else event.key
     by = {"critical": (C.HARDWARE,), "warning": _WARNING}
     classifications = by.get(event.severity.lower())
-    if classifications is not None and not _OVER.search(event.key):
+    if classifications is not None:
         target = _target(event)
         return Signal(id=name, target=target, classifications=classifications, **common)
-    if _OVER.search(event.key):
+    if _OVER.search(event.key) and event.severity.lower() in _MILD:
         return Signal(id=_OVER.sub("", name), target=_target(event), active=False, **common)
     return None
 
@@ -279,12 +373,14 @@ def _words(event: RedfishEvent) -> str:
 
 
 def read_conditions(resource: Json) -> tuple[RedfishEvent, ...]:
-    """Return a resource's Status.Conditions (DSP0268), else its health as one event."""
-    events = tuple(_events(at(resource, "Status", "Conditions")))
+    """Return a resource's Status.Conditions (DSP0268), and its health where none explains it."""
+    events, _, _ = _read_records(at(resource, "Status", "Conditions") or [])
     health = text(at(resource, "Status", "HealthRollup")) or text(at(resource, "Status", "Health"))
-    if events or health not in ("Critical", "Warning"):
+    explained = any((signal := _signal(e, "", "", 0.0)) and signal.active for e in events)
+    if explained or health not in ("Critical", "Warning"):
         return events
     origin = path_of(resource.get("@odata.id")) or ""
     key = f"ResourceStatusChanged{health}"
     message = f"its health is {health}"
-    return (RedfishEvent(registry="ResourceEvent", key=key, said=message, origin=origin),)
+    rolled = RedfishEvent(registry="ResourceEvent", key=key, said=message, origin=origin)
+    return (*events, rolled)

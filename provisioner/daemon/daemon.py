@@ -319,7 +319,7 @@ def _reach(parts: Parts) -> Reach:
         parts.credentials,
         parts.passwords,
         pause=parts.clock.sleep,
-        gate=LeakGate(parts.clock, parts.alerts),
+        gate=LeakGate(parts.clock, parts.alerts, parts.store.evidence),
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from provisioner.execution.actions.leak_gate import LeakGate
 from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.observe.machine_settings import add_settings
@@ -18,7 +20,7 @@ from provisioner.execution.observe.switch_services import read_switch_settings
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
-from provisioner.model.node import BmcRef, Boots, Node, NodeKind
+from provisioner.model.node import BmcRef, Boots, Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.certification.host_settings import NO_SETS, HostSets
 from provisioner.planning.intake import drive_firmware, host_look, inband_facts
@@ -224,7 +226,7 @@ class Collector:
             if last is None or any(o.bmc == bmc.name for o in last.obstacles):
                 inventory = await client.collect(node.id, bmc.name)
                 if (gate := self._site.reach.gate) is not None:
-                    await gate.record_leaks(node.id, inventory.leaks)
+                    inventory = await _complete_leaks(gate, node, bmc, inventory)
                 return await add_settings(client, inventory, sets, bmc.name)
             inventory = await client.read_firmware(node.id, bmc.name)
             return await add_settings(client, inventory, sets, bmc.name)
@@ -327,10 +329,21 @@ def merge(
         drives=facts.drives,
         components=tuple(components[key] for key in sorted(components)),
         devices=devices,
-        leaks=host.leaks or (last or host).leaks,
+        leaks=host.leaks if last is None or host.leaks else last.leaks,
         obstacles=tuple(obstacle for inventory in seen for obstacle in inventory.obstacles),
         gaps=tuple(gaps),
     )
+
+
+async def _complete_leaks(
+    gate: LeakGate, node: Node, bmc: BmcRef, inventory: Inventory
+) -> Inventory:
+    """Report what is not dry; a host keeps the detectors that it ever had, until intake."""
+    leaks = inventory.leaks
+    if bmc.name == HOST and node.state not in (State.DISCOVERED, State.INTAKE):
+        leaks = await gate.complete(node.id, leaks)
+    await gate.record_leaks(node.id, leaks)
+    return inventory.model_copy(update={"leaks": leaks})
 
 
 def _is_listed_by_itself(

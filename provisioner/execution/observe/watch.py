@@ -170,15 +170,15 @@ class OutOfBand:
 
     async def read_leaks(
         self, node: Node, bmc: BmcRef, places: Sequence[str]
-    ) -> tuple[LeakDetector, ...]:
-        """Return the leak detectors at these paths; none if the BMC is silent."""
+    ) -> tuple[LeakDetector, ...] | None:
+        """Return the leak detectors at these paths; None if the BMC is silent."""
         try:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
-                return ()
+                return None
             return await read_places(client.service.walk(), places)
         except PortError:
-            return ()
+            return None
 
     async def read_skew(self, node: Node, bmc: BmcRef) -> BmcClock | None:
         """Return the clock of a BMC; None if the BMC is silent or has none."""

@@ -1,7 +1,8 @@
 """Coolant at a host's leak detectors: which readings are dry, and the acts that a leak forbids.
 
 Pure. A leak is over when the detectors are dry *and* a person cleared its alert: coolant that ran
-off a detector is still in the chassis.
+off a detector is still in the chassis. A detector that was seen once and is not shown any more has
+no reading: it counts as one that cannot be read, until a person accepts that it is gone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ CLASSIFICATIONS = (
 )
 _WET_STATES = frozenset({"Warning", "Critical"})
 _NOT_FITTED = "Absent"
+_GONE = "it was seen before, and the BMC does not show it any more"
 _NAMED_MAX = 4  # detectors in one sentence; the signals name all of them
 
 
@@ -37,6 +39,30 @@ def read_moisture(state: str | None, health: str | None, enabled: str | None) ->
     if state == "OK" and enabled in (None, "Enabled"):
         return Moisture.DRY
     return Moisture.UNREADABLE
+
+
+def carry_detectors(
+    before: Iterable[LeakDetector], now: Iterable[LeakDetector]
+) -> tuple[LeakDetector, ...]:
+    """Return the readings of `now`, and an unreadable one for each detector of `before` alone."""
+    by_slot = {d.slot: d for d in now}
+    for old in before:
+        by_slot.setdefault(
+            old.slot,
+            old.model_copy(update={"moisture": Moisture.UNREADABLE, "detail": _GONE}),
+        )
+    return tuple(by_slot[slot] for slot in sorted(by_slot))
+
+
+def drop_accepted(
+    detectors: Iterable[LeakDetector], alerts: Iterable[Alert]
+) -> tuple[LeakDetector, ...]:
+    """Return the detectors without those that are gone and whose alert a person cleared.
+
+    Only a person clears an alert of coolant; the one that counts says that the detector is gone.
+    """
+    accepted = {a.target for a in alerts if a.id == ALERT and not a.active and _GONE in a.message}
+    return tuple(d for d in detectors if d.detail != _GONE or d.slot not in accepted)
 
 
 def list_signals(

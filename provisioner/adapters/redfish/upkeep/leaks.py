@@ -15,7 +15,7 @@ from provisioner.adapters.redfish.service import Service, raise_silence
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Gap, Reason
-from provisioner.planning.watch.leaks import read_moisture
+from provisioner.planning.watch.leaks import carry_detectors, read_moisture
 from provisioner.ports import Unreachable
 
 # A BMC's tree changes with its firmware only; a liquid-cooled host is found again within this time.
@@ -31,9 +31,17 @@ class LeakReader:
         self._service = service
         self._places: tuple[str, ...] = ()
         self._known_until = 0.0
+        self._seen: tuple[LeakDetector, ...] = ()
 
     async def read_detectors(self) -> tuple[LeakDetector, ...]:
-        """Return every detector as it reads now. Raises `PortError` if the BMC is silent."""
+        """Return every detector as it reads now, and each that was ever read and is not shown.
+
+        Raises `PortError` if the BMC is silent.
+        """
+        self._seen = carry_detectors(self._seen, await self._read())
+        return self._seen
+
+    async def _read(self) -> tuple[LeakDetector, ...]:
         walk = self._service.walk()
         now = asyncio.get_running_loop().time()
         if now < self._known_until:
@@ -51,25 +59,70 @@ class LeakReader:
 
 
 async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...]:
-    """Return the paths of LeakDetectors collections, and of detectors that no collection has."""
-    linked = [p for c in chassis if (p := link(c.data, "ThermalSubsystem")) is not None]
-    subsystems = await walk.read_several(linked)
-    paths = [p for s in subsystems if (p := link(s.data, "LeakDetection")) is not None]
-    detections = await walk.read_several(paths)
-    places = [p for r in (*chassis, *detections) if (p := link(r.data, "LeakDetectors"))]
-    lost = {g.source for g in walk.gaps if g.reason is not Reason.NOT_OFFERED}
-    for detection in detections:
-        if detection.path in lost:
-            places.append(detection.path)  # read again as a detector, it is an unreadable one
-        if link(detection.data, "LeakDetectors") is None:
-            groups = objects(detection.data.get("LeakDetectorGroups") or [])
-            single = [d for g in groups for d in objects(g.get("Detectors") or [])]
-            places += [p for d in single if (p := path_of(d.get("DataSourceUri"))) is not None]
+    """Return the paths of LeakDetectors collections, and of detectors that no collection has.
+
+    Where a link is absent or leads nowhere, the path that the schema gives the resource is read
+    itself, as makers print trees of which a link is missing (LambdaLabs/redfish_exporter,
+    chassis_collector.go at 610113a, lines 308 to 337). A link that leads nowhere, with nothing at
+    that path either, is returned as a place: read there, it is a detector without a reading.
+    """
+    places = [p for c in chassis if (p := link(c.data, "LeakDetectors")) is not None]
+    for one in chassis:
+        thermal = link(one.data, "ThermalSubsystem")
+        if thermal is None:
+            continue
+        subsystem = await walk.read(thermal)
+        detection, lost = await _find(walk, subsystem, "LeakDetection", required=not subsystem.data)
+        places += lost
+        if detection is not None:
+            places += await _list_places(walk, detection)
     return tuple(dict.fromkeys(places))
 
 
+async def _list_places(walk: Walk, detection: Resource) -> list[str]:
+    """Return the places of the detectors below one LeakDetection resource."""
+    if (linked := link(detection.data, "LeakDetectors")) is not None:
+        direct = f"{detection.path.rstrip('/')}/LeakDetectors"
+        found, _ = await _find(walk, detection, "LeakDetectors")
+        return [linked if found is None or found.path != direct else direct]
+    groups = objects(detection.data.get("LeakDetectorGroups") or [])
+    single = [d for g in groups for d in objects(g.get("Detectors") or [])]
+    if paths := [p for d in single if (p := path_of(d.get("DataSourceUri"))) is not None]:
+        return paths
+    found, lost = await _find(walk, detection, "LeakDetectors")
+    # a LeakDetection that shows no detector anywhere is read as a detector of its own
+    return [found.path] if found is not None else lost or [detection.path]
+
+
+async def _find(
+    walk: Walk, parent: Resource, key: str, *, required: bool = False
+) -> tuple[Resource | None, list[str]]:
+    """Return the resource that `parent` links to as `key`, or that is at the schema's path.
+
+    Else None with the places that have no reading: a link that leads nowhere, or a path that could
+    not be read. `required`: the parent itself is such a place, if its child is not there either.
+    """
+    linked, direct = link(parent.data, key), f"{parent.path.rstrip('/')}/{key}"
+    unread = [parent.path] if required else []
+    for path in dict.fromkeys(p for p in (linked, direct) if p is not None):
+        gaps_before = len(walk.gaps)
+        resource = await walk.read(path)
+        if resource.data:
+            return resource, []
+        gaps = walk.gaps[gaps_before:]
+        absent = all(g.reason is Reason.NOT_OFFERED for g in gaps)
+        if path != linked and absent:
+            del walk.gaps[gaps_before:]  # a path that nothing leads to may be empty
+        else:
+            unread.append(path)
+    return None, unread
+
+
 async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, ...]:
-    """Return the detectors at these paths, each of which is a collection or a single detector."""
+    """Return the detectors at these paths, each of which is a collection or a single detector.
+
+    A place without an answer, or a collection that lost members, is an unreadable detector.
+    """
     detectors: dict[str, LeakDetector] = {}
     for place in places:
         gaps_before = len(walk.gaps)
@@ -79,8 +132,11 @@ async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, 
             listed = await walk.read_members(place)
         gaps = walk.gaps[gaps_before:]
         _require_answer(gaps)
-        if not first.data and all(g.reason is Reason.NOT_OFFERED for g in gaps):
-            continue  # a link that leads nowhere, as services print for parts that they lack
+        paths = {r.path for r in listed}
+        lost = next((g for g in gaps if g.source not in paths), None)
+        if lost is not None:  # members that were not listed, or a page that could not be read
+            listed = [*listed, Resource(place)]
+            gaps = [*gaps, lost.model_copy(update={"source": place})]
         for resource in listed:
             detector = _read_detector(resource, gaps)
             if detector is None:

@@ -1,0 +1,233 @@
+"""A tray whose tree hides a wet detector gets no power: no shape of the tree reads as dry.
+
+source of the shapes: LambdaLabs/redfish_exporter at 610113a, chassis_collector.go lines 308 to 337
+(the path is read itself, as makers leave the link out or print a wrong one); DMTF schemas
+ThermalSubsystem 1.3.0, LeakDetection 1.1.0, LeakDetectorCollection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.recordings.recorded_transport import RecordedTransport
+from provisioner.model.inventory import LeakDetector, Moisture
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.watch import alerts as rules
+from provisioner.planning.watch.leaks import carry_detectors, drop_accepted, list_signals
+from provisioner.ports import BmcAddress, Secret
+
+ROOT = "/redfish/v1"
+CHASSIS = f"{ROOT}/Chassis/Chassis_0"
+THERMAL = f"{CHASSIS}/ThermalSubsystem"
+DETECTION = f"{THERMAL}/LeakDetection"
+DETECTORS = f"{DETECTION}/LeakDetectors"
+NAMES = ("0_ColdPlate", "0_Manifold", "1_ColdPlate", "1_Manifold")
+Tree = dict[str, dict[str, Any]]
+
+
+def link(path: str) -> dict[str, str]:
+    return {"@odata.id": path}
+
+
+def tray(wet: str = "1_ColdPlate") -> Tree:
+    """A liquid-cooled tray with four detectors, one of them wet, all links in place."""
+    paths = [f"{DETECTORS}/{name}" for name in NAMES]
+    tree: Tree = {
+        ROOT: {"Vendor": "NVIDIA", "Chassis": link(f"{ROOT}/Chassis")},
+        f"{ROOT}/Chassis": {"Members": [link(CHASSIS)], "Members@odata.count": 1},
+        CHASSIS: {"Id": "Chassis_0", "ThermalSubsystem": link(THERMAL)},
+        THERMAL: {"Id": "ThermalSubsystem", "LeakDetection": link(DETECTION)},
+        DETECTION: {"Id": "LeakDetection", "LeakDetectors": link(DETECTORS)},
+        DETECTORS: {"Members": [link(p) for p in paths], "Members@odata.count": len(paths)},
+    }
+    for name, path in zip(NAMES, paths, strict=True):
+        state = "Critical" if name == wet else "OK"
+        status = {"State": "Enabled", "Health": "OK"}
+        tree[path] = {"Id": name, "DetectorState": state, "Status": status}
+    return {path: {"@odata.id": path, **body} for path, body in tree.items()}
+
+
+def client_of(tree: Mapping[str, Mapping[str, Any]]) -> Redfish:
+    address = BmcAddress("https://192.0.2.1", "root", Secret("x"))
+    return Redfish(RecordedTransport(tree), address, quirks.UNKNOWN)
+
+
+def _unlink(tree: Tree) -> None:
+    del tree[THERMAL]["LeakDetection"]
+
+
+def _link_elsewhere(tree: Tree) -> None:
+    tree[THERMAL]["LeakDetection"] = link(f"{ROOT}/Chassis/Other/ThermalSubsystem/LeakDetection")
+
+
+def _link_nowhere(tree: Tree) -> None:
+    _link_elsewhere(tree)
+    for path in [p for p in tree if p.startswith(DETECTION)]:
+        del tree[path]
+
+
+def _lose_the_subsystem(tree: Tree) -> None:
+    del tree[THERMAL]
+
+
+def _lose_all_below_the_chassis(tree: Tree) -> None:
+    for path in [p for p in tree if p.startswith(THERMAL)]:
+        del tree[path]
+
+
+def _unlink_the_collection(tree: Tree) -> None:
+    del tree[DETECTION]["LeakDetectors"]
+
+
+def _link_the_collection_elsewhere(tree: Tree) -> None:
+    tree[DETECTION]["LeakDetectors"] = link(f"{DETECTION}/Detectors")
+
+
+def _lose_the_collection(tree: Tree) -> None:
+    for path in [p for p in tree if p.startswith(DETECTORS)]:
+        del tree[path]
+
+
+def _list_fewer_than_counted(tree: Tree) -> None:
+    tree[DETECTORS]["Members"] = tree[DETECTORS]["Members"][:1]
+
+
+def _list_none_of_those_counted(tree: Tree) -> None:
+    tree[DETECTORS]["Members"] = []
+
+
+def _lose_a_member(tree: Tree) -> None:
+    del tree[f"{DETECTORS}/1_ColdPlate"]
+
+
+def _lose_the_second_page(tree: Tree) -> None:
+    tree[DETECTORS] |= {
+        "Members": tree[DETECTORS]["Members"][:1],
+        "Members@odata.count": 1,  # as services count that count the page
+        "Members@odata.nextLink": f"{DETECTION}/Page2",
+    }
+
+
+def _answer_no_list(tree: Tree) -> None:
+    tree[DETECTORS]["Members"] = "none"
+
+
+def _show_a_detection_without_detectors(tree: Tree) -> None:
+    _lose_the_collection(tree)
+    del tree[DETECTION]["LeakDetectors"]
+
+
+def _leave_out_the_state(tree: Tree) -> None:
+    del tree[f"{DETECTORS}/1_ColdPlate"]["DetectorState"]
+
+
+SHAPES: tuple[tuple[str, Callable[[Tree], None]], ...] = (
+    ("all links in place", lambda _: None),
+    ("LeakDetection is not linked", _unlink),
+    ("the link to LeakDetection leads elsewhere", _link_elsewhere),
+    ("the link to LeakDetection leads nowhere, and nothing is at its path", _link_nowhere),
+    ("the thermal subsystem is gone, and the detectors are there", _lose_the_subsystem),
+    ("the thermal subsystem and all below it is gone", _lose_all_below_the_chassis),
+    ("LeakDetectors is not linked", _unlink_the_collection),
+    ("the link to LeakDetectors leads elsewhere", _link_the_collection_elsewhere),
+    ("LeakDetectors is gone", _lose_the_collection),
+    ("fewer members are listed than counted", _list_fewer_than_counted),
+    ("no member is listed, and four are counted", _list_none_of_those_counted),
+    ("a member is gone", _lose_a_member),
+    ("the second page is gone", _lose_the_second_page),
+    ("Members is no list", _answer_no_list),
+    ("LeakDetection shows no detector", _show_a_detection_without_detectors),
+    ("a detector has no state", _leave_out_the_state),
+)
+
+
+@pytest.mark.parametrize(("shape", "change"), SHAPES, ids=[name for name, _ in SHAPES])
+def test_no_shape_of_the_tree_gives_a_wet_tray_power(
+    shape: str, change: Callable[[Tree], None]
+) -> None:
+    tree = tray()
+    change(tree)
+
+    refused = asyncio.run(client_of(tree).admit_act())
+
+    assert isinstance(refused, Blocker), shape
+    assert refused.reason is Reason.LEAK
+
+
+def test_a_dry_tray_without_a_link_is_read_at_the_schemas_path() -> None:
+    tree = tray(wet="")
+    _unlink(tree)
+    client = client_of(tree)
+
+    assert asyncio.run(client.admit_act()) is None
+    assert len(asyncio.run(client.read_leak_detectors())) == len(NAMES)
+
+
+def test_a_chassis_cooled_by_air_has_no_detector() -> None:
+    """Its thermal subsystem links to no LeakDetection, and none is at the schema's path."""
+    tree = tray()
+    _unlink(tree)
+    for path in [p for p in tree if p.startswith(DETECTION)]:
+        del tree[path]
+
+    assert asyncio.run(client_of(tree).read_leak_detectors()) == ()
+
+
+def test_a_detector_that_leaves_the_list_keeps_the_power_off() -> None:
+    """The list is whole by its own count: only the earlier look knows of the others."""
+    tree = tray(wet="")
+    client = client_of(tree)
+
+    async def look_twice() -> tuple[Blocker | None, Blocker | None]:
+        before = await client.admit_act()
+        members = tree[DETECTORS]["Members"][:1]
+        tree[DETECTORS] |= {"Members": members, "Members@odata.count": 1}
+        return before, await client.admit_act()
+
+    before, after = asyncio.run(look_twice())
+
+    assert before is None
+    assert after is not None
+    assert "does not show it any more" in after.detail
+
+
+# --- detectors that were seen before
+
+PLATE = LeakDetector(slot="0/plate", moisture=Moisture.DRY, detail="state OK", source="/p")
+HOSE = PLATE.model_copy(update={"slot": "0/hose", "source": "/h"})
+
+
+def test_a_detector_that_is_not_shown_any_more_has_no_reading() -> None:
+    carried = carry_detectors((PLATE, HOSE), (PLATE,))
+
+    assert {d.slot: d.moisture for d in carried} == {
+        "0/plate": Moisture.DRY,
+        "0/hose": Moisture.UNREADABLE,
+    }
+    assert carry_detectors(carried, (PLATE, HOSE)) == (HOSE, PLATE)
+
+
+def test_only_a_person_who_cleared_its_own_alert_lets_a_detector_go() -> None:
+    carried = carry_detectors((PLATE, HOSE), (PLATE,))
+    (gone,) = list_signals("n0", carried, "leaks/host", 10.0)
+    alert = rules.apply_signal(None, gone)
+    assert alert is not None
+    cleared = rules.clear_alert(alert, 20.0, "operator: the hose has no detector now")
+    wet = HOSE.model_copy(update={"moisture": Moisture.WET, "detail": "state Critical"})
+    (leak,) = list_signals("n0", [wet], "leaks/host", 1.0)
+    earlier = rules.apply_signal(None, leak)
+    assert cleared is not None
+    assert earlier is not None
+    dried = rules.clear_alert(earlier, 5.0, "operator: dried")
+    assert dried is not None
+
+    assert drop_accepted(carried, [alert]) == carried
+    assert drop_accepted(carried, [dried]) == carried  # that clearing was about water
+    assert drop_accepted(carried, [cleared]) == (PLATE,)
+    assert drop_accepted([wet], [cleared]) == (wet,)

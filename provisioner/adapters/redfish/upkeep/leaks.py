@@ -102,7 +102,8 @@ async def _find(
     Else None with the places that have no reading: a link that leads nowhere, or a path that could
     not be read. `required`: the parent itself is such a place, if its child is not there either.
     """
-    linked, direct = link(parent.data, key), f"{parent.path.rstrip('/')}/{key}"
+    linked = link(parent.data, key)
+    direct = f"{parent.path.rstrip('/')}/{key}"
     unread = [parent.path] if required else []
     for path in dict.fromkeys(p for p in (linked, direct) if p is not None):
         gaps_before = len(walk.gaps)

@@ -64,12 +64,12 @@ from provisioner.checks import (
     versions,
 )
 from provisioner.checks.check import Check
+from provisioner.checks.driver_verdicts import read_driver_verdicts
 from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives
 from provisioner.model.health import Gate
 from provisioner.model.node import NodeKind
 
-# In the order in which the checks run and are shown.
-ALL: tuple[Check, ...] = (
+_LISTED: tuple[Check, ...] = (
     gpu_inventory.CHECK,
     versions.CHECK,
     cpu_memory.CHECK,
@@ -135,6 +135,10 @@ ALL: tuple[Check, ...] = (
     cpu_load.CHECK_STREAM,
     switch_health.CHECK,
 )
+
+# In the order in which the checks run and are shown. Whoever reads an output of nvidia-smi also
+# reads the driver's own verdicts in it.
+ALL: tuple[Check, ...] = tuple(read_driver_verdicts(check) for check in _LISTED)
 
 
 # Gates that every validation passes. Fabric tests (C) need partners and long burns (D) take hours,

@@ -3,7 +3,8 @@
 The check also reads the first line of the ring buffer: if that is not the kernel's greeting, the
 oldest messages are gone and may have been faults. `kernel_log` judges Xids, SXids and lines that
 are faults of a part. Where lines carry their level (`journalctl -k -o json`, `dmesg -x`), less
-serious ones are ignored. After a load test every new line counts.
+serious ones are ignored. After a load test every new line counts. I/O errors of drives that a
+BMC shows over USB (virtual media that was taken away) are no errors of this machine.
 """
 
 from __future__ import annotations
@@ -11,20 +12,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from provisioner.checks import kernel_log
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.commands import KERNEL_LOG
 from provisioner.checks.counter_growth import find_before_load
-from provisioner.checks.readers.kernel_faults import is_fault_line
 from provisioner.checks.readers.kernel_lines import (
     ERR,
     REACHES_BACK,
     begins_at_boot,
+    find_virtual_drives,
     is_greeting,
     is_harmless,
+    is_of_drives,
     kernel_lines,
     read_level,
 )
 from provisioner.checks.readers.log_lines import parse_log_line
-from provisioner.checks.readers.tool_output import END, read_output
+from provisioner.checks.readers.tool_output import END, ROWS_MAX, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(
@@ -52,19 +56,29 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     )
     # one finding per message, however often it came and whatever numbers it contained
     messages: dict[str, list[str]] = {}
+    virtual = find_virtual_drives(_read_attachments(evidence, lines))
     for number, line in enumerate(lines):
         level = read_level(line)
-        text = parse_log_line(line).words
+        parsed = parse_log_line(line)
+        text = parsed.words
         # the very first line only shows where the log begins
         judged = level <= ERR if level is not None else number > 0 or not complete
         if not judged or line in earlier_lines or is_greeting(text):
             continue
-        if not (is_fault_line(text) or is_harmless(text, context.harmless_lines)):
+        if is_harmless(text, context.harmless_lines) or is_of_drives(text, virtual):
+            continue
+        if not kernel_log.judges(parsed):
             messages.setdefault(_NUMBER.sub("#", text), []).append(text)
     for listed in sorted(messages.values(), key=lambda listed: not _SERIOUS.search(listed[0])):
         severity = Severity.ISOLATE if _SERIOUS.search(listed[0]) else Severity.MONITOR
         times = f" ({len(listed)} times)" if len(listed) > 1 else ""
         yield fault("host", severity, f"kernel{times}: {listed[0]}")
+
+
+def _read_attachments(evidence: Mapping[str, Evidence], lines: list[str]) -> list[str]:
+    """Return the lines in which drives were found: below "err", so they are in the whole log."""
+    whole = evidence.get(KERNEL_LOG.name)
+    return [*(whole.text.split("\n")[:ROWS_MAX] if whole is not None else ()), *lines]
 
 
 def _read_lines(text: str) -> list[str]:
@@ -75,4 +89,4 @@ def _read_lines(text: str) -> list[str]:
     return lines
 
 
-CHECK = Check("kernel_errors", Gate.A, (KERNEL_ERRORS,), _findings, after_load=True)
+CHECK = Check("kernel_errors", Gate.A, (KERNEL_ERRORS, KERNEL_LOG), _findings, after_load=True)

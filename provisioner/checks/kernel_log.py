@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import KERNEL_LOG
-from provisioner.checks.readers.kernel_faults import find_faults
+from provisioner.checks.readers.kernel_faults import find_faults, is_fault_line, read_words
 from provisioner.checks.readers.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
-from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.readers.log_lines import LogLine, parse_log_line
 from provisioner.checks.readers.tool_output import normalize_pci, read_output
 from provisioner.checks.xid.error_codes import Family, rank_severity
-from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, find_events
+from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, find_event, find_events
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 # text that a line must contain, the pattern that decides, the meaning
@@ -46,6 +46,13 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     yield from sorted(findings, key=lambda f: -rank_severity(f.severity))
 
 
+def judges(line: LogLine) -> bool:
+    """Return whether this check judges a line: other checks ask here, and hold no pattern of their
+    own, so that no line is left to a check that does not know it.
+    """
+    return is_fault_line(line.words) or find_event(line) is not None
+
+
 def _judge_coded_errors(lines: Sequence[str], context: CheckContext) -> Iterator[Finding]:
     for event in find_events(lines, context.slot_of_pci):
         if event.code == NO_CODE:
@@ -66,8 +73,9 @@ def _describe(event: ErrorEvent, details: Sequence[str]) -> str:
 
 
 def _judge_other_errors(lines: Sequence[str]) -> Iterator[Finding]:
+    texts = [read_words(line) for line in lines]
     for marker, pattern, meaning in _OTHER:
-        matches = [line for line in lines if marker in line and pattern.search(line)]
+        matches = [text for text in texts if marker in text and pattern.search(text)]
         if matches:
             times = f" ({len(matches)} lines)" if len(matches) > 1 else ""
             first = parse_log_line(matches[0]).words[:200]

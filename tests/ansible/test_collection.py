@@ -279,6 +279,50 @@ def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
         rshim.find_device("0000:9d:00.0", str(tmp_path))
 
 
+STARTED = " INFO[PSC]: PSC BL1 START\n INFO[MISC]: Ubuntu installation started\n"
+# what the levels look like: Mellanox/rshim-user-space, src/rshim_log.c; Mellanox/bfb-build,
+# common/install.env; the ends: scripts/bfb-install, wait_for_update_to_finish
+FAILURES = {
+    " ERR[MISC]: Failed to access BMC": "Failed to access BMC",
+    " ASSERT[BL2]: DDR training failed": "ASSERT: DDR training failed",
+    " PANIC(BL31): PC = 0x1234": "PANIC: PC = 0x1234",
+    " Exception(BL31): syndrome = 0xbf000000(SError)": "Exception: syndrome = 0xbf000000(SError)",
+    " CRIT[UEFI]: a level of a later version": "CRIT: a level of a later version",
+    " INFO[MISC]: CRITICAL ERROR": "CRITICAL ERROR",
+    "Error: Command failed: [cat /dev/rshim0/misc]": "Error: Command failed: [cat /dev/rshim0/misc]",
+    "BlueField Update Failed": "BlueField Update Failed",
+}
+
+
+@pytest.mark.parametrize(("line", "error"), FAILURES.items())
+def test_every_level_of_a_cards_log_that_is_not_harmless_is_an_error(line: str, error: str):
+    output = f"Pushing bfb\n{STARTED}{line}\n INFO[MISC]: Linux up\n INFO[MISC]: DPU is ready\n"
+
+    assert rshim.list_errors(output) == [error]
+
+
+@pytest.mark.parametrize(
+    ("end", "done"),
+    [
+        (" INFO[MISC]: Installation finished", True),
+        (" INFO[MISC]: Rebooting...", True),
+        (" INFO[MISC]: DPU is ready", True),
+        (" INFO[MISC]: Linux up", True),
+        (" INFO[MISC]: In Enhanced NIC mode", True),
+        (" INFO[MISC]: Runtime upgrade finished", True),
+        (" INFO[MISC]: Updating NIC firmware...", False),
+        (" WARN[MISC]: Rebooting...", False),
+        ("Linux up", False),
+        ("", False),
+    ],
+)
+def test_an_installation_has_ended_by_a_message_of_the_card_alone(end: str, *, done: bool):
+    output = f"Pushing bfb\n{STARTED}{end}\n"
+
+    assert rshim.list_errors(output) == []
+    assert rshim.has_ended(output) is done
+
+
 def test_dmsc_tells_one_value_a_path_in_either_spelling():
     # shape of a recorded answer: nic-configuration-operator, pkg/dms/client_test.go
     one = {"Path": "/interfaces/interface[name=a]/x/pfc", "values": {"interfaces/x/pfc": "1"}}

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from importlib import resources
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from provisioner.checks import kernel_errors, kernel_log
 from provisioner.checks.check import CheckContext
 from provisioner.checks.readers.kernel_lines import begins_at_boot, is_harmless, read_level
+from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.xid.xid_events import NO_CODE, find_event
 from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
 from provisioner.settings import Settings
 
@@ -209,3 +214,147 @@ def test_an_xid_is_judged_by_its_code_alone() -> None:
 
     assert len(result.findings) == 1
     assert "Xid 79" in str(result.findings[0])
+
+
+MIG = [
+    "NVRM: Xid (PCI:0000:52:00 GPU-I:05): 95, pid=7062, Uncontained: LTC TAG (0x2,0x0)",
+    "NVRM: Xid (PCI:0000:52:00 GPU-I:01 GPU-CI:02): 79, pid=9, GPU has fallen off the bus.",
+    "NVRM: Xid (0000:52:00 GPU-I:05): 48, pid=9, name=a, Ch 00000008",
+]
+UNKNOWN_FORMS = [
+    "NVRM: Xid (PCI:0000:52:00 SWIZZ 5): 95, pid=7062, Uncontained",
+    "NVRM: Xid [PCI:0000:52:00]: 79, GPU has fallen off the bus.",
+    "NVRM: Xid 79 on 0000:52:00",
+    "NVRM: Xid",
+    "NVRM: Xid (PCI:0000:52:00): , name=NVRM: Xid (PCI:0000:52:00): 13, harmless",
+    "nvidia-nvswitch3: SXid (on 0000:52:00): 12028, Non-fatal",
+]
+
+
+@pytest.mark.parametrize("line", MIG)
+def test_an_xid_of_a_mig_instance_is_that_of_its_gpu(line: str) -> None:
+    """NVIDIA, "GPU Memory Error Management"; leptonai/gpud's tests of Xids."""
+    plain = re.sub(r" GPU-C?I:\d+", "", line)
+    slots = {"0000:52:00": "GPU_SXM_3"}
+
+    result, same = (
+        judged("kernel_log", journal((GREETING, 5), (x, 3)), slot_of_pci=slots)
+        for x in (line, plain)
+    )
+
+    assert result.verdict is Verdict.FAIL
+    assert result.findings == same.findings
+    assert {f.part for f in result.findings} == {"GPU_SXM_3"}
+
+
+@pytest.mark.parametrize("line", UNKNOWN_FORMS)
+def test_an_xid_of_an_unknown_form_is_an_unreadable_xid(line: str) -> None:
+    result = judged("kernel_log", journal((GREETING, 5), (line, 3)))
+
+    assert [f.severity for f in result.findings] == [Severity.ISOLATE]
+    assert "unreadable" in result.findings[0].detail
+
+
+PIECES = st.sampled_from(
+    [
+        *("NVRM: ", "Xid ", "SXid ", "(PCI:0000:52:00", " GPU-I:05", " GPU-CI:1", "): ", "(", ")"),
+        *("79", ", ", "pid=7", "fallen off the bus", "mlx5_core 0000:0b:00.0: ", "name=Xid"),
+        *("ACPI Error", "RmInitAdapter failed", "AER: Uncorrect", "severity=Uncorrect", " words "),
+        *("Reset required [NV_ERR_RESET_REQUIRED]", "pcieport 0000:00:01.0: pciehp: Slot(3): "),
+        *("Link Down", "unrecoverable hardware error", "device's health compromised"),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(line=st.lists(PIECES, min_size=1, max_size=9).map("".join), as_bytes=st.booleans())
+def test_no_line_is_left_to_a_check_that_does_not_judge_it(line: str, *, as_bytes: bool) -> None:
+    """Whatever `kernel_errors` leaves to `kernel_log` is one of its events or faults there, and a
+    line of the driver with the mark of an Xid passes nowhere.
+    """
+    text = journal((GREETING, 5), (line, 3))
+    if as_bytes:  # journalctl -o json shows a message that is not UTF-8 as its bytes
+        text = text.replace(json.dumps(line), json.dumps(list(line.encode())))
+    left_out = judged("kernel_errors", text).verdict is Verdict.PASS
+    listed = is_harmless(line)
+    event = find_event(parse_log_line(text.split("\n")[1]))
+    is_known = event is not None and event.code != NO_CODE and event.explain().severity is None
+
+    if left_out and not listed and not is_known:
+        assert judged("kernel_log", text).verdict is Verdict.FAIL
+    if "NVRM: Xid " in line and not is_known:
+        assert judged("kernel_log", text).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED]",
+        "NVRM: rpcRmApiAlloc_GSP: GspRmAlloc failed: hClient=0xc1d1a616; paramsStatus=0x00000062;",
+    ],
+)
+def test_a_driver_that_refuses_until_a_reset_gets_one(line: str) -> None:
+    """scitix/sichek issue 51, kubernetes-sigs/dra-driver-nvidia-gpu issue 982."""
+    result = judged("kernel_log", journal((GREETING, 5), (line, 3)))
+
+    assert [f.severity for f in result.findings] == [Severity.RESET_GPU]
+    assert judged("kernel_errors", journal((GREETING, 5), (line, 3))).verdict is Verdict.PASS
+
+
+BMC_DRIVE = (
+    ("usb-storage 1-3.1:1.0: USB Mass Storage device detected", 6),
+    ("scsi host9: usb-storage 1-3.1:1.0", 6),
+    ("scsi 9:0:0:0: CD-ROM            AMI      Virtual CDROM0   1.00 PQ: 0 ANSI: 0 CCS", 5),
+    ("sr 9:0:0:0: [sr0] scsi3-mmc drive: 0x/0x cd/rw caddy", 5),
+    ("scsi host10: usb-storage 1-3.2:1.0", 6),
+    ("scsi 10:0:0:0: Direct-Access     AMI      Virtual HDISK0   1.00 PQ: 0 ANSI: 0 CCS", 5),
+    ("sd 10:0:0:0: [sdb] Attached SCSI removable disk", 5),
+    ("scsi 2:0:0:0: Direct-Access     ATA      SAMSUNG MZ7L3960 304Q PQ: 0 ANSI: 5", 5),
+    ("sd 2:0:0:0: [sda] Attached SCSI disk", 5),
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        ("I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1", Verdict.PASS),
+        ("blk_update_request: I/O error, dev sdb, sector 2048 op 0x0:(READ)", Verdict.PASS),
+        ("Buffer I/O error on dev sdb1, logical block 0, async page read", Verdict.PASS),
+        ("blk_update_request: critical medium error, dev sr0, sector 4", Verdict.PASS),
+        ("sr 9:0:0:0: [sr0] tag#0 FAILED Result: hostbyte=DID_ERROR", Verdict.PASS),
+        ("I/O error, dev sda, sector 0 op 0x0:(READ) flags 0x80700", Verdict.FAIL),
+        ("I/O error, dev sdbc, sector 0 op 0x0:(READ) flags 0x80700", Verdict.FAIL),
+        ("I/O error, dev nvme0n1, sector 0 op 0x0:(READ)", Verdict.FAIL),
+        ("EXT4-fs error (device sdb1): ext4_find_entry:1455: reading directory", Verdict.FAIL),
+    ],
+)
+def test_an_io_error_of_a_bmcs_own_drive_is_no_fault_of_the_machine(
+    error: str, verdict: Verdict
+) -> None:
+    """Lines of Linux (drivers/scsi/sd.c, block/blk-core.c); AMI's names of its drives."""
+    whole = journal((GREETING, 5), *BMC_DRIVE, (error, 3))
+    errors = journal((GREETING, 5), (error, 3))
+    evidence = {
+        "kernel_errors": Evidence(source="journalctl", exit_code=0, text=errors),
+        "kernel_log": Evidence(source="dmesg", exit_code=0, text=whole),
+    }
+
+    assert kernel_errors.CHECK.judge(evidence, CheckContext()).verdict is verdict
+    assert judged("kernel_errors", whole).verdict is verdict
+    # without the lines that found the drives, nothing is known of them
+    assert judged("kernel_errors", errors).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # not on USB; a model of its own; a name that a real disk had as well
+        [line for line in BMC_DRIVE if "scsi host" not in line[0]],
+        [(line.replace("Virtual HDISK0", "Ultra Fit"), n) for line, n in BMC_DRIVE],
+        [*BMC_DRIVE, ("sd 2:0:1:0: [sdb] Attached SCSI disk", 5)],
+    ],
+)
+def test_a_drive_that_only_looks_like_a_bmcs_is_judged(lines: list[tuple[str, int]]) -> None:
+    text = journal((GREETING, 5), *lines, ("I/O error, dev sdb, sector 8 op 0x0:(READ)", 3))
+
+    assert judged("kernel_errors", text).verdict is Verdict.FAIL

@@ -40,9 +40,10 @@ class FaultLines:
 
 def find_faults(lines: Sequence[str]) -> Iterator[FaultLines]:
     """Yield the faults that stand at the end of a log, in the order of the rows."""
+    texts = [read_words(line) for line in lines]
     for row in FAULTS:
         standing: dict[tuple[str, str], tuple[str, int]] = {}
-        for line in lines:
+        for line in texts:
             if (match := row.pattern.search(line)) is not None:
                 groups = match.groupdict()
                 place = (groups.get("key") or "", groups.get("pci") or "")
@@ -52,6 +53,13 @@ def find_faults(lines: Sequence[str]) -> Iterator[FaultLines]:
                 standing = {p: v for p, v in standing.items() if p[0] != over["key"]}
         for (_, pci), (first, count) in standing.items():
             yield FaultLines(row, pci, parse_log_line(first).words[:WORDS_MAX], count)
+
+
+def read_words(line: str) -> str:
+    """Return what patterns are held against: the line, or the message in an object of journalctl,
+    which may give it as a list of bytes.
+    """
+    return parse_log_line(line).words if line.startswith("{") else line
 
 
 def is_fault_line(text: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 
 from provisioner.checks.check import Unreadable
@@ -26,6 +26,25 @@ BEGIN_MAX = 3  # an early microcode update is logged before the kernel's greetin
 
 # the first lines of a boot (x86, Arm)
 _GREETING = re.compile(r"\bLinux version \d|^Booting Linux on physical CPU")
+# a USB host adapter; a device that it found, with its maker and model; the name that it got
+# source: Linux drivers/usb/storage/usb.c, drivers/scsi/scsi_scan.c, drivers/scsi/sd.c, sr.c
+_USB_HOST = re.compile(r"\bscsi host(\d{1,4}): (?:usb-storage|uas)\b")
+_FOUND = re.compile(r"\bscsi (\d{1,4}):[\d:]{5,20}: (?:Direct-Access|CD-ROM)\s+(\S.{0,60})")
+_NAMED = re.compile(
+    r"\bs[dr] (\d{1,4}):[\d:]{5,20}: (?:\[(s[dr]\w{1,6})\] (?:Attached SCSI|scsi\S{0,8} drive)"
+    r"|Attached scsi CD-ROM (sr\d{1,3})\b)"
+)
+# what BMCs call the drives that they show to their host
+_BMC_DRIVE = re.compile(
+    r"\bVirtual (?:CD|DVD|HDISK|Floppy|Disc|Disk|Media|USB|SD)|\bLCDRIVE\b|\bVirtual$"
+    r"|\bFile-(?:CD|Stor) Gadget\b",
+    re.IGNORECASE,
+)
+_IO_ERROR = re.compile(
+    r"(?:I/O error|(?:medium|target|timeout) error),? .{0,20}\bdev(?:ice)? (s[dr][a-z0-9]{1,6})\b"
+    r"|\bs[dr] [\d:]{7,20}: \[(s[dr]\w{1,6})\]"
+)
+_PARTITION = re.compile(r"^(sd[a-z]{1,3}|sr\d{1,3})\d{0,3}$")
 # journalctl marks where its file and where a boot begins
 _HEAD = re.compile(r"^-- (?:Logs begin|Journal begins|Boot [0-9a-f]{32}|No entries)")
 _RAW = re.compile(r"^<(\d{1,3})>")  # dmesg -r
@@ -80,6 +99,38 @@ def read_level(line: str) -> int | None:
 def is_harmless(text: str, site_patterns: Sequence[str] = ()) -> bool:
     """Return whether a message is known to be harmless; `site_patterns` are the site's own."""
     return any(p.search(text) for p in HARMLESS) or any(re.search(p, text) for p in site_patterns)
+
+
+def find_virtual_drives(lines: Sequence[str]) -> frozenset[str]:
+    """Return the names ("sda", "sr0") that only drives of a BMC had in this log.
+
+    Both the adapter (USB) and the model must say so; a name that another drive had as well is not
+    one of them.
+    """
+    usb: set[str] = set()
+    is_virtual: dict[str, bool] = {}
+    kind_of_name: dict[str, set[bool]] = {}
+    for line in lines:
+        if not ("scsi" in line or "sd " in line or "sr " in line):
+            continue
+        text = parse_log_line(line).words
+        if match := _USB_HOST.search(text):
+            usb.add(match[1])
+        elif match := _FOUND.search(text):
+            is_virtual[match[1]] = match[1] in usb and bool(_BMC_DRIVE.search(match[2]))
+        elif match := _NAMED.search(text):
+            kinds = kind_of_name.setdefault(match[2] or match[3], set())
+            kinds.add(is_virtual.get(match[1], False))
+    return frozenset(name for name, kinds in kind_of_name.items() if kinds == {True})
+
+
+def is_of_drives(text: str, names: Collection[str]) -> bool:
+    """Return whether a message is an I/O error of one of these drives or their partitions."""
+    match = _IO_ERROR.search(text) if names else None
+    if match is None:
+        return False
+    drive = _PARTITION.match(match[1] or match[2])
+    return drive is not None and drive[1] in names
 
 
 def _load_harmless() -> tuple[re.Pattern[str], ...]:

@@ -1,7 +1,10 @@
 """Parses the output of nccl-tests: the text tables of all versions, and the JSON of `-J`.
 
-Columns are found by the table's own header: older versions have no root and call "#wrong" "error",
-newer ones add columns. Sources: NVIDIA/nccl-tests src/common.cu, src/util.cu.
+Columns are found by the table's own header: versions before 2.13 have no root and a column "error",
+newer ones "#wrong" and further columns. "error" is the largest difference that was found, not a
+count: sums of floating point differ by their order, and the tool holds it against its own bound,
+whose verdict is "Out of bounds values". Sources: NVIDIA/nccl-tests src/common.cu (at 1ae8cdc,
+DeltaMaxValue), src/util.cu.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([0-9.e+]{1,24})\s*(OK|FAIL
 _RANK = re.compile(r"^#\s+Rank\s+(\d{1,6})\s.{1,80}? on\s+(\S{1,255})\s+device\s")
 _STARTS = re.compile(r"^# Collective test starting: (\S{1,64})\s*$")
 _ENDS = re.compile(r"^# Collective test concluded: (\S{1,64})\s*$")
-_WRONG = ("#wrong", "error")
+_WRONG = "#wrong"
+_DIFFERENCE = "error"  # of versions before 2.13
 _RANKS_MAX = 65_536
 
 
@@ -107,23 +111,23 @@ def _parse_row(header: Sequence[str], cells: Sequence[str]) -> Row:
     if len(cells) != len(header):
         raise Unreadable(f"nccl-tests: a row of {len(cells)} cells under {len(header)} titles")
     pairs = list(zip(header, cells, strict=True))
-    verified = [c for title, c in pairs if title in _WRONG and c != "N/A"]
+    verified = [
+        0 if _is_difference(title, cell) else parse_whole(cell, _WRONG)
+        for title, cell in pairs
+        if title in (_WRONG, _DIFFERENCE) and cell != "N/A"
+    ]
     return Row(
         size=parse_whole(cells[0], "size"),
         bus_gb_s=tuple(
             parse_number(c, "busbw") for title, c in pairs if title == "busbw" and c != "N/A"
         ),
-        wrong=sum(_parse_wrong(cell) for cell in verified) if verified else None,
+        wrong=sum(verified) if verified else None,
     )
 
 
-def _parse_wrong(cell: str) -> int:
-    """Return a count; old versions print the largest error (0e+00), of which any is wrong."""
-    return (
-        int(parse_number(cell, "#wrong") != 0)
-        if "e" in cell.lower()
-        else parse_whole(cell, "#wrong")
-    )
+def _is_difference(title: str, cell: str) -> bool:
+    """Return whether a cell is a largest difference. Raises `Unreadable` for one that is none."""
+    return title == _DIFFERENCE and parse_number(cell, _DIFFERENCE) >= 0
 
 
 def _from_json(text: str) -> NcclRun:

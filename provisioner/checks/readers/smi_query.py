@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from provisioner.checks.check import CheckContext, Command, Unreadable
-from provisioner.checks.readers.tool_output import END, parse_number, read_output, split_lines
+from provisioner.checks.readers.smi_sentences import find_sentence
+from provisioner.checks.readers.tool_output import (
+    END,
+    END_WORDS,
+    parse_number,
+    read_output,
+    split_lines,
+)
 from provisioner.model.health import Evidence
 
 SMI_QUERY = Command(name="smi_query", line=f"nvidia-smi -q && {END}", limit_s=120.0)
@@ -91,10 +98,15 @@ def read_gpus(evidence: Mapping[str, Evidence], context: CheckContext) -> list[G
     return listed
 
 
+def strip_end(text: str) -> str:
+    """Return an output without the mark behind its last line."""
+    return text.rstrip().removesuffix(END_WORDS)
+
+
 @lru_cache(maxsize=8)  # six checks read the same output, before and after a load
 def read(text: str) -> tuple[GpuFacts, ...]:
     """Return every GPU in an output of `nvidia-smi -q`, complete or limited by `-d`."""
-    lines = split_lines(text)
+    lines = [line for line in split_lines(text) if find_sentence(line) is None]
     if not any("NVSMI LOG" in line for line in lines[:3]):
         raise Unreadable("nvidia-smi -q: no log of it")
     gpus: list[GpuFacts] = []
@@ -123,6 +135,8 @@ def _add_line(line: str, gpu: GpuFacts, path: list[tuple[int, str]]) -> None:
     if match is None:
         raise Unreadable(f"nvidia-smi -q: cannot read {line[:60]!r}")
     depth = len(match[1])
+    if depth == 0:  # every key of a GPU is indented: this is no key, and nobody's sentence
+        raise Unreadable(f"nvidia-smi -q: a line outside of every GPU: {line[:120]!r}")
     while path and path[-1][0] >= depth:
         path.pop()
     names = [name for _, name in path] + [match[2]]

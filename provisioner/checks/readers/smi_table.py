@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import Command, Unreadable, fault
+from provisioner.checks.readers.smi_sentences import find_sentence
 from provisioner.checks.readers.tool_output import (
     parse_whole,
     read_output,
@@ -32,12 +33,14 @@ _OTHER_NAMES = {
 }
 # text in the cells of a GPU that does not answer its driver -> the remedy: the action of Xid 79
 # ("has fallen off the bus") in NVIDIA's catalogue; for the third one, its own text
-_SILENT = {
+SILENT = {
     "unknown error": Severity.RESTART,
     "gpu is lost": Severity.RESTART,
     "gpu requires reset": Severity.RESET_GPU,
     "err!": Severity.RESTART,
 }
+# of these, the ones that are about the GPU and not about one value of it
+_LOST = frozenset({"gpu is lost", "gpu requires reset"})
 
 
 def read_table(evidence: Mapping[str, Evidence], command: Command, *needed: str) -> list[Row]:
@@ -45,7 +48,8 @@ def read_table(evidence: Mapping[str, Evidence], command: Command, *needed: str)
 
     Raises `Unreadable` for a table without these columns, or a row without all cells.
     """
-    lines = split_lines(read_output(evidence, command))
+    listed = split_lines(read_output(evidence, command))
+    lines = [line for line in listed if find_sentence(line) is None]
     if not lines:
         raise Unreadable("nvidia-smi: no row")
     names = _parse_header(lines[0])
@@ -88,10 +92,15 @@ def _normalize_column(name: str) -> str:
     return _OTHER_NAMES.get(name, name)
 
 
+def is_lost(cell: str) -> bool:
+    """Return whether a value says that the GPU does not answer any more."""
+    return cell.strip("[]").lower() in _LOST
+
+
 def find_unresponsive(row: Row, part: str) -> Finding | None:
     """Return the fault of a GPU that does not answer its driver; None for one that does."""
     for column, cell in row.items():
-        if (severity := _SILENT.get(cell.strip("[]").lower())) is not None:
+        if (severity := SILENT.get(cell.strip("[]").lower())) is not None:
             return fault(part, severity, f"the driver cannot read this GPU: {column}", cell)
     return None
 

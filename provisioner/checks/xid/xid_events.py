@@ -20,10 +20,15 @@ from provisioner.model.base import Record
 EVENTS_MAX = 4096  # distinct events of one log; there are 8 GPUs, 18 links and 200 codes
 WORDS_MAX = 300
 NO_CODE = -1
+# every line that has one of these is judged here: a form that is not known is an unreadable Xid
+_ANY_MARK = re.compile(r"(?P<family>NVRM: Xid|SXid(?= \())\b")
+# with MIG the driver names the instance behind the address: "(PCI:0000:01:00 GPU-I:05 GPU-CI:02)"
+# source: NVIDIA, "GPU Memory Error Management", contained errors with MIG enabled
 _MARK = re.compile(
-    r"(?P<family>NVRM: Xid|SXid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,20})\): "
-    r"(?P<code>\d{1,6}\b)?,?\s*"
+    r"(?P<family>NVRM: Xid|SXid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,20})"
+    r"(?: GPU-C?I:\w{1,8}){0,4}\): (?P<code>\d{1,6}\b)?,?\s*"
 )
+_ADDRESS = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
 _LINK = re.compile(r"\bLink\s+(\d{1,3})\b|\bon link (\d{1,3})\b")
 _FATAL = re.compile(r"^(Fatal|Non-fatal)\b")
 _OWNER = re.compile(r"^(?:pid=(?P<pid>'?<?\w{1,20}>?'?))?(?:,?\s*name=(?P<name>[^,]{0,64}))?,\s*")
@@ -57,7 +62,7 @@ class ErrorEvent(Record):
     @property
     def part(self) -> str:
         """The slot, or the PCI address where the slot is unknown."""
-        return self.slot or f"PCI {self.pci}"
+        return self.slot or (f"PCI {self.pci}" if self.pci else "host")
 
     def explain(self) -> Explanation:
         """Return what the code means and which action it needs."""
@@ -68,8 +73,10 @@ class ErrorEvent(Record):
 
 def find_event(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEvent | None:
     """Return the Xid or SXid in one line, or None. `slots`: PCI address -> slot."""
-    if match := _MARK.search(line.words):
-        return _build_driver_event(line, match, slots or {})
+    if first := _ANY_MARK.search(line.words):
+        if match := _MARK.match(line.words, first.start()):
+            return _build_driver_event(line, match, slots or {})
+        return _build_unreadable_event(line, first, slots or {})
     if match := _FABRIC_MANAGER.search(line.words):
         address = pci_of(match["pci"])
         return ErrorEvent(
@@ -152,6 +159,25 @@ def _build_driver_event(
         process=process[:64],
         fatal=level[1] == "Fatal" if level else None,
         words=text[:WORDS_MAX],
+        first_at=line.at,
+        last_at=line.at,
+        first_boot_s=line.boot_s,
+        last_boot_s=line.boot_s,
+    )
+
+
+def _build_unreadable_event(
+    line: LogLine, mark: re.Match[str], slots: Mapping[str, str]
+) -> ErrorEvent:
+    text = line.words[mark.end() :]
+    named = _ADDRESS.search(text[:80])
+    address = pci_of(named[0]) if named else ""
+    return ErrorEvent(
+        family=Family.SXID if mark["family"] == "SXid" else Family.XID,
+        code=NO_CODE,
+        pci=address,
+        slot=slots.get(address, ""),
+        words=text.strip()[:WORDS_MAX],
         first_at=line.at,
         last_at=line.at,
         first_boot_s=line.boot_s,

@@ -184,7 +184,11 @@ def lspci(words):
 
 
 def bfb_install(words):
-    """`--rshim rshim0 --bfb FILE`: the image names bundle and NIC firmware in its first line."""
+    """`--rshim rshim0 --bfb FILE`: the image names bundle and NIC firmware in its first line.
+
+    As since rshim 2.0.34 (Mellanox/rshim-user-space, commit a4a9b9c): what it has read and printed
+    is gone from the card's log, and its exit code is 0 however the installation ended.
+    """
     device = words[words.index("--rshim") + 1]
     with open(words[words.index("--bfb") + 1]) as file:
         bundle, version = file.readline().split()
@@ -193,12 +197,12 @@ def bfb_install(words):
         facts = content["cards"][name]
         log = ["INFO[BL2]: start", "INFO[UEFI]: eMMC probed", "INFO[MISC]: Installation started"]
         if content["faults"].get("bfb_fails"):
-            log.append("ERR[MISC]: Failed to update NIC firmware")
+            log += ["ERR[MISC]: Failed to update NIC firmware", "INFO[MISC]: Linux up"]
         else:
             facts["flash"], facts["bundle"] = version, f"bf-bundle-{bundle}_ubuntu-22.04_prod"
             log += ["INFO[MISC]: Installation finished", "INFO[MISC]: DPU is ready"]
         with open(f"/dev/{device}/misc", "w") as file:
-            file.write(misc(name, facts, log))
+            file.write(misc(name, facts, []))
     sys.stdout.write("Pushing bfb\nCollecting BlueField booting status. Press Ctrl+C to stop\n")
     print("\n".join(" " + text for text in log))
 

@@ -24,6 +24,9 @@ INTERFACES_PATH = f"{PREFIX}/interface?rev=operational"
 REVISIONS_PATH = f"{PREFIX}/revision"
 
 APPLIED = frozenset({"applied", "applied_and_saved"})
+# NVUE applies no revision that equals what is applied, and says so in the revision's issue, under
+# whatever state it is left (NVIDIA/infra-controller pull requests 5772 and 5790)
+NO_DIFFERENCE = "no config diff"
 DENY = {"provisioner_deny4": "ipv4", "provisioner_deny6": "ipv6"}  # filters: name -> family
 # states of a revision that is still on its way; every other one is an end without effect
 UNDER_WAY = frozenset(
@@ -53,12 +56,13 @@ class RevisionState:
     @property
     def applied(self) -> bool:
         """Return whether the switch intends it; it may not be in force yet."""
-        return self.state in APPLIED
+        issues = self.issue.lower().split("; ")
+        return self.state in APPLIED or all(NO_DIFFERENCE in issue for issue in issues)
 
     @property
     def under_way(self) -> bool:
         """It may still be applied."""
-        return self.state in UNDER_WAY
+        return self.state in UNDER_WAY and not self.applied
 
     @property
     def sent(self) -> bool:
@@ -176,8 +180,8 @@ def revision_path(revision: str) -> str:
 
 
 def tree_path(revision: str) -> str:
-    """The whole configuration of "applied" or "startup"."""
-    return f"{PREFIX}/?rev={revision}"
+    """The whole configuration of "applied", "startup" or a revision."""
+    return f"{PREFIX}/?rev={quote(revision, safe='')}"
 
 
 def interface_path(interface: str, revision: str = "operational") -> str:

@@ -20,6 +20,10 @@ ANSWER_MAX = 32 * 1024 * 1024  # bytes; a leaf's whole configuration is below 1 
 REQUEST_S = 60.0  # nginx on the switch waits about as long for the NVUE daemon
 POLL_S = 1.0
 APPLIED = ("applied", "applied_and_saved")
+# NVUE applies no revision that equals what is applied, and says so in the revision's issue, under
+# whatever state it is left (NVIDIA/infra-controller pull requests 5772 and 5790)
+NO_DIFFERENCE = "no config diff"
+EQUAL_LOOK = 3  # a revision that is still pending then is compared with what is applied
 # every other state is a failed end (ays_fail, invalid, verify_fail, ...)
 UNDER_WAY = ("pending", "apply", "verifying", "verified", "ready", "preparing", "reloading")
 UNDER_WAY += ("saving",)
@@ -108,14 +112,26 @@ class Switch:
         self.request("PATCH", f"/?rev={quote(name, safe='')}", change)
         self.request("PATCH", place, {"state": "apply", "auto-prompt": {"ays": "ays_yes"}})
 
+        looks = 0
+
         def state():
+            nonlocal looks
+            looks += 1
             document = self.request("GET", place)
             if not isinstance(document, dict) or not isinstance(document.get("state"), str):
                 raise tools.Unreadable(f"revision {name} has no readable state")
+            # some releases leave a revision that changes nothing pending
+            if looks == EQUAL_LOOK and document["state"] == "pending":
+                tree = self.read_tree(revision=name)
+                if tree and tree == self.read_tree():
+                    return {"state": "applied"}
             return document
 
-        ended = self._wait_until(state, lambda s: s["state"] not in UNDER_WAY, f"revision {name}")
-        if ended["state"] not in APPLIED:
+        def has_ended(document):
+            return document["state"] not in UNDER_WAY or _changes_nothing(document)
+
+        ended = self._wait_until(state, has_ended, f"revision {name}")
+        if ended["state"] not in APPLIED and not _changes_nothing(ended):
             message = tools.replace_control_characters(
                 f"revision {name} is {ended['state']}: {_format_issues(ended)}"
             )
@@ -216,6 +232,11 @@ def is_older(version, limit):
             tools.replace_control_characters(f"{version[:40]} is not a version")
         ) from None
     return pair[0] < pair[1]
+
+
+def _changes_nothing(state):
+    issues = _format_issues(state).lower().split("; ")
+    return all(NO_DIFFERENCE in issue for issue in issues)
 
 
 def _format_issues(state):

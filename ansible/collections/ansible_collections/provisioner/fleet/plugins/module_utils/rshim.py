@@ -18,7 +18,20 @@ READY = "DPU is ready"
 _NAME = re.compile(
     r"^DEV_NAME\s+pcie-(?:lf-)?(?P<pci>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.\d", re.MULTILINE
 )
-_LOG = re.compile(r"^\s*(?P<level>INFO|WARN|ERR)\[(?P<who>\w+)\]: (?P<text>.+?)\s*$", re.MULTILINE)
+# Levels: INFO, WARN, ERR, ASSERT in brackets; " PANIC(BL31): ", " Exception(BL31): " of the card's
+# firmware (rshim-user-space, src/rshim_log.c)
+_LOG = re.compile(
+    r"^\s*(?P<level>[A-Z][A-Za-z]{2,11})(?:\[\w{1,16}\]|\(\w{1,16}\)):? ?(?P<text>.+?)\s*$",
+    re.MULTILINE,
+)
+_HARMLESS = ("INFO", "WARN")
+_FAILED = re.compile(r"CRITICAL ERROR|BlueField Update Failed|^Error: .{1,200}", re.MULTILINE)
+# bfb-install waits for one of these and ends with exit code 0 (scripts/bfb-install,
+# wait_for_update_to_finish); which of them depends on the bundle and on the card's mode
+_ENDED = re.compile(
+    r"Rebooting|Installation finished|upgrade finished|DPU is ready|Linux up|In Enhanced NIC mode",
+    re.IGNORECASE,
+)
 MISC_MAX = 64 * 1024
 
 
@@ -31,6 +44,25 @@ def parse_card(misc):
 def parse_log(misc):
     """Return (level, text) of the log messages, oldest first."""
     return [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(misc)]
+
+
+def list_errors(text):
+    """Return what a log, or an output of bfb-install, reports as failed, oldest first.
+
+    Every level is an error that is not known as harmless.
+    """
+    errors = [
+        words if level == "ERR" else f"{level}: {words}"
+        for level, words in parse_log(text)
+        if level not in _HARMLESS
+    ]
+    errors += [replace_control_characters(match[0]) for match in _FAILED.finditer(text)]
+    return list(dict.fromkeys(errors))
+
+
+def has_ended(output):
+    """Return whether an output of bfb-install has a message that ends an installation."""
+    return any(level == "INFO" and _ENDED.search(words) for level, words in parse_log(output))
 
 
 def find_device(device, folder="/dev"):

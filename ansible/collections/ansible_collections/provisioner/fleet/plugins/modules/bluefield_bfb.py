@@ -64,7 +64,7 @@ release:
   returned: always
   type: str
 log:
-  description: Last messages of the card's boot.
+  description: Last messages of the card's boot, by bfb-install and by the card's log.
   returned: always
   type: list
   elements: str
@@ -98,16 +98,27 @@ def holds_bundle(params, nic, release):
 
 
 def push_bundle(params, device, lock):
-    """Push the bundle, and verify that the card's boot reported no error."""
+    """Push the bundle, and verify by the tool's output that the card installed it without an error.
+
+    bfb-install of rshim 2.0.34 and later empties the card's log while it reads it (CLEAR_ON_READ),
+    and its exit code is 0 however the installation ended.
+    """
     if not os.path.isfile(params["image"]):
         raise tools.Refused("there is no {}".format(params["image"]))
     line = ["bfb-install", "--rshim", device, "--bfb", params["image"]]
     if params["config"]:
         line += ["--config", params["config"]]
-    tools.write(line, lock)
-    errors = [text for level, text in rshim.parse_log(rshim.read_misc(device)) if level == "ERR"]
+    output = tools.write(line, lock)
+    kept = rshim.read_misc(device)
+    errors = list(dict.fromkeys(rshim.list_errors(output) + rshim.list_errors(kept)))
     if errors:
         raise tools.Refused("the card reports: {}".format("; ".join(errors[:3])))
+    if not rshim.has_ended(output):
+        last = tools.replace_control_characters(" ".join(output.split())[-200:]) or "no output"
+        raise tools.Refused(
+            f"no message of the card ends its installation; bfb-install: {last}"
+        )
+    return [text for _, text in rshim.parse_log(output)]
 
 
 def apply(module):
@@ -118,15 +129,16 @@ def apply(module):
     with tools.hold_lock() as lock:
         device = rshim.find_device(params["device"])
         nic, release = read_state(params)
+        log = []
         changed = not holds_bundle(params, nic, release)
         if changed and not module.check_mode:
-            push_bundle(params, device, lock)
+            log = push_bundle(params, device, lock)
             nic, release = read_state(params)
             if not holds_bundle(params, nic, release):
                 text = "the bundle was pushed, but the card holds {} {}"
                 raise tools.Refused(text.format(nic["burned"], release).rstrip())
-        log = [text for _, text in rshim.parse_log(rshim.read_misc(device))][-LOG_LINES:]
-    return {"changed": changed, "nic": nic, "release": release, "log": log}
+        log += [text for _, text in rshim.parse_log(rshim.read_misc(device)) if text not in log]
+    return {"changed": changed, "nic": nic, "release": release, "log": log[-LOG_LINES:]}
 
 
 def main():

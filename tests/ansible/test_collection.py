@@ -289,7 +289,7 @@ FAILURES = {
     " Exception(BL31): syndrome = 0xbf000000(SError)": "Exception: syndrome = 0xbf000000(SError)",
     " CRIT[UEFI]: a level of a later version": "CRIT: a level of a later version",
     " INFO[MISC]: CRITICAL ERROR": "CRITICAL ERROR",
-    "Error: Command failed: [cat /dev/rshim0/misc]": "Error: Command failed: [cat /dev/rshim0/misc]",
+    "Error: Command failed: [cat misc]": "Error: Command failed: [cat misc]",
     "BlueField Update Failed": "BlueField Update Failed",
 }
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks import kernel_log
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.commands import KERNEL_LOG
 from provisioner.checks.counter_growth import find_before_load
 from provisioner.checks.readers.kernel_lines import (
     ERR,
     REACHES_BACK,
     begins_at_boot,
     find_virtual_drives,
+    is_attachment,
     is_greeting,
     is_harmless,
     is_of_drives,
@@ -28,12 +28,14 @@ from provisioner.checks.readers.kernel_lines import (
     read_level,
 )
 from provisioner.checks.readers.log_lines import parse_log_line
-from provisioner.checks.readers.tool_output import END, ROWS_MAX, read_output
+from provisioner.checks.readers.tool_output import END, read_output
 from provisioner.model.health import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(
     name="kernel_errors",
-    line="dmesg --time-format iso | head -n 1;"
+    # the first line, those in which USB drives were found (below "err"), and the errors
+    line="dmesg --time-format iso | sed -n -E '1p;2,$ {/ scsi host[0-9]+: (usb-storage|uas)/p;"
+    "/ scsi [0-9:]+: (Direct-Access|CD-ROM)/p;/ s[dr] [0-9:]+: .*([Aa]ttached|drive:)/p}';"
     f" dmesg --time-format iso --level=emerg,alert,crit,err && {END}",
     limit_s=30.0,
 )
@@ -56,7 +58,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     )
     # one finding per message, however often it came and whatever numbers it contained
     messages: dict[str, list[str]] = {}
-    virtual = find_virtual_drives(_read_attachments(evidence, lines))
+    virtual = find_virtual_drives(lines)
     for number, line in enumerate(lines):
         level = read_level(line)
         parsed = parse_log_line(line)
@@ -65,7 +67,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         judged = level <= ERR if level is not None else number > 0 or not complete
         if not judged or line in earlier_lines or is_greeting(text):
             continue
-        if is_harmless(text, context.harmless_lines) or is_of_drives(text, virtual):
+        if is_attachment(text) or is_of_drives(text, virtual):
+            continue
+        if is_harmless(text, context.harmless_lines):
             continue
         if not kernel_log.judges(parsed):
             messages.setdefault(_NUMBER.sub("#", text), []).append(text)
@@ -73,12 +77,6 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         severity = Severity.ISOLATE if _SERIOUS.search(listed[0]) else Severity.MONITOR
         times = f" ({len(listed)} times)" if len(listed) > 1 else ""
         yield fault("host", severity, f"kernel{times}: {listed[0]}")
-
-
-def _read_attachments(evidence: Mapping[str, Evidence], lines: list[str]) -> list[str]:
-    """Return the lines in which drives were found: below "err", so they are in the whole log."""
-    whole = evidence.get(KERNEL_LOG.name)
-    return [*(whole.text.split("\n")[:ROWS_MAX] if whole is not None else ()), *lines]
 
 
 def _read_lines(text: str) -> list[str]:
@@ -89,4 +87,4 @@ def _read_lines(text: str) -> list[str]:
     return lines
 
 
-CHECK = Check("kernel_errors", Gate.A, (KERNEL_ERRORS, KERNEL_LOG), _findings, after_load=True)
+CHECK = Check("kernel_errors", Gate.A, (KERNEL_ERRORS,), _findings, after_load=True)

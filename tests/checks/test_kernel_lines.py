@@ -334,12 +334,12 @@ def test_an_io_error_of_a_bmcs_own_drive_is_no_fault_of_the_machine(
     """Lines of Linux (drivers/scsi/sd.c, block/blk-core.c); AMI's names of its drives."""
     whole = journal((GREETING, 5), *BMC_DRIVE, (error, 3))
     errors = journal((GREETING, 5), (error, 3))
-    evidence = {
-        "kernel_errors": Evidence(source="journalctl", exit_code=0, text=errors),
-        "kernel_log": Evidence(source="dmesg", exit_code=0, text=whole),
-    }
+    plain = "".join(
+        f"2026-03-01T10:00:00,000000+00:00 {words}\n"
+        for words, _ in ((GREETING, 5), *BMC_DRIVE[1:], (error, 3))
+    )
 
-    assert kernel_errors.CHECK.judge(evidence, CheckContext()).verdict is verdict
+    assert judged("kernel_errors", plain).verdict is verdict
     assert judged("kernel_errors", whole).verdict is verdict
     # without the lines that found the drives, nothing is known of them
     assert judged("kernel_errors", errors).verdict is Verdict.FAIL

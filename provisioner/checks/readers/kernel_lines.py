@@ -124,6 +124,11 @@ def find_virtual_drives(lines: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name, kinds in kind_of_name.items() if kinds == {True})
 
 
+def is_attachment(text: str) -> bool:
+    """Return whether a message only says that a drive was found."""
+    return any(pattern.search(text) for pattern in (_USB_HOST, _FOUND, _NAMED))
+
+
 def is_of_drives(text: str, names: Collection[str]) -> bool:
     """Return whether a message is an I/O error of one of these drives or their partitions."""
     match = _IO_ERROR.search(text) if names else None

@@ -51,7 +51,7 @@ LOOKS: tuple[tuple[str, Tool, float], ...] = (
     ("for d in $(ls /dev ", outputs_server.print_smart, 1.0),
     ("for c in /sys/class/nvme/nvme*; do ", outputs_drives.print_drives, 0.5),
     ("df -PT -k", outputs_server.print_disk_space, 0.1),
-    ("dmesg --time-format iso | head -n 1; ", outputs_server.print_kernel_errors, 0.2),
+    ("dmesg --time-format iso | sed ", outputs_server.print_kernel_errors, 0.2),
 )
 _MARK = "end-of-output"
 _ENDS = (f" && echo {_MARK}", f"; echo {_MARK}")

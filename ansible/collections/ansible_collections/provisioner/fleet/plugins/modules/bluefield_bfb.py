@@ -115,9 +115,7 @@ def push_bundle(params, device, lock):
         raise tools.Refused("the card reports: {}".format("; ".join(errors[:3])))
     if not rshim.has_ended(output):
         last = tools.replace_control_characters(" ".join(output.split())[-200:]) or "no output"
-        raise tools.Refused(
-            f"no message of the card ends its installation; bfb-install: {last}"
-        )
+        raise tools.Refused(f"no message of the card ends its installation; bfb-install: {last}")
     return [text for _, text in rshim.parse_log(output)]
 
 

@@ -52,11 +52,11 @@ def test_what_an_operating_system_left_is_removed_and_the_firmwares_own_stays(
 
 
 def test_the_step_names_them(variables: Path) -> None:
-    answer = boot_entries.clear(Firmware().run, variables)
+    answer = boot_entries.clear(Firmware(variables).run, variables)
 
     assert answer["result"] == "done"
     assert "5 variables: LoaderEntryDefault-" in answer["detail"]
-    again = boot_entries.clear(Firmware().run, variables)
+    again = boot_entries.clear(Firmware(variables).run, variables)
     assert again["detail"] == "1 boot entries of disks were removed"
 
 
@@ -67,7 +67,7 @@ def test_a_variable_that_the_firmware_keeps_is_not_done(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(uefi_variables, "_make_mutable", refuse)
-    answer = boot_entries.clear(Firmware().run, variables)
+    answer = boot_entries.clear(Firmware(variables).run, variables)
 
     assert answer["result"] == "not_done"
     assert "5 variables of operating systems cannot be removed" in answer["detail"]

@@ -30,10 +30,13 @@ _ATTRIBUTES = 4  # efivarfs: four bytes of attributes, then the value
 
 def read(root: Path = uefi_variables.ROOT) -> dict[str, object]:
     """Return the keys that shim trusts: SHA-256 of certificates (DER), and of trusted programs."""
-    mirrored = _read_value(root, "MokListRT")
+    try:
+        mirrored = _read_value(root, "MokListRT")
+        switch = _read_value(root, "MokSBStateRT")
+    except OSError as failure:
+        return _answer(NOT_DONE, f"shim's copy of MokList cannot be read: {failure.strerror}")
     if mirrored is None:
         return _answer(UNSUPPORTED, "shim did not start this boot, so that no copy of MokList is")
-    switch = _read_value(root, "MokSBStateRT")
     try:
         keys = sorted(set(_list_keys(mirrored)))
     except ValueError as problem:
@@ -48,11 +51,13 @@ def _answer(result: str, detail: str) -> dict[str, object]:
 
 
 def _read_value(root: Path, name: str) -> bytes | None:
-    """Return a variable's value; None without it. Raises no error of the system."""
+    """Return a variable's value; None where it is not there. Raises OSError otherwise."""
     try:
         with (root / f"{name}-{SHIM}").open("rb") as stream:
             return stream.read(SIZE_MAX)[_ATTRIBUTES:]
-    except OSError:
+    except FileNotFoundError:
+        if root.parent.exists() and not root.exists():
+            raise  # a boot by UEFI whose variables are not shown
         return None
 
 

@@ -15,14 +15,21 @@ CLEAR = "5"
 # drivers/char/tpm/tpm_ppi.c, Documentation/ABI/testing/sysfs-driver-ppi
 OPERATIONS = "tcg_operations"
 UNATTENDED = "4"
+# the firmware's own word that there is a TPM 2.0 (TCG ACPI Specification 1.2, table TPM2)
+TABLE = Path("/sys/firmware/acpi/tables/TPM2")
 
 
-def clear(run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST) -> dict[str, str]:
+def clear(
+    run: Run = run, *, device: Path = DEVICE, request: Path = REQUEST, table: Path = TABLE
+) -> dict[str, str]:
     """Clear the TPM by the lockout hierarchy if that has no password, else by the firmware.
 
     `result` is "done" (cleared now), "not_done" (requested from the firmware, which acts at the
-    next boot, or refused) or "unsupported" (no TPM).
+    next boot, or refused) or "unsupported" (the firmware lists no TPM either).
     """
+    if not device.exists() and table.exists():
+        detail = "the firmware lists a TPM 2.0, and the kernel has no device for it"
+        return {"result": "not_done", "detail": detail}
     if not device.exists():
         return {"result": "unsupported", "detail": "there is no TPM 2.0 device"}
     now = run("tpm2_clear", "-c", "lockout", timeout_s=120.0)

@@ -23,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path("/sys/firmware/efi/efivars")
 LISTED_MAX = 4096
+VALUE_MAX = 1 << 16
+_ATTRIBUTES = 4  # efivarfs: four bytes of attributes, then the value
 GUIDS = frozenset(
     {
         "605dab50-e046-4300-abb6-3dd810dd8b23",  # source: rhboot/shim, SHIM_LOCK_GUID
@@ -46,6 +48,43 @@ def remove_of_systems(root: Path = ROOT) -> tuple[list[str], list[str]]:
             removed.append(file.name)
     left = [file.name for file in _list_of_systems(root)]
     return [name for name in removed if name not in left], left
+
+
+def read_variable(name: str, root: Path = ROOT) -> bytes | None:
+    """Return a variable's value; None where it is not there or cannot be read."""
+    try:
+        with (root / name).open("rb") as stream:
+            return stream.read(VALUE_MAX)[_ATTRIBUTES:]
+    except OSError:
+        return None
+
+
+def write_variable(name: str, value: bytes, root: Path = ROOT) -> None:
+    """Write a variable's value in one write, as efivarfs wants it; an error of it is left alone."""
+    file = root / name
+    with contextlib.suppress(OSError):
+        attributes = file.read_bytes()[:_ATTRIBUTES]
+        _make_mutable(file)
+        descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+        try:
+            os.write(descriptor, attributes + value)
+        finally:
+            os.close(descriptor)
+
+
+def remove_variable(name: str, root: Path = ROOT) -> bool:
+    """Remove a variable; return whether it is not there afterwards."""
+    file = root / name
+    with contextlib.suppress(OSError):
+        _make_mutable(file)
+    with contextlib.suppress(OSError):
+        file.unlink()
+    try:
+        return name not in {listed.name for listed in root.iterdir()}
+    except FileNotFoundError:
+        return not root.parent.exists()
+    except OSError:
+        return False
 
 
 def _list_of_systems(root: Path) -> list[Path]:

@@ -103,7 +103,14 @@ class Redfish:
         service = self._service
         bodies = dict[str, Resource]()
         walks = [
-            Walk(service.transport, service.address, self.quirk, shared=bodies) for _ in range(2)
+            Walk(
+                service.transport,
+                service.address,
+                self.quirk,
+                shared=bodies,
+                allowance=service.allowance,
+            )
+            for _ in range(2)
         ]
         inventory = _spoken(await collect.read_everything(walks[0], self.quirk, node, bmc))
         return inventory, await read_tree(walks[1])

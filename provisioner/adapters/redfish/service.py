@@ -14,7 +14,7 @@ from provisioner.adapters.redfish import messages
 from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
 from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
-from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
+from provisioner.adapters.redfish.walk import ROOT, Allowance, Resource, Walk
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.ports import (
     BmcAddress,
@@ -49,6 +49,7 @@ class Service:
         self.pause = pause  # the site's clock: some services need seconds between two requests
         self._system: str | None = None
         self._chart: dict[str, Resource] = {}
+        self.allowance: Allowance | None = None  # of all walks; None: each has its own
 
     def walk(self, *, charted: bool = False, alone: bool = False) -> Walk:
         """A fresh reading, with its own gaps; `charted`: along links that were seen before.
@@ -56,7 +57,14 @@ class Service:
         `alone`: of one resource, for which no session need be opened.
         """
         chart = self._chart if charted else None
-        return Walk(self.transport, self.address, self.quirk, chart, alone=alone)
+        return Walk(
+            self.transport,
+            self.address,
+            self.quirk,
+            chart,
+            alone=alone,
+            allowance=self.allowance,
+        )
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.adapters.redfish.messages import body_of, collect_messages
 from provisioner.adapters.redfish.parsing import (
@@ -40,11 +40,58 @@ _GZIP = b"\x1f\x8b"  # no JSON begins so; HPE packs registries without saying it
 _EXPANDED = "?$expand=.($levels=1)"
 _PAGES_MAX = 64  # of one collection: 50 members a page (Dell) reach MEMBERS_MAX well before
 _SILENT_MAX = 3  # reads without an answer in one walk; then the BMC counts as gone
+_REQUESTS_MAX = 8192  # of one walk; every resource of a DGX is 4,700
+_CUT_NAMED_MAX = 64  # gaps of reads that the allowance cut off; more of them say nothing new
 _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under two
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
 CHANGE_FIRST = "PasswordChangeRequired"  # Base registry: nothing else is answered before
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
+
+
+class Allowance:
+    """What one whole reading of a BMC may take, in all of its walks: time, requests and bytes.
+
+    A limit of each request alone does not end a reading: a BMC that drips answers each just in
+    time, and one that lists 100,000 members has each of them read.
+    """
+
+    def __init__(
+        self,
+        time_s: float = _WALK_LIMIT_S,
+        requests: int = _REQUESTS_MAX,
+        size_bytes: int = _BYTES_MAX,
+    ) -> None:
+        self._time_s = time_s
+        self._requests_max = requests
+        self._bytes_max = size_bytes
+        self._until: float | None = None
+        self._requests = 0
+        self._bytes = 0
+
+    def admit(self) -> tuple[float, int]:
+        """Count one more request; return its seconds and bytes at most. Raises TooLarge."""
+        now = asyncio.get_running_loop().time()
+        self._until = self._until or now + self._time_s
+        if spent := self.find_spent():
+            raise TooLarge(spent)
+        self._requests += 1
+        return max(0.1, self._until - now), max(1, self._bytes_max - self._bytes)
+
+    def count(self, size_bytes: int) -> None:
+        """Count the bytes of an answer."""
+        self._bytes += size_bytes
+
+    def find_spent(self) -> str:
+        """Return which limit is reached, "" if none is."""
+        now = asyncio.get_running_loop().time()
+        if self._until is not None and now >= self._until:
+            return f"reading this BMC took more than {self._time_s:.0f} s"
+        if self._requests >= self._requests_max:
+            return f"reading this BMC took more than {self._requests_max} requests"
+        if self._bytes >= self._bytes_max:
+            return f"this BMC gave more than {self._bytes_max} bytes already"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -67,7 +114,9 @@ class Walk:
         shared: dict[str, Resource] | None = None,
         *,
         alone: bool = False,
+        allowance: Allowance | None = None,
     ) -> None:
+        """`allowance`: of a whole reading that has more walks; else this one has its own."""
         self._alone = alone
         self._chart = chart
         self._shared = shared  # whole resources, for a second walk over the same tree
@@ -76,8 +125,8 @@ class Walk:
         self._quirk = quirk
         self._expand = False
         self._silent = 0
-        self._bytes = 0
-        self._until: float | None = None
+        self._allowance = allowance or Allowance()
+        self._cut = 0  # reads for which nothing of the allowance was left
         self._suffix = ""
         self._slots = asyncio.Semaphore(_READS_AT_ONCE)
         self.gaps: list[Gap] = []
@@ -127,10 +176,9 @@ class Walk:
         call = Call("GET", address, timeout_s=limit_s, known_s=ROOT_KNOWN_S, alone=self._alone)
         try:
             async with self._slots:
-                self._admit(path)
                 reply = await self._asked(call)
             self._silent = 0
-            self._bytes += len(reply.body)
+            self._allowance.count(len(reply.body))
             if reply.status != 200:
                 keys = dict.fromkeys(m.key for m in collect_messages(body_of(reply)) if m.key)
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
@@ -142,11 +190,15 @@ class Walk:
                 return self._gap(path, _reason(reply.status), detail)
             body = parse_packed(reply.body) if reply.body[:2] == _GZIP else reply.json()
         except Unreachable as error:
+            if (spent := self._allowance.find_spent()) and path.rstrip("/") != ROOT:
+                return self._cut_off(path, spent)
             self._silent += 1
             if self._silent >= _SILENT_MAX or path.rstrip("/") == ROOT:
                 raise
             return self._gap(path, error.reason, str(error))
         except (Malformed, TooLarge) as error:
+            if spent := self._allowance.find_spent():
+                return self._cut_off(path, spent)
             return self._gap(path, error.reason, str(error))
         if not isinstance(body, dict):
             return self._gap(path, Reason.MALFORMED, "the answer is not a JSON object")
@@ -155,11 +207,25 @@ class Walk:
     async def _asked(self, call: Call) -> Reply:
         """A read is repeated once: of some hundred, one that is lost must not spoil the walk."""
         try:
-            return await self._transport.request(self._address, call)
+            return await self._ask_once(call)
         except Unreachable:
             if self._silent:  # the one before was lost too: the BMC is rather gone
                 raise
-        return await self._transport.request(self._address, call)
+        return await self._ask_once(call)
+
+    async def _ask_once(self, call: Call) -> Reply:
+        left_s, left_bytes = self._allowance.admit()
+        bounded = replace(
+            call,
+            timeout_s=min(call.timeout_s, left_s),
+            size_max_bytes=min(call.size_max_bytes, left_bytes),
+        )
+        try:
+            return await self._transport.request(self._address, bounded)
+        except TooLarge:
+            if left_bytes < call.size_max_bytes:  # larger than what was left: that is used up
+                self._allowance.count(left_bytes)
+            raise
 
     async def read_members(self, collection: str | None) -> list[Resource]:
         """Every member of a collection, each path once, in the service's order."""
@@ -221,17 +287,6 @@ class Walk:
             self._expand = False
         return await self.read(collection)
 
-    def _admit(self, path: str) -> None:
-        """Whether one more read is within the walk's bounds: a BMC that lies must not hold us."""
-        now = asyncio.get_running_loop().time()
-        self._until = self._until or now + _WALK_LIMIT_S
-        if now > self._until:
-            detail = f"{path}: reading this BMC took more than {_WALK_LIMIT_S:.0f} s"
-            self._silent = _SILENT_MAX
-            raise Unreachable(detail, maybe_executed=False)
-        if self._bytes > _BYTES_MAX:
-            raise TooLarge(f"this BMC gave more than {_BYTES_MAX} bytes already")
-
     def _collect(self, page: Resource, members: dict[str, Json]) -> None:
         """Members of one page. `Members: null` is an empty collection (DPU in NIC mode)."""
         if not page.data:
@@ -263,6 +318,14 @@ class Walk:
             return
         detail = f"{counted} members are counted, and {listed or 'none'} listed"
         self._gap(pages[0].path, Reason.MALFORMED if listed else Reason.BUSY, detail)
+
+    def _cut_off(self, path: str, why: str) -> Resource:
+        self._cut += 1
+        return (
+            self._gap(path, Reason.TOO_LARGE, why)
+            if self._cut <= _CUT_NAMED_MAX
+            else Resource(path)
+        )
 
     def _gap(self, path: str, reason: Reason, detail: str) -> Resource:
         if self._chart is not None:

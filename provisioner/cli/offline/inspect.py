@@ -22,7 +22,7 @@ from provisioner.adapters.redfish.settings.reading import read_machine_settings
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.licences import list_licences
-from provisioner.adapters.redfish.walk import Walk
+from provisioner.adapters.redfish.walk import Allowance, Walk
 from provisioner.cli.offline.inspect_settings import settings_as_json, show_settings
 from provisioner.cli.options.bmc_options import (
     CaOption,
@@ -36,6 +36,10 @@ from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
 from provisioner.model.machine.settings import MachineSettings
 from provisioner.ports import BmcAddress, CertificateChanged, PortError
 
+LIMIT_S = 90.0  # a DGX takes 30 s; a slower BMC needs --limit
+REQUESTS_MAX = 8192  # every resource of a DGX H100 is 4,700
+BYTES_MAX = 48 * 1024 * 1024  # a DGX gives under 4, with all parts
+
 
 def inspect(
     url: UrlArgument,
@@ -47,8 +51,14 @@ def inspect(
     insecure: InsecureOption = False,
     pin: PinOption = "",
     ca: CaOption = None,
+    limit: Annotated[
+        float,
+        typer.Option(min=1.0, max=3600.0, help="Seconds that the whole reading may take."),
+    ] = LIMIT_S,
 ) -> None:
     """Print the inventory of a Redfish service.
+
+    What was not read within the limit is listed as a gap.
 
     Exit code 1: it does not answer, is no Redfish service, or lists no part.
 
@@ -56,7 +66,7 @@ def inspect(
     """
     address = build_address(url, user, pin, ca, insecure=insecure)
     try:
-        root, inventory, tree, upkeep = asyncio.run(_collect(address, ca, settings=settings))
+        root, inventory, tree, upkeep = asyncio.run(_collect(address, ca, limit, settings=settings))
     except PortError as error:
         hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
         typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
@@ -87,13 +97,15 @@ class Upkeep:
 
 
 async def _collect(
-    address: BmcAddress, ca: Path | None, *, settings: bool
+    address: BmcAddress, ca: Path | None, limit_s: float, *, settings: bool
 ) -> tuple[Json, Inventory, HardwareTree, Upkeep]:
     """Read the service root, the inventory, all parts, time and licences. Raises `PortError`."""
     transport = RedfishTransport(ca_file=ca)
     try:
-        root = await Walk(transport, address, quirks.UNKNOWN).read_root()
+        allowance = Allowance(limit_s, REQUESTS_MAX, BYTES_MAX)
+        root = await Walk(transport, address, quirks.UNKNOWN, allowance=allowance).read_root()
         client = Redfish(transport, address, quirks.identify(root))
+        client.service.allowance = allowance
         inventory, tree = await client.collect_tree("", "")
         upkeep = await _read_upkeep(client)
         if settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
 from provisioner.adapters.redfish.parsing import Json, link, path_of, text, truth
-from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_silence
+from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_unread
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Reply, Secret, Unreachable
@@ -45,7 +45,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
     walk = service.walk()
     path = link(await walk.read_root(), "AccountService")
     if path is None:
-        raise_silence(walk.gaps)  # a BMC that restarts is no BMC without accounts
+        raise_unread(walk.gaps)  # a BMC that restarts is no BMC without accounts
         return not_offered(username, "AccountService")
     reply = await service.call("GET", path)
     if reply.status == 401:  # also to a session just made, while sessions end early (facts S4)
@@ -57,6 +57,8 @@ async def _account(service: Service, username: str) -> str | Blocker:
     if reply.status == 403:
         # a default password must be changed before anything else is answered (facts S10)
         return _demanded(reply) or read_refusal(reply, username, UNBLOCK)
+    if reply.status != 200:
+        return read_refusal(reply, username, UNBLOCK)
     accounts = await walk.read_linked(body_of(reply), "Accounts")
     for account in accounts:
         if text(account.data.get("UserName")) == username:
@@ -65,7 +67,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
         again = await service.call("GET", gap.source)
         if again.status == 403 and (demanded := _demanded(again)) is not None:
             return demanded
-    raise_silence(walk.gaps)
+    raise_unread(walk.gaps)
     return not_offered(username, "account of this name")
 
 

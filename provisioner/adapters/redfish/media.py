@@ -14,7 +14,7 @@ from provisioner.adapters.redfish.service import (
     Service,
     action_of,
     not_offered,
-    raise_silence,
+    raise_unread,
     target_of,
 )
 from provisioner.adapters.redfish.walk import Resource
@@ -136,7 +136,7 @@ async def _find_drive(service: Service) -> Resource | None:
         for drive in await walk.read_members(path):
             if _takes_images(service, drive):
                 return drive
-    raise_silence(walk.gaps)
+    raise_unread(walk.gaps)
     return None
 
 

@@ -17,12 +17,10 @@ from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Malformed, Reply
 from provisioner.ports.reply_words import plain_text
+from provisioner.quirks.message_ids import Meaning, find_meaning
 
 _MESSAGES_MAX = 256  # of one task; a whole tray's update has under 100
-_BUSY = re.compile(
-    r"InProgress|InvalidOperationForSystemState|DuringSystemPOST|TemporarilyUnavailable"
-    r"|ResourceInUse|NotReady|SessionLimitExceeded"
-)
+_BUSY = frozenset({Meaning.NOT_READY, Meaning.PENDING_JOB})
 _INFO = "@Message.ExtendedInfo"  # after a property's name: the messages about that property
 _TASK = re.compile(r"^/[^\s?#]*/(Tasks|TaskMonitors|Jobs)/[^/\s]+(/Monitor)?$")
 # activation methods as PLDM names them in `Resolution`, weakest first (facts: redfish 3.1)
@@ -41,18 +39,13 @@ _LEAVES_MAX = 512  # a BIOS has some 300 attributes
 _NAMING_MAX = 32  # messages of one list of a refusal
 _NAMES_MAX = 16
 _NAME_MAX = 256
-# message keys that say that a property was not taken (DSP8011, Base registry; Dell's SYS410 and
-# SYS444 stand in answers of status 200: community.general#5091)
-_NOT_TAKEN = re.compile(
-    r"^Property(NotWritable|Unknown|NotWritableOrUnknown|NotUpdated|NotSupported|Value\w*)$"
-    r"|^SYS(410|444)$"
-)
 
 
 class Message(Record):
     """One message. `key` is the message's name without its registry."""
 
     key: str
+    meaning: Meaning | None = None
     said: str = ""
     args: tuple[str, ...] = ()
     severity: str = ""
@@ -69,6 +62,7 @@ def read_messages(value: Any) -> tuple[Message, ...]:
         entries.append(
             Message(
                 key=ident.rsplit(".", 1)[-1],
+                meaning=find_meaning(ident),
                 said=text(item.get("Message")) or "",
                 args=tuple(args),
                 severity=text(item.get("MessageSeverity") or item.get("Severity")) or "",
@@ -101,7 +95,9 @@ def collect_messages(body: Json) -> tuple[Message, ...]:
         body.get("Messages"),  # DGX
         *[body[key] for key in body if len(key) > len(_INFO) and key.endswith(_INFO)][:16],
     )
-    return tuple(m for place in places if place is not None for m in read_messages(place))
+    found = tuple(m for place in places if place is not None for m in read_messages(place))
+    code = text(at(body, "error", "code"))  # all that some services give (DSP0266, 8.6)
+    return found or (read_messages({"MessageId": code}) if code else ())
 
 
 def read_refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Blocker:
@@ -123,10 +119,13 @@ def read_refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> 
 
 
 def _reason(status: int, entries: tuple[Message, ...]) -> Reason:
-    if status == 503 or any(_BUSY.search(m.key) for m in entries):
+    meanings = {m.meaning for m in entries}
+    if status == 503 or meanings & _BUSY:
         return Reason.BUSY
-    if any("License" in m.key for m in entries):  # a 403 of this kind is not about who asks (U18)
+    if Meaning.LICENCE in meanings:  # a 403 of this kind is not about who asks (U18)
         return Reason.NOT_OFFERED
+    if Meaning.LOCKED in meanings:
+        return Reason.REFUSED
     by_status = {
         401: Reason.LOGIN_REFUSED,
         403: Reason.LOGIN_REFUSED,
@@ -247,8 +246,7 @@ def find_not_taken(reply: Reply, body: Json) -> set[Path]:
     named: set[Path] = set()
     for holder, message in _list_messages(body_of(reply)):
         ident = message.get("MessageId")
-        key = ident.rsplit(".", 1)[-1] if isinstance(ident, str) else ""
-        if _NOT_TAKEN.search(key):
+        if isinstance(ident, str) and find_meaning(ident) is Meaning.REFUSED_PROPERTY:
             named |= _match(leaves, holder, message)
     return named
 

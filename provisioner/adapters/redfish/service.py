@@ -84,6 +84,17 @@ class Service:
         """One resource; empty if it cannot be read as one."""
         return (await self.walk().read(path)).data
 
+    async def read_part(self, path: str) -> Json:
+        """One resource that a link names. Raises `PortError` if it cannot be read now.
+
+        Empty only if the service says that there is none: what was not read lists no action.
+        """
+        walk = self.walk()
+        data = (await walk.read(path)).data
+        if not data:
+            raise_unread(walk.gaps)
+        return data
+
     async def read_system(self, *, alone: bool = False) -> Resource | None:
         """The host's system, read now; `alone`: nothing else is read or changed soon."""
         if self._system is not None:
@@ -256,7 +267,7 @@ class Service:
         listed = action.get("ResetType@Redfish.AllowableValues")
         if not isinstance(listed, list):
             info = link(action, "@Redfish.ActionInfo") or path_of(action.get("@Redfish.ActionInfo"))
-            parameters = (await self.get(info)).get("Parameters") if info else None
+            parameters = (await self.read_part(info)).get("Parameters") if info else None
             listed = next(
                 (
                     p.get("AllowableValues")
@@ -298,7 +309,7 @@ def raise_silence(gaps: Sequence[Gap]) -> None:
         detail = f"{gap.source}: {gap.detail}"
         if gap.reason is Reason.LOGIN_REFUSED:
             raise LoginRefused(detail)
-        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE):
+        if gap.reason in (Reason.UNREACHABLE, Reason.TOO_LARGE, Reason.BUSY):
             raise Unreachable(detail, maybe_executed=False)
 
 
@@ -309,7 +320,7 @@ def raise_unread(gaps: Sequence[Gap]) -> None:
     """
     raise_silence(gaps)
     for gap in gaps:
-        if gap.reason is Reason.MALFORMED:
+        if gap.reason in (Reason.MALFORMED, Reason.REFUSED):
             raise Unreachable(f"{gap.source}: {gap.detail}", maybe_executed=False)
 
 

@@ -6,7 +6,7 @@ Kept out of the inventory: a service needs a request for each drive, and nothing
 from __future__ import annotations
 
 from provisioner.adapters.redfish.parsing import at, link, mac, objects, path_of, text
-from provisioner.adapters.redfish.service import Service, raise_silence
+from provisioner.adapters.redfish.service import Service, raise_unread
 
 DRIVES_MAX = 128
 
@@ -31,7 +31,7 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
         serial = text(drive.data.get("SerialNumber"))
         if serial is not None and state != "Absent":
             serials.append(serial)
-    raise_silence(walk.gaps)
+    raise_unread(walk.gaps)
     return tuple(sorted(serials))
 
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from provisioner.adapters.redfish.messages import body_of, collect_messages
+from provisioner.adapters.redfish.messages import Message, body_of, collect_messages
 from provisioner.adapters.redfish.parsing import (
     MEMBERS_MAX,
     Json,
@@ -34,6 +34,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.quirks import Quirk
+from provisioner.quirks.message_ids import Meaning
 
 ROOT = "/redfish/v1"
 _GZIP = b"\x1f\x8b"  # no JSON begins so; HPE packs registries without saying it
@@ -46,6 +47,7 @@ _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under t
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
 CHANGE_FIRST = "PasswordChangeRequired"  # Base registry: nothing else is answered before
+_AWAY = (Reason.UNREACHABLE, Reason.BUSY)
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
@@ -148,7 +150,7 @@ class Walk:
             if root:
                 del self.gaps[gaps_before:]
                 return root
-            if self.gaps[gaps_before:] and self.gaps[-1].reason is Reason.UNREACHABLE:
+            if self.gaps[gaps_before:] and self.gaps[-1].reason in _AWAY:
                 break  # it is restarting: another spelling of the path will not help
         self._suffix = ""
         del self.gaps[gaps_before + 1 :]
@@ -180,14 +182,15 @@ class Walk:
             self._silent = 0
             self._allowance.count(len(reply.body))
             if reply.status != 200:
-                keys = dict.fromkeys(m.key for m in collect_messages(body_of(reply)) if m.key)
+                said = collect_messages(body_of(reply))
+                keys = dict.fromkeys(m.key for m in said if m.key)
                 detail = " ".join([f"HTTP status {reply.status}", *keys])
                 if 300 <= reply.status < 400:
                     detail += ", a redirect that leads to another place or never ends"
                 if (partial := _read_partial(path, reply)) is not None:
                     self._gap(path, Reason.MALFORMED, f"{detail}, with the resource in the answer")
                     return Resource(path, partial)
-                return self._gap(path, _reason(reply.status), detail)
+                return self._gap(path, _reason(reply.status, said), detail)
             body = parse_packed(reply.body) if reply.body[:2] == _GZIP else reply.json()
         except Unreachable as error:
             if (spent := self._allowance.find_spent()) and path.rstrip("/") != ROOT:
@@ -372,7 +375,15 @@ def _next(page: Json) -> str | None:
     return path_of(page.get("Members@odata.nextLink") or page.get("@odata.nextLink"))
 
 
-def _reason(status: int) -> Reason:
+def _reason(status: int, said: Sequence[Message]) -> Reason:
+    """Why a resource was not given: what the service says of itself counts before its status."""
+    meanings = {message.meaning for message in said}
+    if Meaning.NOT_READY in meanings or Meaning.PENDING_JOB in meanings:
+        return Reason.BUSY
+    if Meaning.CHANGE_PASSWORD in meanings:
+        return Reason.LOGIN_REFUSED
+    if Meaning.LICENCE in meanings or Meaning.LOCKED in meanings:
+        return Reason.REFUSED
     if status in (401, 403):
         return Reason.LOGIN_REFUSED
     if status in (404, 405, 410, 501):

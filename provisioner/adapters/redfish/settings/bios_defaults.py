@@ -31,7 +31,7 @@ async def reset_bios(service: Service) -> Blocker | None:
     path = None if system is None else link(system.data, "Bios")
     if path is None:
         return not_offered("BIOS", "BIOS resource")
-    action = action_of(await service.get(path), _ACTION)
+    action = action_of(await service.read_part(path), _ACTION)
     target = target_of(action)
     if target is None:
         return not_offered("BIOS", "Bios.ResetBios")

@@ -70,7 +70,7 @@ async def reset_secure_boot_keys(service: Service) -> Blocker | None:
     path = None if system is None else link(system.data, "SecureBoot")
     if path is None:
         return not_offered("SecureBoot", "SecureBoot resource")
-    action = action_of(await service.get(path), _ACTION)
+    action = action_of(await service.read_part(path), _ACTION)
     target = target_of(action)
     if target is None or _RESET not in await _list_types(service, action):
         return not_offered("SecureBoot", f"{_ACTION.strip('#')} with {_RESET}")

@@ -17,7 +17,7 @@ from provisioner.adapters.redfish.service import (
     Service,
     action_of,
     not_offered,
-    raise_silence,
+    raise_unread,
     target_of,
 )
 from provisioner.model.machine.setup_password import SetupPasswordState
@@ -41,7 +41,7 @@ async def read_setup_password(service: Service) -> SetupPasswordState | Blocker:
     path = None if system is None else link(system.data, "Bios")
     bios = (await walk.read(path)).data if path is not None else {}
     if not bios:
-        raise_silence(walk.gaps)
+        raise_unread(walk.gaps)
         return not_offered(SUBJECT, "BIOS resource")
     target = target_of(action_of(bios, _ACTION))
     settings = link(bios, "@Redfish.Settings", "SettingsObject")

@@ -24,6 +24,7 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import (
     rshim,
     tools,
 )
+from ansible_collections.provisioner.fleet.plugins.modules import kernel_modules
 
 FLEET = ANSIBLE / "collections" / "ansible_collections" / "provisioner" / "fleet"
 ROOT = Path(__file__).parents[2]
@@ -277,6 +278,35 @@ def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
     assert rshim.parse_log(rshim.read_misc("rshim0", str(tmp_path)))[1] == ("ERR", "a [2Jb")
     with pytest.raises(tools.Refused, match="no rshim devices belong to"):
         rshim.find_device("0000:9d:00.0", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("printed", "pinned", "refusal"),
+    [
+        ("580.95.05", {"nvidia": "580.95.05"}, ""),
+        ("580.95.05", {}, ""),
+        ("580.95.05", {"mlx5_core": "25.04-0.6.1"}, ""),
+        ("535.129.03", {"nvidia": "580.95.05"}, "is 535.129.03, not 580.95.05"),
+        ("580.95.050", {"nvidia": "580.95.05"}, "is 580.95.050, not 580.95.05"),
+        ("", {"nvidia": "580.95.05"}, "is without a version, not 580.95.05"),
+    ],
+)
+def test_a_module_of_another_version_is_refused_before_the_reboot(
+    printed: str, pinned: dict[str, str], refusal: str, tmp_path: Path, monkeypatch
+):
+    """modinfo(8): -F FIELD prints the field's value alone, and nothing where there is none."""
+    tool = tmp_path / "modinfo"
+    fields = f"filename) echo /lib/modules/6.8.0/updates/dkms/$5.ko;; version) echo '{printed}';;"
+    tool.write_text(f"#!/bin/sh\ncase $4 in {fields} vermagic) echo 6.8.0 SMP;; esac\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    params = {"outside_tree": True, "versions": pinned}
+
+    if not refusal:
+        assert kernel_modules.verify("nvidia", "6.8.0", params, None).endswith("nvidia.ko")
+        return
+    with pytest.raises(tools.Refused, match=refusal):
+        kernel_modules.verify("nvidia", "6.8.0", params, None)
 
 
 STARTED = " INFO[PSC]: PSC BL1 START\n INFO[MISC]: Ubuntu installation started\n"

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 
-from standin_state import card, fail, state
+from standin_state import card, fail, installed_driver, state
 
 TOOL = "/opt/mellanox/doca/tools/doca_spcx_cc"
 
@@ -97,6 +97,7 @@ def modinfo(words):
         fields = {
             "filename": f"/lib/modules/{kernel}/{place}/{name}.ko",
             "vermagic": f"{kernel} SMP preempt mod_unload modversions ",
+            "version": content.get("old_module") or installed_driver(),
         }
         print(fields.get(field, ""))
 

@@ -78,8 +78,13 @@ def list_bridges():
 
 
 def _read_register(address, register):
-    text = tools.read(["setpci", "-s", address, register], any_exit=True).strip()
-    return text if _HEX.fullmatch(text) else ""
+    text = tools.read(["setpci", "-s", address, register], exits=(0, 1)).strip()
+    if _HEX.fullmatch(text):
+        return text
+    if "not found" not in text:  # pciutils, setpci.c: "Capability ... not found"
+        shown = tools.replace_control_characters(text)[:80] or "nothing"
+        raise tools.Unreadable(f"setpci -s {address} {register} printed {shown}")
+    return ""
 
 
 def write_script(settings, cards, bridges):
@@ -171,7 +176,7 @@ def _read_ecn(card, interface):
 
 def is_active(unit):
     """Return whether a unit of systemd runs."""
-    return tools.read(["systemctl", "is-active", unit], any_exit=True).strip() == "active"
+    return tools.read(["systemctl", "is-active", unit], exits=(0, 3, 4)).strip() == "active"
 
 
 def has_nvswitches():

@@ -82,7 +82,7 @@ def read_next_kernel(root="/"):
             continue
         default = next((m[1] for m in reversed(matches) if m), default)
     if default == "saved":
-        saved = tools.read(["grub-editenv", "-", "list"], any_exit=True)
+        saved = tools.read(["grub-editenv", "-", "list"], exits=(0, 1))
         rows = [line.partition("=") for line in saved.splitlines()]
         default = next((value for name, _, value in rows if name == "saved_entry"), "")
     return choose_kernel(names, default, os.uname().release)

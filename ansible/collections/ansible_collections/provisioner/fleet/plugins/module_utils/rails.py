@@ -16,7 +16,7 @@ def read_json(words, may_fail=False):
 
     `may_fail`: [] where it fails, as for a table that is there only with its first route.
     """
-    text = tools.read(["ip", "-N", "-j", *words], any_exit=may_fail)
+    text = tools.read(["ip", "-N", "-j", *words], exits=(0, 1, 2, 255) if may_fail else (0,))
     try:
         entries = json.loads(text.strip() or "[]")
     except ValueError:

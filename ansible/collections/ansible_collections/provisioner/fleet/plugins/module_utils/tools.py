@@ -58,17 +58,21 @@ def hold_lock(path=LOCK, wait_s=LOCK_WAIT_S):
         os.close(descriptor)
 
 
-def read(argv, limit_s=READ_LIMIT_S, any_exit=False):
-    """Run a query and return its output. Raises `Missing`, `Refused`."""
-    return _run(argv, limit_s, any_exit, None)
+def read(argv, limit_s=READ_LIMIT_S, exits=(0,)):
+    """Run a query and return its output. Raises `Missing`, `Refused`.
+
+    `exits`: the codes by which the tool answers. Any other is a tool that failed, and its output is
+    no list of what is there.
+    """
+    return _run(argv, limit_s, exits, None)
 
 
 def write(argv, lock, environment=None):
     """Run a tool that changes something to its end and return its output. Raises as `read`."""
-    return _run(argv, None, False, lock, environment)
+    return _run(argv, None, (0,), lock, environment)
 
 
-def _run(argv, limit_s, any_exit, lock, environment=None):
+def _run(argv, limit_s, exits, lock, environment=None):
     with tempfile.TemporaryFile() as out:
         try:
             ended = subprocess.run(
@@ -89,7 +93,7 @@ def _run(argv, limit_s, any_exit, lock, environment=None):
             raise Refused(f"{argv[0]} did not end within {limit_s:.0f} s") from None
         out.seek(0)
         text = out.read(OUTPUT_MAX).decode("utf-8", errors="replace")
-    if ended.returncode and not any_exit:
+    if ended.returncode not in exits:
         message = replace_control_characters(" ".join(text.split())[-DETAIL_MAX:]) or "no message"
         refused = Refused(f"{argv[0]} ended with {ended.returncode}: {message}")
         refused.output = text

@@ -64,7 +64,7 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import (
 def apply(module):
     """Return the packages of the driver that the parameters name."""
     line = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
-    installed = debian.parse_installed(tools.read(line, any_exit=True))
+    installed = debian.parse_installed(tools.read(line))
     params = module.params
     packages = {}
     others = []

@@ -9,7 +9,8 @@ short_description: Verifies that kernel modules are there for the kernel of the 
 version_added: "0.1.0"
 description:
   - Finds the kernel that the next boot starts, and fails with the module that DKMS has not built
-    for it, that is not there, that is built for another kernel, or that Secure Boot would refuse.
+    for it, that is not there, that is built for another kernel, that is of another version, or that
+    Secure Boot would refuse.
   - Modules of DKMS that depend on others can be built again first.
 options:
   modules:
@@ -21,6 +22,10 @@ options:
     description: Whether they must not be the kernel's own.
     type: bool
     default: false
+  versions:
+    description: Module to the version that it must have, as modinfo prints it.
+    type: dict
+    default: {}
   as_now:
     description: Whether every module that DKMS has installed for the running kernel must be there.
     type: bool
@@ -106,6 +111,15 @@ def verify(name, release, params, keys):
         raise tools.Refused(f"{name} is built for {built_for}, the next kernel is {release}")
     if params["outside_tree"] and f"/{release}/kernel/" in file:
         raise tools.Refused(f"{name} would be the kernel's own, {file}: the stack's is not built")
+    pinned = params["versions"].get(name)
+    if pinned:
+        version = read_field(name, release, "version")
+        if version != pinned:
+            found = tools.replace_control_characters(version)[:80] or "without a version"
+            text = (
+                "{} for {}, the next kernel, is {}, not {}: build it again (dkms autoinstall -k {})"
+            )
+            raise tools.Refused(text.format(name, release, found, pinned, release))
     if keys is not None:
         signer = read_field(name, release, "signer")
         serial = read_field(name, release, "sig_key")
@@ -151,6 +165,7 @@ def main():
         {
             "modules": {"type": "list", "elements": "str", "required": True},
             "outside_tree": {"type": "bool", "default": False},
+            "versions": {"type": "dict", "default": {}},
             "as_now": {"type": "bool", "default": False},
             "rebuild": {"type": "list", "elements": "str", "default": []},
         },

@@ -56,7 +56,7 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import (
 def read_packages(release):
     """Return the packages to hold, and those on hold."""
     line = ["dpkg-query", "-W", "-f", "${Package}\t${db:Status-Abbrev}\t${Depends}\n", "linux-*"]
-    names = kernel_choice.list_packages(tools.read(line, any_exit=True), release)
+    names = kernel_choice.list_packages(tools.read(line, exits=(0, 1)), release)
     return names, tools.read(["apt-mark", "showhold"]).split()
 
 

@@ -39,7 +39,7 @@ UPDATES = "/var/lib/dpkg/updates"
 def read_states():
     """Return dpkg's own list of packages, versions and states."""
     line = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
-    return tools.read(line, any_exit=True)
+    return tools.read(line)
 
 
 def is_interrupted(folder=UPDATES):

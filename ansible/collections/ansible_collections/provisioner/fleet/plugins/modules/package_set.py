@@ -127,7 +127,7 @@ _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 def read_states():
     """Return dpkg's own list of packages, versions and states."""
     line = ["dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Abbrev}\n"]
-    return tools.read(line, any_exit=True)
+    return tools.read(line)
 
 
 def matches_any(name, globs):

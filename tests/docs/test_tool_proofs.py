@@ -1,5 +1,5 @@
-"""Each tool that roles, modules and the agent of the maintenance image run has a row with the proof of
-its success, and each verdict field of the vendors' tools a reader that judges it.
+"""Each tool that roles, modules and the agent of the maintenance image run has a row with the
+proof of its success, and each verdict field of the vendors' tools a reader that judges it.
 """
 
 from __future__ import annotations

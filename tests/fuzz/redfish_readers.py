@@ -12,6 +12,7 @@ _BODY = {"Boot": {"Mode": "UEFI"}}
 _SETTINGS = "adapters.redfish.settings.attributes"
 REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("adapters.redfish.eventing.events", (), "read_document read_conditions read_entry", {}),
+    ("adapters.redfish.eventing.registries", (), "read_registry", {}),
     ("adapters.redfish.glance_answer", (PortError,), "read_answer", {"size_max_bytes": 256}),
     ("adapters.redfish.messages", (), "read_messages body_of collect_messages task_paths", {}),
     ("adapters.redfish.messages", (), "read_refusal", {"subject": "x", "unblock": "y"}),

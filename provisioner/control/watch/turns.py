@@ -69,6 +69,7 @@ class Turns:
         self.heard: dict[str, float] = {}
         self.asked: dict[str, float] = {}  # when a glance at it was answered
         self.linked: dict[str, tuple[str, ...]] = {}  # BMC -> event records that are links
+        self.registries: dict[str, tuple[str, ...]] = {}  # BMC -> those that are to be fetched
         self.metrics: dict[str, dict[str, float]] = {}
         self.lost: dict[str, float] = {}  # part -> when it was first not seen
 

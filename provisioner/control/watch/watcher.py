@@ -18,7 +18,9 @@ from provisioner.adapters.redfish.eventing.events import (
     Pushed,
     RedfishEvent,
     find_signals,
+    list_unlisted,
 )
+from provisioner.adapters.redfish.eventing.registries import PER_BMC_MAX
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.event_feeds import EventFeeds
@@ -184,7 +186,7 @@ class Watcher:
             turns.linked[bmc] = tuple(linked)[-LINKED_MAX:]
         if document.concerns_leaks:
             turns.glance_at = min(turns.glance_at, now)
-        received = [*find_signals(document, node_id, bmc, now)]
+        received = [*self._judge(node_id, turns, bmc, document)]
         received += self._measured(node_id, turns, bmc, document.metrics)
         changed = await self.keeper.report(node_id, received)
         await self._memory.remember(node_id, bmc, document)
@@ -285,14 +287,27 @@ class Watcher:
         turns.heard[bmc.name] = turns.asked[bmc.name] = self._clock.now()
         await self.feeds.attend(node, bmc)
         if linked := turns.linked.pop(bmc.name, ()):
-            await self._take_linked(node, bmc, linked)
+            await self._take_linked(node, bmc, turns, linked)
+        if wanted := turns.registries.pop(bmc.name, ()):
+            await self.eyes.fetch_registries(node, bmc, wanted)
         return entries
 
-    async def _take_linked(self, node: Node, bmc: BmcRef, linked: Sequence[str]) -> None:
+    def _judge(self, node: str, turns: Turns, bmc: str, document: Pushed) -> tuple[Signal, ...]:
+        """Return the signals of events; an unknown registry is fetched at the next look."""
+        names = list_unlisted(document)
+        known = self.eyes.find_registries(node, bmc, names)
+        if unknown := [name for name in names if name not in known]:
+            wanted = dict.fromkeys((*turns.registries.get(bmc, ()), *unknown))
+            turns.registries[bmc] = tuple(wanted)[:PER_BMC_MAX]
+        return find_signals(document, node, bmc, self._clock.now(), known)
+
+    async def _take_linked(
+        self, node: Node, bmc: BmcRef, turns: Turns, linked: Sequence[str]
+    ) -> None:
         """Take in the events that a BMC sent as links to its log; one that is gone is no event."""
         for document in await self.eyes.read_entries(node, bmc, linked):
             fresh = await self._memory.drop_repeats(node.id, bmc.name, document)
-            received = find_signals(fresh, node.id, bmc.name, self._clock.now())
+            received = self._judge(node.id, turns, bmc.name, fresh)
             changed = await self.keeper.report(node.id, received)
             await self._memory.remember(node.id, bmc.name, fresh)
             if changed:

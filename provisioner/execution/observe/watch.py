@@ -19,6 +19,11 @@ from provisioner.adapters.redfish.eventing.events import (
     read_conditions,
     read_entry,
 )
+from provisioner.adapters.redfish.eventing.registries import (
+    Registry,
+    RegistryShelf,
+    fetch_registry,
+)
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
@@ -28,7 +33,7 @@ from provisioner.execution.observe import outofband
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import BmcClock, Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.watch_rules import fatal_counters
 from provisioner.ports import BmcAddress, BmcTransport, Call, Clock, PortError, Reply
 
@@ -132,6 +137,7 @@ class OutOfBand:
         self._patient = self._reach(urgent=False)
         # by node, so that one that leaves costs no walk over all, and by the BMC's URL
         self._offers: dict[str, dict[str, Offer]] = {}
+        self.shelf = RegistryShelf()
         self._reports: dict[str, dict[str, tuple[str, ...]]] = {}  # paths of metric reports
 
     def _reach(self, *, urgent: bool) -> Reach:
@@ -167,6 +173,28 @@ class OutOfBand:
         except PortError:
             return ()
         return tuple(read_entry(entry.data) for entry in entries if entry.data)
+
+    def find_registries(self, node: str, bmc: str, names: Sequence[str]) -> dict[str, Registry]:
+        """Return the message registries that are known of a BMC."""
+        kept = {name: self.shelf.find(f"{node}/{bmc}", name) for name in names}
+        return {name: registry for name, registry in kept.items() if registry is not None}
+
+    async def fetch_registries(self, node: Node, bmc: BmcRef, names: Sequence[str]) -> None:
+        """Fetch message registries from a BMC; one that is not served is not asked for again."""
+        of_bmc = f"{node.id}/{bmc.name}"
+        for name in names:
+            if self.shelf.find(of_bmc, name) is not None or not self.shelf.has_room(of_bmc):
+                continue
+            try:
+                client = await self._patient.redfish(node, bmc.name)
+                if isinstance(client, Blocker):
+                    return
+                walk = client.service.walk()
+                registry = await fetch_registry(walk, name)
+            except PortError:
+                return
+            if registry or not any(g.reason is not Reason.NOT_OFFERED for g in walk.gaps):
+                self.shelf.keep(node.id, of_bmc, name, registry)
 
     async def read_leaks(
         self, node: Node, bmc: BmcRef, places: Sequence[str]

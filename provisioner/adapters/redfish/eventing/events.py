@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from provisioner.adapters.redfish.eventing.registries import Registry
 from provisioner.adapters.redfish.parsing import (
     Json,
     as_object,
@@ -29,6 +31,7 @@ from provisioner.model.health import Severity
 EVENTS_MAX = 64  # of one document; bmcweb sends one to a few
 METRICS_MAX = 4096  # of one report; the largest recorded one has some 4,000 values
 TARGET_MAX = 128
+ENDED_MAX = 256  # faults that one message ends
 LINKED_MAX = 16  # records of one document that are links
 # Subjects that are no hardware: requests and their refusals, logins, certificates, licences,
 # updates, virtual media. Their messages are Critical as well (registries that a DGX H100 and an
@@ -63,6 +66,7 @@ C = Classification
 _WARNING = (C.SENSOR_WARNING,)
 _CRITICAL = (C.SENSOR_CRITICAL, C.HARDWARE)
 _FAILURE = (C.SENSOR_FAILURE,)
+_BY_SEVERITY = {"critical": (C.HARDWARE,), "warning": _WARNING}
 # (registry, key) -> (alert, classifications; () means: it is over)
 _KNOWN: Mapping[tuple[str, str], tuple[str, tuple[Classification, ...]]] = {
     ("SensorEvent", "ReadingAboveUpperCautionThreshold"): ("SensorReading", _WARNING),
@@ -239,10 +243,68 @@ def is_quiet(event: RedfishEvent) -> bool:
     )
 
 
-def find_signals(pushed: Pushed, node: str, bmc: str, now: float) -> tuple[Signal, ...]:
-    """Return the signals about the node that these events carry."""
-    all_signals = (_signal(event, node, f"redfish/{bmc}", now) for event in pushed.events)
-    return tuple(signal for signal in all_signals if signal is not None)
+def find_signals(
+    pushed: Pushed,
+    node: str,
+    bmc: str,
+    now: float,
+    registries: Mapping[str, Registry] = MappingProxyType({}),
+) -> tuple[Signal, ...]:
+    """Return the signals about the node that these events carry.
+
+    `registries`: those that the BMC serves, by prefix. Without one, the severity that the event
+    itself has is all that is known, and the end of a fault is recognised by the name of its key.
+    """
+    return tuple(
+        signal
+        for event in pushed.events
+        for signal in _signals(event, node, f"redfish/{bmc}", now, registries.get(event.registry))
+    )
+
+
+def list_unlisted(pushed: Pushed) -> tuple[str, ...]:
+    """Return the registries by which these events are to be judged, apart from DMTF's two."""
+    return tuple(
+        dict.fromkeys(
+            event.registry
+            for event in pushed.events
+            if event.registry
+            and _NAME.fullmatch(event.registry)
+            and (event.registry, event.key) not in _KNOWN
+            and event.registry not in ("ResourceEvent", "SensorEvent", "HeartbeatEvent")
+            and not is_quiet(event)
+        )
+    )
+
+
+def _signals(
+    event: RedfishEvent, node: str, source: str, now: float, registry: Registry | None
+) -> tuple[Signal, ...]:
+    """Return an event's signals, by its registry where that has the message.
+
+    The event's own severity goes before the registry's (DSP0268, MessageSeverity: a service may
+    replace it). A message ends those of its ClearingLogic, and nothing by the name of its key.
+    """
+    message = registry.get(event.key) if registry is not None else None
+    if message is None or (event.registry, event.key) in _KNOWN:
+        signal = _signal(event, node, source, now)
+        return () if signal is None else (signal,)
+    if is_quiet(event):
+        return ()
+    common: dict[str, Any] = {"node": node, "source": source, "at": now, "message": _words(event)}
+    target = _target(event)
+    assert registry is not None
+    ends = registry if message.ends_all else message.ends
+    over = [key for key in list(ends)[:ENDED_MAX] if key != event.key and _NAME.fullmatch(key)]
+    ended = tuple(
+        Signal(id=f"{event.registry}.{key}", target=target, active=False, **common) for key in over
+    )
+    severity = (event.severity or message.severity).lower()
+    classifications = _BY_SEVERITY.get(severity)
+    if classifications is None:
+        return ended
+    name = f"{event.registry}.{event.key}"
+    return (*ended, Signal(id=name, target=target, classifications=classifications, **common))
 
 
 def _read_records(value: Any) -> tuple[tuple[RedfishEvent, ...], int, tuple[str, ...]]:
@@ -329,8 +391,7 @@ def _by_severity(event: RedfishEvent, common: Mapping[str, Any]) -> Signal | Non
     if not event.key or not _NAME.fullmatch(event.key) or is_quiet(event):
         return None
     name = f"{event.registry}.{event.key}" if event.registry else event.key
-    by = {"critical": (C.HARDWARE,), "warning": _WARNING}
-    classifications = by.get(event.severity.lower())
+    classifications = _BY_SEVERITY.get(event.severity.lower())
     if classifications is not None:
         target = _target(event)
         return Signal(id=name, target=target, classifications=classifications, **common)

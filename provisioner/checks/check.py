@@ -75,6 +75,8 @@ class CheckContext(Record):
     cabled_pci: Mapping[str, str] = Field(default_factory=dict)
     # "leaf/interface" -> "node/card" of other nodes' cables on the same leaves
     port_owners: Mapping[str, str] = Field(default_factory=dict)
+    # leaf -> what its LLDP calls a port -> the port's name, of leaves that call them otherwise
+    port_names: Mapping[str, Mapping[str, str]] = Field(default_factory=dict)
     # PCI address of a GPU or NVSwitch, with and without its function -> its slot
     slot_of_pci: Mapping[str, str] = Field(default_factory=dict)
     # kind -> versions that the pinned bundle contains

@@ -26,6 +26,7 @@ def build_context(
     grammars: Mapping[str, str] | None = None,
     harmless_lines: Sequence[str] = (),
     port_owners: Mapping[str, str] | None = None,
+    port_names: Mapping[str, Mapping[str, str]] | None = None,
     to_other_leaf: bool = True,
 ) -> CheckContext:
     """Return the context of a node under its target release and profile.
@@ -34,7 +35,8 @@ def build_context(
     `learned` those learned from the fleet (checks/check.py), `grammars` maps a component kind to
     the grammar of its versions (a kind without one is compared as text), `harmless_lines` are the
     site's patterns of harmless kernel messages, and `port_owners` names the other nodes' ports on
-    this node's leaves. `to_other_leaf`: the fabric connects its rails with each other.
+    this node's leaves; `port_names` are the leaves' own (`read_port_names`). `to_other_leaf`: the
+    fabric connects its rails with each other.
     """
     release = matrix.releases.get(node.release)
     profile = release.profiles.get(node.profile) if release else None
@@ -84,6 +86,7 @@ def build_context(
         learned=learned or {},
         harmless_lines=tuple(harmless_lines),
         port_owners=port_owners or {},
+        port_names=port_names or {},
     )
 
 

@@ -9,12 +9,12 @@ cable in a wrong port, the finding names the owner of that port and the plugs to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.checks.cabling import End, compare
-from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
+from provisioner.checks.check import Check, CheckContext, Command, NotJudged, Unreadable, fault
 from provisioner.checks.commands import LLDP
 from provisioner.checks.readers.sysfs import parse_files
 from provisioner.checks.readers.tool_output import (
@@ -34,19 +34,63 @@ NETDEVS = Command(
 )
 
 _UEVENT = re.compile(r"/sys/class/net/([\w.-]{1,32})/device/uevent")
+_MAC = re.compile(r"(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}")
 _KEY = "PCI_SLOT_NAME="
 _HERE = "this host"
 _NOBODYS = "cabled to a port that is not planned"
 Place = tuple[str, str]  # chassis name, port
+PortNames = Mapping[str, Mapping[str, str]]  # switch -> what it calls a port -> the port's name
+
+
+class Heard(NamedTuple):
+    """One neighbour as LLDP has it: IEEE 802.1AB, port id with its subtype, and description."""
+
+    switch: str
+    port: str
+    subtype: str
+    described: str
+
+    @property
+    def is_mac(self) -> bool:
+        """Return whether the port is called by a MAC, as by lldpd's own default."""
+        return self.subtype == "mac" or _MAC.fullmatch(self.port) is not None
+
+    def named(self, names: PortNames, known: Collection[Place]) -> Place | None:
+        """Return the neighbour by the port's own name; None where that is not known yet.
+
+        `names`: of switches that call their ports otherwise. `known`: ports that are in the plan.
+
+        SONiC sends the port's alias as a local id once lldpmgrd has run, and the MAC before; its
+        description is the port's name only while CONFIG_DB has none
+        (sonic-net/sonic-buildimage, dockers/docker-lldp/lldpmgrd).
+        """
+        if self.is_mac:
+            return None
+        own = names.get(self.switch, {}).get(self.port) if self.subtype == "local" else None
+        if own is not None:
+            return self.switch, own
+        if (self.switch, self.port) in known or self.subtype != "local":
+            return self.switch, self.port
+        described = self.switch, self.described
+        return described if described in known else None
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
-    neighbours = _read_neighbours(parse_json(read_output(evidence, LLDP), "lldpctl"))
+    owned = (tuple(name.rpartition("/")[::2]) for name in context.port_owners)
+    known = {*context.neighbours, *((switch, port) for switch, port in owned)}
+    leaves = {switch for switch, _ in context.neighbours}
+    heard = _read_neighbours(parse_json(read_output(evidence, LLDP), "lldpctl"))
+    named = [(local, h, h.named(context.port_names, known)) for local, h in heard]
+    unnamed = [(local, h) for local, h, place in named if place is None and h.switch in leaves]
+    neighbours = [(local, place) for local, _, place in named if place is not None]
+    unclear = {h.switch for _, h in unnamed}
     slots = _read_slots(read_output(evidence, NETDEVS, any_exit=True))
     remedies = _find_remedies(neighbours, slots, context)
     for switch, interface in context.neighbours:
         name = f"{switch}/{interface}"
         locals_ = sorted({local for local, place in neighbours if place == (switch, interface)})
+        if not locals_ and switch in unclear:
+            continue
         if len(locals_) != 1:
             leaf_ports = sorted(f"{s}/{i}" for _, (s, i) in neighbours if s == switch)
             detail = (
@@ -58,13 +102,19 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             yield fault(name, Severity.CONFIG, f"{detail}{remedy}", reported, name)
             continue
         yield from _judge_card(name, locals_[0], slots, context, remedies.get(name, ""))
-    leaves = {switch for switch, _ in context.neighbours}
     for local, place in neighbours:
         if place[0] in leaves and place not in context.neighbours:
             owner = context.port_owners.get("/".join(place), "")
             detail = f"cabled to a port that is {owner}'s" if owner else _NOBODYS
             remedy = remedies.get("/".join(place), "")
             yield fault(local, Severity.CONFIG, f"{detail}{remedy}", "/".join(place))
+    if unnamed:
+        local, unknown = unnamed[0]
+        told = "a MAC" if unknown.is_mac else "a name"
+        raise NotJudged(
+            f"{local} hears port {unknown.port[:40]!r} of {unknown.switch[:60]}: {told} that is "
+            "not the port's own; it is known when the switch has been read, and its LLDP has begun"
+        )
 
 
 def _find_remedies(
@@ -113,10 +163,22 @@ class Ends:
     neighbours: Sequence[tuple[str, Place]]
 
 
-def read_ends(evidence: Mapping[str, Evidence]) -> Ends | None:
-    """Return the ends that this check's commands report; None if they cannot be read."""
+def read_ends(
+    evidence: Mapping[str, Evidence], names: PortNames, known: Collection[Place]
+) -> Ends | None:
+    """Return the ends that this check's commands report; None if they cannot be read, or if a
+    switch of `known` calls its ports by names that are not known (see `Heard.named`).
+    """
+    switches = {switch for switch, _ in known}
     try:
-        neighbours = _read_neighbours(parse_json(read_output(evidence, LLDP), "lldpctl"))
+        heard = _read_neighbours(parse_json(read_output(evidence, LLDP), "lldpctl"))
+        neighbours = []
+        for local, neighbour in heard:
+            place = neighbour.named(names, known)
+            if place is None and neighbour.switch in switches:
+                return None
+            if place is not None:
+                neighbours.append((local, place))
         return Ends(_read_slots(read_output(evidence, NETDEVS, any_exit=True)), neighbours)
     except Unreadable:
         return None
@@ -136,7 +198,7 @@ def _read_slots(text: str) -> dict[str, str]:
     return slot_of
 
 
-def _read_neighbours(document: Any) -> list[tuple[str, Place]]:
+def _read_neighbours(document: Any) -> list[tuple[str, Heard]]:
     """Return (local interface, neighbour) for every neighbour that names itself and its port."""
     lldp = require_object(require_object(document, "lldpctl").get("lldp"), "lldp")
     listed = lldp.get("interface", [])
@@ -151,16 +213,23 @@ def _read_neighbours(document: Any) -> list[tuple[str, Place]]:
     return neighbours
 
 
-def _read_place(local: str, facts: Mapping[str, Any]) -> Place | None:
+def _read_place(local: str, facts: Mapping[str, Any]) -> Heard | None:
     """Return a neighbour's chassis and port; None without a name (a card's own firmware)."""
     chassis = require_object(facts.get("chassis"), "chassis")
-    port = require_object(require_object(facts.get("port"), "port").get("id"), "port id")
+    remote = require_object(facts.get("port"), "port")
+    port = require_object(remote.get("id"), "port id")
     if "id" in chassis and "type" in require_object(chassis["id"], "chassis id"):
         return None
     names = list(chassis)
     if len(names) != 1:
         raise Unreadable(f"lldpctl: {local[:20]} does not have exactly one chassis")
-    return names[0], require_text(port.get("value"), "port id")
+    subtype, described = port.get("type", ""), remote.get("descr", "")
+    return Heard(
+        names[0],
+        require_text(port.get("value"), "port id"),
+        subtype if isinstance(subtype, str) else "",
+        described if isinstance(described, str) else "",
+    )
 
 
 CHECK = Check("lldp", Gate.A, (LLDP, NETDEVS), _findings)

@@ -4,6 +4,7 @@ data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from provisioner.model.base import Record
@@ -164,6 +165,8 @@ class Inventory(Record):
     leaks: tuple[LeakDetector, ...] = ()  # () of a host that is cooled by air
     obstacles: tuple[WriteObstacle, ...] = ()  # what the BMCs report as in the way of writes
     gaps: tuple[Gap, ...] = ()
+    # of a switch whose LLDP calls its ports otherwise: what it sends -> the port's name
+    port_names: Mapping[str, str] | None = None
 
     def of_kind(self, kind: str) -> tuple[Component, ...]:
         """Return the components of one kind, in slot order."""

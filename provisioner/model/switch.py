@@ -26,10 +26,15 @@ class Images(Record):
 
 
 class Platform(Record):
-    """Model and serial of a switch; None where it does not report them."""
+    """Model and serial of a switch; None where it does not report them.
+
+    `port_names`: what its ports are called in its own LLDP -> their names in its configuration.
+    None: they are called by their names.
+    """
 
     model: str | None = None
     serial: str | None = None
+    port_names: Mapping[str, str] | None = None
 
 
 class SwitchServices(Record):

@@ -262,6 +262,7 @@ class Collector:
             vendor=switch.facts.name,
             system_serial=platform.serial,
             model=platform.model,
+            port_names=platform.port_names,
             components=(os, *settings),
         )
         return inventory, ()

@@ -7,7 +7,7 @@ loses) are only read, so that a node which lost them since its certificate is no
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from provisioner.checks import lldp, nic_config, rdma_counters, roce_runtime
 from provisioner.checks.cabling import End, Miscabling
@@ -15,7 +15,7 @@ from provisioner.checks.check import BEFORE, Check, CheckContext
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.validate.judging import judging_context
+from provisioner.execution.validate.judging import judging_context, read_port_names
 from provisioner.model import health
 from provisioner.model.health import Evidence
 from provisioner.model.inventory import Inventory
@@ -91,8 +91,17 @@ class Rechecks:
             rows.append(_unknown(GateCheck.NIC_ERRORS, node.id, "its counters were not read"))
         heard = release_cables.heard_by(leaves)
         near = await store.nodes.list_cabled({p.switch for p in node.ports})
-        ends = lldp.read_ends(outputs)
+        ends = await self._read_ends(node, near, outputs)
         return (*rows, *release_cables.judge_cables(node, near, inventory, ends, heard))
+
+    async def _read_ends(
+        self, node: Node, near: Iterable[Node], outputs: Mapping[str, Evidence]
+    ) -> lldp.Ends | None:
+        """Return the host's ends, with the ports of its leaves by their own names."""
+        leaves = {p.switch for p in node.ports}
+        ports = [p for n in (node, *near) for p in n.ports if p.switch in leaves and not p.guid]
+        names = await read_port_names(self._store, leaves)
+        return lldp.read_ends(outputs, names, {(p.switch, p.interface) for p in ports})
 
     async def find_miscablings(
         self, node: Node, heard: Heard, learned: Learned | None = None
@@ -105,12 +114,14 @@ class Rechecks:
         """
         commands = [(c.name, c.line, c.limit_s) for c in lldp.CHECK.commands]
         outputs = await run_commands(self._site, node, commands)
-        ends = None if isinstance(outputs, Blocker) else lldp.read_ends(outputs)
         inventory = await self._store.evidence.get_inventory(node.id) or Inventory(
             node=node.id, vendor=""
         )
         nodes = self._store.nodes
         near = await nodes.list_cabled({p.switch for p in node.ports})
+        ends = None
+        if not isinstance(outputs, Blocker):
+            ends = await self._read_ends(node, near, outputs)
         by_mac = await self._find_far_ends(learned) if learned else {}
         faults = release_cables.find_cable_faults(node, near, inventory, ends, heard, by_mac)
         if not faults:

@@ -57,4 +57,11 @@ async def judging_context(
             for p in owner.ports
             if p.switch in leaves
         },
+        port_names=await read_port_names(store, leaves),
     )
+
+
+async def read_port_names(store: Store, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """Return the names of ports of those switches whose LLDP calls them otherwise."""
+    seen = {name: await store.evidence.get_inventory(name) for name in sorted(switches)}
+    return {n: i.port_names for n, i in seen.items() if i is not None and i.port_names is not None}

@@ -125,6 +125,23 @@ def _port(view: HostView, card: Device) -> dict[str, str]:
     }
 
 
+def _lldp_port(interface: str) -> dict[str, Any]:
+    """How a leaf names its port: Cumulus by the name, SONiC by the alias, the name described.
+
+    sonic-net/sonic-buildimage: dockers/docker-lldp/lldpmgrd (portidsubtype local ALIAS), and the
+    aliases of Mellanox's port_config.ini: etp1 for the first, letters for its parts.
+    """
+    if not interface.startswith("Ethernet"):
+        return {"id": {"type": "ifname", "value": interface}, "descr": interface}
+    return {"id": {"type": "local", "value": name_sonic_alias(interface)}, "descr": interface}
+
+
+def name_sonic_alias(interface: str) -> str:
+    """Return the alias of a port of a SN5600 that is split in two: Ethernet4 is etp1b."""
+    number = int(interface.removeprefix("Ethernet"))
+    return f"etp{number // 8 + 1}{'ab'[number % 8 // 4]}"
+
+
 def print_lldpctl(view: HostView, _command: str) -> Output:
     """`lldpctl -f json`: one entry for each interface that hears a neighbour."""
     heard = []
@@ -142,7 +159,7 @@ def print_lldpctl(view: HostView, _command: str) -> Output:
                 ],
             }
         }
-        port = {"id": {"type": "ifname", "value": cable.interface}, "descr": cable.interface}
+        port = _lldp_port(cable.interface)
         entry = {"via": "LLDP", "rid": "1", "age": "0 day, 00:12:00", "chassis": chassis}
         heard.append({interface_name(card): entry | {"port": port | {"ttl": "120"}}})
     return Output(0, json.dumps({"lldp": {"interface": heard}}, indent=2) + "\n")

@@ -33,6 +33,8 @@ IMAGES = "sonic-installer list"
 SAVE = "config save -y"
 
 _IMAGE_LINE = re.compile(r"(Current|Next): *(\S+)")
+PORTS_MAX = 1024
+ALIAS_MAX = 128  # sonic-port.yang: length of alias
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 Tree = dict[str, Any]
@@ -160,7 +162,22 @@ def read_platform(config: Any, serial: str) -> Platform | None:
     local = metadata.get("localhost") if isinstance(metadata, dict) else None
     if not isinstance(local, dict) or not _NAME.fullmatch(serial.strip()):
         return None
-    return Platform(model=str(local.get("hwsku", ""))[:60], serial=serial.strip())
+    names = _read_aliases(config.get("PORT"))
+    return Platform(model=str(local.get("hwsku", ""))[:60], serial=serial.strip(), port_names=names)
+
+
+def _read_aliases(rows: Any) -> dict[str, str]:
+    """Return what LLDP calls each port -> the port: its alias, or its name where it has none.
+
+    As lldpmgrd does it (sonic-net/sonic-buildimage, dockers/docker-lldp/lldpmgrd). An alias that
+    two ports have names neither.
+    """
+    ports: dict[str, list[str]] = {}
+    for name, row in list(rows.items())[:PORTS_MAX] if isinstance(rows, dict) else ():
+        alias = row.get("alias") if isinstance(row, dict) else None
+        called = alias if isinstance(alias, str) and 0 < len(alias) <= ALIAS_MAX else name
+        ports.setdefault(called, []).append(name)
+    return {called: held[0] for called, held in ports.items() if len(held) == 1}
 
 
 def read_images(text: str) -> Images | None:

@@ -44,6 +44,7 @@ class CertificateLine(Record):
     expires_at: Instant
     revoked_at: InstantOrNone = 0.0
     revoked_reason: str = ""
+    damaged: str = Field("", description="Why its row cannot be read; it is not valid then.")
 
 
 class CertificatePage(Record):
@@ -82,16 +83,18 @@ async def list_all(ask: Ask) -> Reply:
     rows = await evidence.list_certificates(before=before, limit=limit + 1, node=ask.query.node)
     items = tuple(
         CertificateLine(
-            id=c.id,
-            node=c.node,
-            release=c.release,
-            profile=c.profile,
-            issued_at=c.issued_at,
-            expires_at=c.expires_at,
-            revoked_at=at or 0.0,
-            revoked_reason=why,
+            id=row.id,
+            node=row.node,
+            release=row.certificate.release if row.certificate else "",
+            profile=row.certificate.profile if row.certificate else "",
+            issued_at=row.issued_at,
+            # a damaged one is valid for no time
+            expires_at=row.certificate.expires_at if row.certificate else row.issued_at,
+            revoked_at=row.revoked_at or 0.0,
+            revoked_reason=row.revoked_reason,
+            damaged=row.damaged,
         )
-        for c, at, why in rows[:limit]
+        for row in rows[:limit]
     )
     last = items[-1] if len(rows) > limit else None
     following = encode_cursor(float(last.issued_at), last.id) if last else ""

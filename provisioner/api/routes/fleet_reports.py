@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -26,6 +28,10 @@ from provisioner.planning.certification.regression import (
     compare_metrics,
 )
 from provisioner.planning.path.history import build_history
+from provisioner.ports import DamagedRow
+
+log = logging.getLogger(__name__)
+Read = TypeVar("Read")
 
 TAG = "fleet"
 SAMPLES_MAX = 200_000
@@ -98,7 +104,7 @@ class Comparisons(Record):
 
 async def list_drift(ask: Ask) -> Reply:
     """Return the nodes whose release or versions are not those of their target."""
-    nodes, inventories = await _read_chosen(ask)
+    nodes, inventories, _ = await _read_chosen(ask)
     book = ask.parts.store.campaigns
     targets = {c.id: c.target for c in await book.list()}
     under_way: Mapping[str, tuple[CampaignRow, str]] = {
@@ -113,19 +119,27 @@ async def list_drift(ask: Ask) -> Reply:
 async def list_debt(ask: Ask) -> Reply:
     """Return staged versions with the reset that activates them, and certificates that lapsed."""
     store = ask.parts.store
-    nodes, inventories = await _read_chosen(ask)
-    staged = {
-        n.id: build_history(await store.operations.list_entries(n.id), "").staged for n in nodes
-    }
+    nodes, inventories, unread = await _read_chosen(ask)
+    entries, lost = await _read_each(nodes, lambda n: store.operations.list_entries(n.id))
+    staged = {name: build_history(listed, "").staged for name, listed in entries.items()}
     serving = [n for n in nodes if n.state is State.RELEASED]
-    held = {n.id: await store.evidence.get_certificate(n.certificate) for n in serving}
+    held, damaged = await _read_each(
+        serving, lambda n: store.evidence.get_certificate(n.certificate)
+    )
     revoked = {r.certificate for r in await store.evidence.list_revocations()}
     certificates = {n: c for n, c in held.items() if c is not None}
-    lapsed = release_drift.find_lapsed_certificates(serving, certificates, revoked, ask.now)
-    return Reply(DebtList(items=(*release_drift.find_debt(inventories, staged), *lapsed)))
+    lapsed = release_drift.find_lapsed_certificates(
+        serving, certificates, revoked, ask.now, damaged
+    )
+    unknown = release_drift.list_unread({"inventory": unread, "ledger": lost})
+    debt = release_drift.find_debt(inventories, staged)
+    return Reply(DebtList(items=(*debt, *lapsed, *unknown)))
 
 
-async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory]]:
+async def _read_chosen(
+    ask: Ask,
+) -> tuple[tuple[Node, ...], dict[str, Inventory], frozenset[str]]:
+    """Return the nodes, their inventories, and those whose inventory is a damaged row."""
     store = ask.parts.store
     try:
         nodes = select(ask.query.select, await store.nodes.list(), "select")
@@ -134,10 +148,23 @@ async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory]
         raise build_refusal(
             400, "select", "The expression cannot be read", error.remedy, detail
         ) from None
-    inventories = {n.id: await store.evidence.get_inventory(n.id) for n in nodes}
-    return nodes, {
-        name: inventory for name, inventory in inventories.items() if inventory is not None
-    }
+    read, damaged = await _read_each(nodes, lambda n: store.evidence.get_inventory(n.id))
+    inventories = {name: inventory for name, inventory in read.items() if inventory is not None}
+    return nodes, inventories, damaged
+
+
+async def _read_each(
+    nodes: Iterable[Node], read: Callable[[Node], Awaitable[Read]]
+) -> tuple[dict[str, Read], frozenset[str]]:
+    """Return what was read, by node, and the nodes whose row is damaged: the store names those."""
+    answers, damaged = {}, set()
+    for node in nodes:
+        try:
+            answers[node.id] = await read(node)
+        except DamagedRow as error:
+            log.error("%s: %s", node.id, error)
+            damaged.add(node.id)
+    return answers, frozenset(damaged)
 
 
 async def show_cohorts(ask: Ask) -> Reply:

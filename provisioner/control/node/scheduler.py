@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 
 from provisioner.control.context import Context
@@ -51,7 +51,14 @@ def wants_turn(
         node.state is State.RELEASED
         and (not watcher or node.kind is NodeKind.SWITCH or bool(node.blockers))
     )
-    return watched and now - max(last_look, node.entered_at) >= settings.watch_s
+    return watched and now - _latest((last_look, node.entered_at), now) >= settings.watch_s
+
+
+def _latest(times: Iterable[float], now: float) -> float:
+    """Return the latest time that is past; one in the future was noted by a clock that was wrong,
+    and would otherwise keep a node from being looked at until that day.
+    """
+    return max((at for at in times if at <= now), default=float("-inf"))
 
 
 def is_resting(node: Node) -> bool:
@@ -71,7 +78,7 @@ def choose_remedy(node: Node, settings: Settings, now: float) -> Node | None:
         return None
     if not all(b.reason in PASSING for b in node.blockers):
         return None
-    if now - node.entered_at < settings.remedy_s * 2**node.attempts:
+    if now - _latest((node.entered_at,), now) < settings.remedy_s * 2**node.attempts:
         return None
     attempts = node.attempts + 1
     why = f"tried again by itself ({attempts})"

@@ -98,9 +98,12 @@ class AlertKeeper:
             return False
         blockers = await find_revocation(self.book, self._store, node, self._clock.now())
         over = Reason.CERTIFICATE_EXPIRED  # which is not written: the node's row says it was seen
-        if all(b.reason is over for b in blockers) and over in {b.reason for b in node.blockers}:
+        noted = over in {b.reason for b in node.blockers}
+        # noted while the clock was ahead: the driver reads it again, and takes the note away
+        is_stale = noted and over not in {b.reason for b in blockers}
+        if not is_stale and noted and all(b.reason is over for b in blockers):
             return False
-        if not blockers:
+        if not blockers and not is_stale:
             return False
         if await self._store.evidence.is_revoked(node.certificate):
             return False

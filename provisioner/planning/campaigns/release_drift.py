@@ -48,7 +48,7 @@ class DebtLine(Record):
     version: str
     slots: tuple[str, ...]
     waits_for: str  # an `Activation`, or "?" if the device does not say
-    source: str  # "device", "ledger" where devices do not show it, or "certificate"
+    source: str  # "device", "ledger", "certificate" or "store"
 
 
 def find_drift(
@@ -128,8 +128,10 @@ def find_lapsed_certificates(
     certificates: Mapping[str, Certificate],
     revoked: Collection[str],
     now: float,
+    damaged: Collection[str] = (),
 ) -> tuple[DebtLine, ...]:
     """Return the hosts in service without a valid certificate. `certificates` is indexed by node.
+    `damaged`: nodes whose certificate cannot be read, which is never taken for a valid one.
 
     Switches are left out: their certificate is required once, when they enter service, and they are
     never drained when it expires.
@@ -140,7 +142,9 @@ def find_lapsed_certificates(
             continue
         certificate = certificates.get(node.id)
         why = "none" if node.origin is Origin.TAKEN_IN else _describe_adoption(node)
-        if certificate is not None:
+        if node.id in damaged:
+            why = "its row is damaged"
+        elif certificate is not None:
             why = (
                 "revoked"
                 if certificate.id in revoked
@@ -160,6 +164,22 @@ def find_lapsed_certificates(
                 )
             )
     return tuple(lines)
+
+
+def list_unread(unread: Mapping[str, Collection[str]]) -> tuple[DebtLine, ...]:
+    """Return a line for each node whose record cannot be read: what it waits for is unknown."""
+    return tuple(
+        DebtLine(
+            node=node,
+            kind=record,
+            version="its row is damaged",
+            slots=(),
+            waits_for="?",
+            source="store",
+        )
+        for record, nodes in sorted(unread.items())
+        for node in sorted(nodes)
+    )
 
 
 def _describe_adoption(node: Node) -> str:

@@ -34,7 +34,7 @@ from provisioner.store.database.data_directory import (
     write_private,
 )
 from provisioner.store.database.high_water import RESTORED_FILE
-from provisioner.store.database.migrating import revisions
+from provisioner.store.database.migrating import refuse_unknown_objects, revisions
 from provisioner.store.database.postgres import (
     CONNECT,
     extra_missing,
@@ -181,6 +181,7 @@ def _restore_file(manifest: Manifest, source: Path, copy: Path, target: Path) ->
             answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
             if answer != "ok":
                 raise _wrong(source, f"its database is damaged: {answer}")
+            refuse_unknown_objects(connection, str(source))
             _compare_contents(manifest, source, *_read_state(connection))
     except DBAPIError as error:
         raise _wrong(source, f"its database cannot be read: {error.orig}") from None
@@ -198,6 +199,7 @@ def _restore_server(manifest: Manifest, source: Path, dump: Path, database: str)
                 raise InputError(shown(url), "", "the database is not empty", remedy)
         load_dump(dump, database)
         with engine.connect() as connection:
+            refuse_unknown_objects(connection, str(source))
             _compare_contents(manifest, source, *_read_state(connection))
     except DBAPIError as error:
         raise InputError(

@@ -6,14 +6,44 @@ gives a way to copy it first. Commands that read give none, and are refused.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, Engine, inspect, text
 
 from provisioner.model.input_error import InputError
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
+NEWEST = Path(__file__).parents[1] / "schema" / "newest.sql"
+# of schemas before 0022, whose journal was never pruned
+_FORMER_TRIGGER = (
+    "CREATE TRIGGER journal_no_delete BEFORE DELETE ON journal "
+    "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+)
+# PostgreSQL shows a trigger's text in its own words, so that its name and table are compared
+_SERVER_TRIGGERS = frozenset(
+    {
+        ("trigger", "journal_no_update", "journal"),
+        ("trigger", "journal_no_delete", "journal"),
+        ("trigger", "journal_no_truncate", "journal"),
+        ("trigger", "number_change_of_node", "nodes"),
+    }
+)
+_SERVER_OBJECTS = text(
+    "SELECT 'trigger', t.tgname::text, c.relname::text FROM pg_trigger t "
+    "JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal "
+    "AND c.relnamespace = current_schema()::regnamespace "
+    "UNION ALL SELECT 'event trigger', evtname::text, '' FROM pg_event_trigger "
+    "UNION ALL SELECT CASE c.relkind WHEN 'f' THEN 'foreign table' ELSE 'view' END, "
+    "c.relname::text, '' FROM pg_class c WHERE c.relkind IN ('v', 'm', 'f') "
+    "AND c.relnamespace = current_schema()::regnamespace "
+    "UNION ALL SELECT 'rule', r.rulename::text, c.relname::text FROM pg_rewrite r "
+    "JOIN pg_class c ON c.oid = r.ev_class WHERE r.rulename <> '_RETURN' "
+    "AND c.relnamespace = current_schema()::regnamespace ORDER BY 1, 2, 3"
+)
 
 # Makes a copy of the database, which is of the given revision, and returns where the copy is.
 Copier = Callable[[str], object]
@@ -42,6 +72,46 @@ def check_schema(connection: Connection, source: str) -> None:
     current = _check_revision(connection, source)
     if current != revisions()[-1]:
         raise _outdated(source, current)
+
+
+def refuse_unknown_objects(connection: Connection, source: str) -> None:
+    """Raise `InputError` for a trigger, view, virtual table or rule that no version of ours made.
+
+    Such an object runs within our own statements: a trigger that somebody planted in a database
+    that is restored would act each time that a row is written.
+    """
+    if connection.dialect.name == "postgresql":
+        rows = {(row[0], row[1], row[2]) for row in connection.execute(_SERVER_OBJECTS)}
+        unknown = sorted(f"{kind} {name}" for kind, name, of in rows - _SERVER_TRIGGERS)
+    else:
+        listed = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master")
+        unknown = sorted(
+            f"{kind} {name}" for kind, name, sql in listed if _is_strange(kind, str(sql or ""))
+        )
+    if unknown:
+        named = ", ".join(name[:80] for name in unknown[:5])
+        problem = f"has objects that no version of this program made: {named}"
+        remedy = (
+            "Somebody else put them there. Find out who; restore a backup from before, or remove "
+            "them with the database's own client if they are yours."
+        )
+        raise InputError(source, "", problem, remedy)
+
+
+def _is_strange(kind: str, sql: str) -> bool:
+    words = " ".join(sql.split())
+    if kind == "table":
+        return words.upper().startswith("CREATE VIRTUAL")
+    return kind != "index" and words not in _known_triggers()
+
+
+@cache
+def _known_triggers() -> frozenset[str]:
+    """Return the texts of our triggers, in an SQLite file of any of our schemas."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(NEWEST.read_text())
+        made = empty.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    return frozenset({" ".join(sql.split()) for (sql,) in made} | {_FORMER_TRIGGER})
 
 
 def _outdated(source: str, current: str | None) -> InputError:
@@ -73,6 +143,7 @@ def revisions() -> tuple[str, ...]:
 def _check_revision(connection: Connection, source: str) -> str | None:
     """Return the revision of a database that we know; None for an empty one."""
     supported = revisions()
+    refuse_unknown_objects(connection, source)
     tables = inspect(connection).get_table_names()
     current = None
     if "alembic_version" in tables:

@@ -84,8 +84,8 @@ class SqlEvidenceRepository:
 
     async def list_certificates(
         self, *, before: tuple[float, str] | None, limit: int, node: str
-    ) -> tuple[tuple[Certificate, float | None, str], ...]:
-        """Return (certificate, time of revocation, reason), the newest first."""
+    ) -> tuple[page_rows.CertificateRow, ...]:
+        """Return certificates, the newest first; a damaged row is one of them, and says why."""
         return await self._transactions.read(
             lambda c: page_rows.certificates_page(c, before=before, limit=limit, node=node)
         )

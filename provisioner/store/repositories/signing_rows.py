@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, insert, select, update
 
+from provisioner.model.input_error import InputError
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.master_key import Sealing
 from provisioner.store.rows.signing_key_rows import believed
@@ -58,8 +59,25 @@ def _newest(connection: Connection, master: Sealing) -> Signer | None:
     ).first()
     if row is None:
         return None
-    raw = master.open(row.private, f"signing key {row.key_id}")
-    return Signer(Ed25519PrivateKey.from_private_bytes(raw))
+    where = f"signing_keys, {row.key_id}"
+    if not isinstance(row.private, bytes | memoryview):
+        raise _unusable(where, f"it is of the type {type(row.private).__name__}, not bytes")
+    raw = master.open(bytes(row.private), f"signing key {row.key_id}")
+    try:
+        signer = Signer(Ed25519PrivateKey.from_private_bytes(raw))
+    except ValueError:
+        raise _unusable(where, f"{len(raw)} bytes are no Ed25519 key") from None
+    if signer.key_id != row.key_id:
+        raise _unusable(where, f"it is the key {signer.key_id}")
+    return signer
+
+
+def _unusable(where: str, problem: str) -> InputError:
+    remedy = (
+        "Restore the row from a backup, with the daemon stopped; or sign with a new key: "
+        "`provisioner certificate rotate`."
+    )
+    return InputError(where, "", f"the signing key cannot be used: {problem}", remedy)
 
 
 def _make(connection: Connection, master: Sealing, now: float) -> Signer:

@@ -176,8 +176,9 @@ def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
         Revocation(
             certificate=row.id,
             node=row.node,
-            revoked_at=row.revoked_at,
-            reason=row.revoked_reason,
+            # whatever stands in the column of a revocation, the certificate is revoked
+            revoked_at=row.revoked_at if isinstance(row.revoked_at, float) else 0.0,
+            reason=str(row.revoked_reason or ""),
         )
         for row in connection.execute(query)
     )

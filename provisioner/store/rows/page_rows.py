@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.rows import damage
 from provisioner.store.rows.node_rows import parse_or_stand_in
 from provisioner.store.rows.operation_rows import readable_operations
 from provisioner.store.rows.records import parse, parse_object
@@ -66,21 +68,51 @@ def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, s
     return [(r[0], r[1], r[2], r[3], r[4]) for r in connection.execute(groups)]
 
 
+class CertificateRow(NamedTuple):
+    """One row of a list. `certificate` None: it cannot be read, for the reason in `damaged`."""
+
+    id: str
+    node: str
+    issued_at: float
+    revoked_at: float | None
+    revoked_reason: str
+    certificate: Certificate | None
+    damaged: str = ""
+
+
 def certificates_page(
     connection: Connection, *, before: tuple[float, str] | None, limit: int, node: str
-) -> tuple[tuple[Certificate, float | None, str], ...]:
-    """Return (certificate, when revoked, why), the newest first; `node` "": of all."""
+) -> tuple[CertificateRow, ...]:
+    """Return certificates, the newest first; `node` "": of all. A damaged row is one of them."""
     c = certificates.c
-    query: Select[Any] = select(c.body, c.id, c.revoked_at, c.revoked_reason)
+    query: Select[Any] = select(c.body, c.id, c.node, c.issued_at, c.revoked_at, c.revoked_reason)
     if node:
         query = query.where(c.node == node)
     if before is not None:
         at, id_ = before
         query = query.where((c.issued_at < at) | ((c.issued_at == at) & (c.id < id_)))
     rows = connection.execute(query.order_by(c.issued_at.desc(), c.id.desc()).limit(limit))
-    return tuple(
-        (parse(Certificate, r.body, f"certificates, {r.id}"), r.revoked_at, r.revoked_reason)
-        for r in rows
+    return tuple(_read_certificate(connection, row) for row in rows)
+
+
+def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
+    where = f"certificates, {row.id}"
+    certificate, problem = None, ""
+    try:
+        certificate = parse(Certificate, row.body, where)
+        if (certificate.id, certificate.node) != (row.id, row.node):
+            raise DamagedRow(where, f"its body is certificate {certificate.id[:60]}")
+    except DamagedRow as error:
+        damage.record(connection.engine, str(row.node), error)
+        certificate, problem = None, str(error)
+    return CertificateRow(
+        id=str(row.id),
+        node=str(row.node),
+        issued_at=row.issued_at if isinstance(row.issued_at, float) else 0.0,
+        revoked_at=row.revoked_at,
+        revoked_reason=str(row.revoked_reason or ""),
+        certificate=certificate,
+        damaged=problem,
     )
 
 

@@ -22,6 +22,7 @@ from provisioner.ports import Clock, StoreFailed
 from provisioner.runtime import process_scope
 from provisioner.settings import Settings
 from provisioner.store.database.backup import make_backup
+from provisioner.store.repositories.master_key import Sealing
 
 log = logging.getLogger(__name__)
 LOOK_S = 60.0
@@ -31,8 +32,11 @@ NEWEST = "backup_newest_at"  # of the process's gauges, in seconds since the epo
 class Backups:
     """The schedule. `since` stands for a newest backup while there is none."""
 
-    def __init__(self, data: Path, database: str, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, data: Path, database: str, settings: Settings, clock: Clock, keys: Sealing
+    ) -> None:
         """Check the directory. Raises InputError."""
+        self._keys = keys
         self._data = data
         self._database = database_of(data, database)
         self._settings = settings
@@ -63,7 +67,7 @@ class Backups:
         output = self._directory / name_backup(now)
         try:
             manifest = await asyncio.to_thread(
-                make_backup, self._data, self._database, output, now, read_version()
+                make_backup, self._data, self._database, output, now, read_version(), self._keys
             )
         except (InputError, StoreFailed, OSError) as error:
             log.error("the scheduled backup failed: %s", error)
@@ -90,13 +94,15 @@ class Backups:
 
 @asynccontextmanager
 async def scheduled_backups(
-    data: Path, database: str, settings: Settings, clock: Clock
+    data: Path, database: str, settings: Settings, clock: Clock, keys: Sealing
 ) -> AsyncIterator[None]:
     """Make backups by the settings until the end. Raises InputError."""
     if not settings.backup_directory:
         yield
         return
-    running = asyncio.create_task(Backups(data, database, settings, clock).run(), name="backups")
+    running = asyncio.create_task(
+        Backups(data, database, settings, clock, keys).run(), name="backups"
+    )
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ from provisioner.runtime import process_scope
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.backup import check_backup, restore_backup
+from provisioner.store.repositories.master_key import MasterKey, read_key_file
 
 DAY_S = 86400.0
 NOW = 20_000 * DAY_S
@@ -51,7 +52,7 @@ def scheduled(
         chosen = Settings.model_validate({"backup_directory": str(target)} | settings)
         clock = HandClock()
         async with open_data(folder / "data", NOW) as data:
-            await story(Backups(folder / "data", "", chosen, clock), clock, data)
+            await story(Backups(folder / "data", "", chosen, clock, data.master), clock, data)
 
     asyncio.run(main())
     return target
@@ -72,10 +73,11 @@ def test_a_backup_is_made_when_it_is_due_and_restores(tmp_path: Path):
     first, second = sorted(target.iterdir())
     again = tmp_path / "again"
     again.mkdir(mode=0o700)
-    restore_backup(second, again, str(again / DATABASE))
+    key = read_key_file(tmp_path / "data" / "master.key")
+    restore_backup(second, again, str(again / DATABASE), key)
 
     assert first.name == name_backup(NOW) == "provisioner-20241004T000000Z.tar"
-    assert check_backup(first).made_at == NOW
+    assert check_backup(first, key).made_at == NOW
     assert (again / DATABASE).is_file()
     assert not (again / "master.key").exists()
 
@@ -134,7 +136,7 @@ def test_a_directory_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path,
 
     async def main() -> None:
         chosen = Settings(backup_directory=str(tmp_path / where))
-        async with scheduled_backups(tmp_path, "", chosen, WallClock()):
+        async with scheduled_backups(tmp_path, "", chosen, WallClock(), MasterKey.generate()):
             pass
 
     with pytest.raises(InputError, match="backup_directory"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -115,11 +116,19 @@ def test_an_upgrade_names_both_schemas_and_the_copy(data: Path) -> None:
 def test_a_backup_is_checked_and_restored_by_its_commands(data: Path, tmp_path: Path) -> None:
     made = run(["backup", "--data", "data", "--output", "b.tar"], tmp_path)
     checked = run(["restore", "b.tar", "--check"], tmp_path)
+    proved = run(["restore", "b.tar", "--check", "--data", "data"], tmp_path)
+    refused = run(["restore", "b.tar", "--data", "fresh"], tmp_path)
+    unproved = run(["restore", "b.tar", "--data", "other", "--unproved"], tmp_path)
+    (tmp_path / "fresh").mkdir(mode=0o700)
+    shutil.copy(data / "master.key", tmp_path / "fresh" / "master.key")
     restored = run(["restore", "b.tar", "--data", "fresh"], tmp_path)
     listed = run(["node", "list", "--data", "fresh", "--offline", "--json"], tmp_path)
     again = run(["backup", "--data", "data", "--output", "b.tar"], tmp_path)
 
     assert [made.returncode, checked.returncode, restored.returncode] == [0, 0, 0], restored.stderr
-    assert "master.key is missing" in restored.stderr
+    assert (refused.returncode, "proves that a backup is ours" in refused.stderr) == (2, True)
+    assert "whole, not proved" in checked.stdout
+    assert "proved and whole" in proved.stdout
+    assert "master.key is missing" in unproved.stderr
     assert [n["id"] for n in json.loads(listed.stdout)] == ["n1"]
     assert (again.returncode, "exists already" in again.stderr) == (2, True)

@@ -358,10 +358,11 @@ def test_a_backup_of_a_pruned_journal_is_restored(tmp_path):
 
     asyncio.run(made())
     backup = tmp_path / "backup.tar"
-    manifest = make_backup(data, str(data / "provisioner.db"), backup, NOW, "1.0")
+    key = MasterKey.generate()
+    manifest = make_backup(data, str(data / "provisioner.db"), backup, NOW, "1.0", key)
     assert (manifest.journal_problem, manifest.journal_rows) == ("", 11)
     (tmp_path / "new").mkdir()
-    restore_backup(backup, tmp_path / "new", str(tmp_path / "new" / "provisioner.db"))
+    restore_backup(backup, tmp_path / "new", str(tmp_path / "new" / "provisioner.db"), key)
     assert asyncio.run(checked(tmp_path / "new" / "provisioner.db")) == (True, 11)
 
 

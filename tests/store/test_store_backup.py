@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
+import json
 import sqlite3
 import stat
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -13,8 +17,14 @@ import pytest
 from test_journal_archive import archive, fill, remove
 
 from provisioner.model.input_error import InputError
-from provisioner.store import open_store
-from provisioner.store.database.backup import MANIFEST, check_backup, make_backup, restore_backup
+from provisioner.store import MasterKey, open_store
+from provisioner.store.database.backup import (
+    MANIFEST,
+    PROOF,
+    check_backup,
+    make_backup,
+    restore_backup,
+)
 from provisioner.store.database.copying import copier
 from provisioner.store.database.migrating import migrate, revisions
 from provisioner.store.database.postgres import open_postgres
@@ -22,6 +32,9 @@ from provisioner.store.rows.journal_needs import Needs
 
 FIRST = Path(__file__).parent / "first_schema.sql"
 NOW = 1_700_000_000.0
+
+
+KEY = MasterKey.generate()
 
 
 def older_file(file: Path) -> None:
@@ -96,8 +109,8 @@ def test_a_backup_of_an_older_schema_is_restored_with_what_was_in_flight(tmp_pat
     (old / "master.key").write_text("never in a backup")
     new.mkdir(mode=0o700)
 
-    made = make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0")
-    restored = restore_backup(tmp_path / "backup", new, str(new / "provisioner.db"))
+    made = make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0", KEY)
+    restored = restore_backup(tmp_path / "backup", new, str(new / "provisioner.db"), KEY)
     with pytest.raises(InputError, match="is older"):
         open_store(new / "provisioner.db")
     after = read_state(new / "provisioner.db", copy_first=copier(str(new / "provisioner.db"), new))
@@ -117,15 +130,15 @@ def test_a_backup_that_was_changed_is_refused_and_nothing_is_restored(tmp_path):
     older_file(old / "provisioner.db")
     new.mkdir(mode=0o700)
     backup = tmp_path / "backup"
-    make_backup(old, str(old / "provisioner.db"), backup, NOW, "1.0")
+    make_backup(old, str(old / "provisioner.db"), backup, NOW, "1.0", KEY)
     content = bytearray(backup.read_bytes())
     content[-30_000] ^= 1
     backup.write_bytes(content)
 
     with pytest.raises(InputError, match="not as it was written"):
-        check_backup(backup)
+        check_backup(backup, KEY)
     with pytest.raises(InputError, match="not as it was written"):
-        restore_backup(backup, new, str(new / "provisioner.db"))
+        restore_backup(backup, new, str(new / "provisioner.db"), KEY)
 
     assert list(new.iterdir()) == []
 
@@ -154,18 +167,18 @@ def test_a_file_that_is_no_backup_is_one_clear_error(tmp_path, make):
     make(tmp_path / "file")
 
     with pytest.raises(InputError, match="this backup cannot be used"):
-        check_backup(tmp_path / "file")
+        check_backup(tmp_path / "file", KEY)
 
 
 def test_a_backup_is_never_restored_over_a_database(tmp_path):
     older_file(tmp_path / "old" / "provisioner.db")
     older_file(tmp_path / "new" / "provisioner.db")
     database = str(tmp_path / "old" / "provisioner.db")
-    make_backup(tmp_path / "old", database, tmp_path / "backup", NOW, "1.0")
+    make_backup(tmp_path / "old", database, tmp_path / "backup", NOW, "1.0", KEY)
 
     with pytest.raises(InputError, match="a database here already"):
         restore_backup(
-            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db")
+            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db"), KEY
         )
 
 
@@ -175,11 +188,11 @@ def test_a_backup_of_a_newer_version_names_that_version(tmp_path):
     database = tmp_path / "old" / "provisioner.db"
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    make_backup(tmp_path / "old", str(database), tmp_path / "backup", NOW, "9.5")
+    make_backup(tmp_path / "old", str(database), tmp_path / "backup", NOW, "9.5", KEY)
 
     with pytest.raises(InputError, match=r"schema 9999: was made by a newer version.*9\.5"):
         restore_backup(
-            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db")
+            tmp_path / "backup", tmp_path / "new", str(tmp_path / "new" / "provisioner.db"), KEY
         )
 
 
@@ -202,8 +215,8 @@ def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp
 
     with pytest.raises(InputError, match=f"schema {revisions()[-2]}: is older"):
         open_postgres(earlier)
-    make_backup(data, earlier, tmp_path / "backup", NOW, "1.0")
-    restored = restore_backup(tmp_path / "backup", tmp_path, later)
+    make_backup(data, earlier, tmp_path / "backup", NOW, "1.0", KEY)
+    restored = restore_backup(tmp_path / "backup", tmp_path, later, KEY)
     with pytest.raises(InputError, match="is older"):
         open_postgres(later)
     before = read_state(earlier, copy_first=copier(earlier, data))
@@ -216,15 +229,15 @@ def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp
         f"provisioner-schema-{revisions()[-2]}.dump",
     ]
     with pytest.raises(InputError, match="the database is not empty"):
-        restore_backup(tmp_path / "backup", tmp_path, later)
+        restore_backup(tmp_path / "backup", tmp_path, later, KEY)
 
 
 def test_a_backup_of_a_pruned_journal_on_a_server_is_restored(tmp_path, empty):
     earlier, later = empty
     rows = asyncio.run(prune_journal(earlier, tmp_path))
 
-    manifest = make_backup(tmp_path / "data", earlier, tmp_path / "backup", NOW, "1.0")
-    restore_backup(tmp_path / "backup", tmp_path, later)
+    manifest = make_backup(tmp_path / "data", earlier, tmp_path / "backup", NOW, "1.0", KEY)
+    restore_backup(tmp_path / "backup", tmp_path, later, KEY)
 
     assert (manifest.journal_problem, manifest.journal_rows) == ("", rows)
     check = read_state(later)[3]
@@ -263,3 +276,117 @@ def _engine_of(url: str):
     from provisioner.store.database.postgres import postgres_url
 
     return create_engine(postgres_url(url))
+
+
+def rewrite(backup: Path, changed: dict[str, bytes | None]) -> None:
+    """Write the archive anew with other members; None leaves one out. Digests are made right."""
+    with tarfile.open(backup) as archive:
+        members = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
+    members |= {name: content for name, content in changed.items() if content is not None}
+    for name in [name for name, content in changed.items() if content is None]:
+        members.pop(name, None)
+    manifest = json.loads(members[MANIFEST])
+    manifest["files"] = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        for name, content in members.items()
+        if name not in (MANIFEST, PROOF)
+    }
+    if MANIFEST not in changed:
+        members[MANIFEST] = json.dumps(manifest).encode()
+    with tarfile.open(backup, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def backed_up(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a backup of a directory with an authority, and an empty new directory."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    older_file(old / "provisioner.db")
+    (old / "agent-ca.key").write_bytes(b"-----BEGIN PRIVATE KEY-----secret")
+    (old / "agent-ca.pem").write_bytes(b"-----BEGIN CERTIFICATE-----")
+    new.mkdir(mode=0o700)
+    make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0", KEY)
+    return tmp_path / "backup", new
+
+
+def test_the_agents_key_is_never_in_clear_in_a_backup_and_comes_back_whole(tmp_path):
+    backup, new = backed_up(tmp_path)
+
+    restore_backup(backup, new, str(new / "provisioner.db"), KEY)
+
+    assert b"secret" not in backup.read_bytes()
+    assert (new / "agent-ca.key").read_bytes() == b"-----BEGIN PRIVATE KEY-----secret"
+    assert stat.S_IMODE((new / "agent-ca.key").stat().st_mode) == 0o600
+    assert not (new / "agent-ca.key.sealed").exists()
+
+
+@pytest.mark.parametrize("member", ["agent-ca.pem", "provisioner.db", "agent-ca.key.sealed"])
+def test_a_backup_with_a_forged_part_is_refused_though_its_digests_are_right(tmp_path, member):
+    backup, new = backed_up(tmp_path)
+    rewrite(backup, {member: b"forged"})
+
+    check_backup(backup, None)  # whole, as anybody can make it
+    with pytest.raises(InputError, match="not the one that was proved"):
+        restore_backup(backup, new, str(new / "provisioner.db"), KEY)
+    assert list(new.iterdir()) == []
+
+
+@pytest.mark.parametrize("proof", [None, b"", b"x" * 60])
+def test_a_backup_without_a_proof_of_ours_is_refused(tmp_path, proof):
+    backup, new = backed_up(tmp_path)
+    rewrite(backup, {PROOF: proof})
+
+    with pytest.raises(InputError, match=r"manifest.proof is missing|has to prove it"):
+        restore_backup(backup, new, str(new / "provisioner.db"), KEY)
+    assert list(new.iterdir()) == []
+
+
+def test_a_manifest_of_the_older_form_is_no_way_around_the_proof(tmp_path):
+    backup, new = backed_up(tmp_path)
+    with tarfile.open(backup) as archive:
+        manifest = json.loads(archive.extractfile(MANIFEST).read())
+    rewrite(backup, {MANIFEST: json.dumps(manifest | {"format": 1}).encode()})
+
+    with pytest.raises(InputError, match="older version, which proved no backup"):
+        restore_backup(backup, new, str(new / "provisioner.db"), KEY)
+    assert list(new.iterdir()) == []
+
+
+def test_a_proof_of_another_backup_or_of_another_key_proves_nothing(tmp_path):
+    backup, _ = backed_up(tmp_path)
+    other = tmp_path / "other"
+    make_backup(
+        tmp_path / "old", str(tmp_path / "old" / "provisioner.db"), other, NOW + 1, "1.0", KEY
+    )
+    with tarfile.open(other) as archive:
+        proof = archive.extractfile(PROOF).read()
+    with pytest.raises(InputError, match="has to prove it"):
+        check_backup(backup, MasterKey.generate())
+    rewrite(backup, {PROOF: proof})
+
+    with pytest.raises(InputError, match="not the one that was proved"):
+        check_backup(backup, KEY)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER quiet AFTER INSERT ON journal BEGIN DELETE FROM nodes; END",
+        "CREATE VIEW quiet AS SELECT * FROM credentials",
+        "CREATE VIRTUAL TABLE quiet USING fts5(words)",
+    ],
+)
+@pytest.mark.parametrize("keys", [KEY, None], ids=["proved", "not proved"])
+def test_a_database_with_a_planted_object_is_not_restored(tmp_path, statement, keys):
+    old, new = tmp_path / "old", tmp_path / "new"
+    older_file(old / "provisioner.db")
+    with closing(sqlite3.connect(old / "provisioner.db")) as connection, connection:
+        connection.execute(statement)
+    new.mkdir(mode=0o700)
+    make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0", KEY)
+
+    with pytest.raises(InputError, match=r"no version of this program made: .*quiet"):
+        restore_backup(tmp_path / "backup", new, str(new / "provisioner.db"), keys)
+    assert list(new.iterdir()) == []

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from provisioner.adapters.key_service import TransitService
 from provisioner.cli.options.data_options import DataOption
 from provisioner.cli.options.serve_options import Database
 from provisioner.cli.options.showing import JsonOption
@@ -25,8 +26,16 @@ from provisioner.store.database.copying import copier
 from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
 from provisioner.store.database.migrating import revisions
 from provisioner.store.database.postgres import is_postgres
-from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE
-from provisioner.store.repositories.wrapped_key import WRAPPED_FILE
+from provisioner.store.repositories.key_ring import KeyRing
+from provisioner.store.repositories.master_key import (
+    ENVIRONMENT,
+    KEY_FILE,
+    NEXT_FILE,
+    MasterKey,
+    Sealing,
+    read_key_file,
+)
+from provisioner.store.repositories.wrapped_key import WRAPPED_FILE, open_wrapped_key
 from provisioner.store.sql_store import open_store
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
@@ -57,7 +66,12 @@ def backup(
     """
     program = version("gpu-provisioner")
     now = read_clock(data).now()
-    manifest = archives.make_backup(data, database_of(data, database), output, now, program)
+    keys = _read_keys(data)
+    if keys is None:
+        problem = "there is no master key, which seals and proves a backup"
+        raise InputError(str(data / KEY_FILE), "", problem, f"Restore it, or set {ENVIRONMENT}.")
+    where = database_of(data, database)
+    manifest = archives.make_backup(data, where, output, now, program, keys)
     _show(manifest, f"backup: {output}", as_json=as_json)
     if manifest.journal_problem:
         raise typer.Exit(1)
@@ -70,26 +84,53 @@ def restore(
     check: Annotated[
         bool, typer.Option("--check", help="Only check that the backup is whole.")
     ] = False,
+    unproved: Annotated[
+        bool,
+        typer.Option(
+            "--unproved",
+            help="Restore it without the proof by the master key: of an older version, or where "
+            "you know that nobody could write it since.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Restore a backup into an empty data directory, or into an empty PostgreSQL database.
 
-    Nothing is overwritten. The schema stays as it was: the next start of the daemon, or
-    `provisioner db upgrade`, brings it up to date.
+    The master key proves that the backup is ours: put it into the data directory, or into
+    PROVISIONER_KEY, before. Nothing is overwritten. The schema stays as it was: the next start of
+    the daemon, or `provisioner db upgrade`, brings it up to date.
 
     Example: provisioner restore site.backup --data var
     """
+    keys = None if unproved else _read_keys(data)
     if check:
-        _show(archives.check_backup(file), f"whole: {file}", as_json=as_json)
+        proved = "proved and whole" if keys is not None else "whole, not proved (no master key)"
+        _show(archives.check_backup(file, keys), f"{proved}: {file}", as_json=as_json)
         return
     where = database_of(data, database)
+    if keys is None and not unproved:
+        problem = "the master key proves that a backup is ours, and is not here"
+        remedy = f"Put it there (mode 0600), or set {ENVIRONMENT}; else see --unproved."
+        raise InputError(str(data / KEY_FILE), "", problem, remedy)
     with lock_data_directory(data):
-        manifest = archives.restore_backup(file, data, where)
+        manifest = archives.restore_backup(file, data, where, keys)
     _show(manifest, f"restored into {data}", as_json=as_json)
     has_key = (data / KEY_FILE).exists() or (data / WRAPPED_FILE).exists()
     if ENVIRONMENT not in os.environ and not has_key:
         note = f"{data / KEY_FILE} is missing: put your copy there before the daemon is started"
         typer.echo(note, err=True)
+
+
+def _read_keys(data: Path) -> Sealing | None:
+    """Return the master keys of the environment, of a key service, or of the directory."""
+    if ENVIRONMENT in os.environ:
+        return MasterKey.parse(os.environ[ENVIRONMENT], ENVIRONMENT)
+    opened = asyncio.run(open_wrapped_key(data, TransitService))
+    if opened is not None:
+        return opened
+    files = [data / name for name in (NEXT_FILE, KEY_FILE)]
+    keys = [read_key_file(file) for file in files if file.exists()]
+    return KeyRing(keys) if keys else None
 
 
 @db.command()

@@ -228,7 +228,7 @@ async def _seated(
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works, opened.master.list_ids) as shared,
-        scheduled_backups(data, database, chosen, clock),
+        scheduled_backups(data, database, chosen, clock, opened.master),
         open_log_intake(data, store, clock, chosen),
     ):
         yield counted, shared

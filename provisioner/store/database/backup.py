@@ -1,7 +1,10 @@
 """Backups: one archive of a site's database and of the files that its daemons learned, checked.
 
 The archive is a tar file whose first member, the manifest, has the digest of each other member and
-the head of the journal. The master key is never in it: who has both has every BMC password.
+the head of the journal. The second one proves the manifest, and so all of them: it is the
+manifest's digest, sealed by the master key (AES-GCM is authenticated, and the name is bound to it),
+so that nobody without that key makes an archive that is believed. The key of the agents' authority
+is in it sealed. The master key is never in it: who has both has every BMC password.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
@@ -27,6 +30,7 @@ from sqlalchemy.pool import NullPool
 
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.ports.errors import StoreFailed
 from provisioner.store.database.copying import copy_file, dump_server, load_dump
 from provisioner.store.database.data_directory import (
     prepare_directory,
@@ -50,8 +54,38 @@ FILE_MEMBER = "provisioner.db"
 DUMP_MEMBER = "provisioner.dump"
 # What daemons learned or made, and cannot make again without a person's help.
 LEARNT = ("agent-ca.key", "agent-ca.pem", "known_hosts", "switch_keys")
+AUTHORITY_KEY = "agent-ca.key"  # of LEARNT: in an archive it is sealed, under the name below
+SEALED = "agent-ca.key.sealed"
+PROOF = "manifest.proof"
+PROOF_MAX = 4096
+FORMATS = (1, 2)  # 1 has no proof, and its secret is in clear
 MANIFEST_SIZE_MAX = 65_536
 CHUNK = 1 << 20
+
+
+class SealingKey(Protocol):
+    """A master key, which seals bytes under a name."""
+
+    @property
+    def id(self) -> str:
+        """Return the name of the key."""
+        ...
+
+    def seal(self, plain: bytes, name: str) -> bytes:
+        """Encrypt and authenticate."""
+        ...
+
+
+class Sealing(Protocol):
+    """One master key, or two while one is exchanged."""
+
+    def newest(self) -> SealingKey:
+        """Return the key that seals now."""
+        ...
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """Return what was sealed under this name; `StoreFailed` if it does not open."""
+        ...
 
 
 class FileDigest(Record):
@@ -65,6 +99,7 @@ class Manifest(Record):
     """A backup's own description. `journal_problem` is empty where the journal's chain holds."""
 
     format: int = 1
+    key_id: str = ""  # of the master key that proves it
     program: str
     revision: str
     made_at: float
@@ -79,8 +114,12 @@ class Manifest(Record):
         return DUMP_MEMBER in self.files
 
 
-def make_backup(directory: Path, database: str, output: Path, now: float, program: str) -> Manifest:
+def make_backup(
+    directory: Path, database: str, output: Path, now: float, program: str, keys: Sealing
+) -> Manifest:
     """Write a backup to a new file, while daemons run, and read it back. Raises `InputError`.
+
+    `keys`: the master keys; the newest one seals and proves.
 
     A database of an older schema is backed up as it is.
     """
@@ -89,10 +128,18 @@ def make_backup(directory: Path, database: str, output: Path, now: float, progra
     prepare_directory(output.absolute().parent)
     with _scratch(output.absolute().parent) as scratch:
         revision, chain = _copy_database(database, scratch)
+        key = keys.newest()
         for name in LEARNT:
-            if (directory / name).is_file():
-                write_private(scratch / name, (directory / name).read_bytes())
+            if not (directory / name).is_file():
+                continue
+            content = (directory / name).read_bytes()
+            if name == AUTHORITY_KEY:
+                write_private(scratch / SEALED, key.seal(content, _named(AUTHORITY_KEY)))
+            else:
+                write_private(scratch / name, content)
         manifest = Manifest(
+            format=FORMATS[-1],
+            key_id=key.id,
             program=program,
             revision=revision,
             made_at=now,
@@ -101,35 +148,43 @@ def make_backup(directory: Path, database: str, output: Path, now: float, progra
             journal_problem=chain.problem,
             files={p.name: _digest(p) for p in sorted(scratch.iterdir())},
         )
-        write_private(scratch / MANIFEST, manifest.model_dump_json(indent=2).encode())
+        told = manifest.model_dump_json(indent=2).encode()
+        write_private(scratch / MANIFEST, told)
+        digest = hashlib.sha256(told).digest()
+        write_private(scratch / PROOF, key.seal(digest, _named(MANIFEST)))
         whole = scratch / "archive"
         write_private(whole, b"")
         with tarfile.open(whole, "w", format=tarfile.PAX_FORMAT) as archive:
-            for name in (MANIFEST, *manifest.files):
+            for name in (MANIFEST, PROOF, *manifest.files):
                 archive.add(scratch / name, name)
         whole.rename(output)
         sync_directory(output.absolute().parent)
-    return check_backup(output)
+    return check_backup(output, keys)
 
 
-def check_backup(file: Path) -> Manifest:
+def check_backup(file: Path, keys: Sealing | None) -> Manifest:
     """Return the manifest of a backup whose members are whole. Raises `InputError` for any
     other file.
+
+    `keys`: the master keys, one of which proves that a daemon of ours wrote it. None: this is not
+    asked, and whoever could write the file may have made all of it.
     """
-    with _opened(file) as (archive, manifest):
+    with _opened(file, keys) as (archive, manifest):
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest_stream(_member(file, archive, name)))
     return manifest
 
 
-def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
+def restore_backup(file: Path, directory: Path, database: str, keys: Sealing | None) -> Manifest:
     """Put a backup into a data directory, and into `database`, which must not exist or be empty.
 
     The caller holds the directory's lock. The restored database is read whole, and its journal is
     followed to the head that the manifest names. The schema stays that of the backup. Files of the
     directory that are there already are kept. Raises `InputError`; nothing is half restored then.
+
+    `keys` as for `check_backup`; without them a sealed file stays out.
     """
-    manifest = check_backup(file)
+    manifest = check_backup(file, keys)
     if manifest.revision not in revisions():
         raise InputError(
             str(file),
@@ -142,11 +197,13 @@ def restore_backup(file: Path, directory: Path, database: str) -> Manifest:
         remedy = "Give --database, or leave it out: one kind is not converted into the other."
         raise InputError(str(file), "", f"it is a backup of {kind}", remedy)
     with _scratch(directory) as scratch:
-        with _opened(file) as (archive, _):
+        with _opened(file, keys) as (archive, _):
             for name in manifest.files:
                 _extract(_member(file, archive, name), scratch / name)
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest(scratch / name))
+        if (scratch / SEALED).exists() and keys is not None:
+            write_private(scratch / AUTHORITY_KEY, _unseal(file, scratch / SEALED, keys))
         # Before the database is there: no daemon may ever find the one without the other.
         (directory / RESTORED_FILE).unlink(missing_ok=True)
         write_private(directory / RESTORED_FILE, _told(manifest).encode())
@@ -270,8 +327,41 @@ def _compare_contents(manifest: Manifest, source: Path, revision: str, chain: Ch
         raise _wrong(source, f"its journal ends at {actual[1:]}, its manifest says {expected[1:]}")
 
 
+def _unseal(file: Path, sealed: Path, keys: Sealing) -> bytes:
+    try:
+        return keys.open(sealed.read_bytes(), _named(AUTHORITY_KEY))
+    except StoreFailed as error:
+        raise _wrong(file, str(error)) from None
+
+
+def _named(what: str) -> str:
+    """Return the name that a ciphertext of a backup is bound to: no row of a store has it."""
+    return f"backup {what}"
+
+
+def _prove(
+    file: Path, archive: tarfile.TarFile, told: bytes, manifest: Manifest, keys: Sealing
+) -> None:
+    """Raise `InputError` unless one of the keys sealed the digest of this manifest."""
+    if manifest.format == FORMATS[0]:
+        raise InputError(
+            str(file),
+            "",
+            "it is of an older version, which proved no backup: anybody may have made it",
+            "Make a new backup; or, if you know where it was since, restore it with --unproved.",
+        )
+    try:
+        digest = keys.open(_member(file, archive, PROOF).read(PROOF_MAX), _named(MANIFEST))
+    except StoreFailed:
+        problem = f"master key {manifest.key_id[:16]} has to prove it, and the key here does not"
+        remedy = "Use the master key of that time; if it is that one, the backup was changed."
+        raise InputError(str(file), "", problem, remedy) from None
+    if digest != hashlib.sha256(told).digest():
+        raise _wrong(file, "its manifest is not the one that was proved")
+
+
 @contextmanager
-def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Manifest]]:
+def _opened(file: Path, keys: Sealing | None) -> Iterator[tuple[tarfile.TarFile, Manifest]]:
     try:
         with tarfile.open(file, "r:") as archive:
             first = archive.next()
@@ -279,12 +369,15 @@ def _opened(file: Path) -> Iterator[tuple[tarfile.TarFile, Manifest]]:
                 raise _wrong(file, "it does not begin with a manifest")
             content = archive.extractfile(first)
             assert content is not None, "a regular file"
-            manifest = Manifest.model_validate_json(content.read(MANIFEST_SIZE_MAX))
-            unknown = set(manifest.files) - {FILE_MEMBER, DUMP_MEMBER, *LEARNT}
-            if unknown or manifest.format != 1:
+            told = content.read(MANIFEST_SIZE_MAX)
+            manifest = Manifest.model_validate_json(told)
+            unknown = set(manifest.files) - {FILE_MEMBER, DUMP_MEMBER, SEALED, *LEARNT}
+            if unknown or manifest.format not in FORMATS:
                 raise _wrong(file, f"it has unknown parts: {sorted(unknown) or manifest.format}")
             if (FILE_MEMBER in manifest.files) == (DUMP_MEMBER in manifest.files):
                 raise _wrong(file, "it has not exactly one database")
+            if keys is not None:
+                _prove(file, archive, told, manifest, keys)
             yield archive, manifest
     except (OSError, tarfile.TarError, ValidationError) as error:
         raise _wrong(file, " ".join(str(error).split())[:200]) from None

@@ -45,11 +45,7 @@ def build_context(
         if profile
         else {}
     )
-    parameters: dict[str, str] = {}
-    runtime: dict[str, str] = {}
-    for name in pins.get(NIC_CONFIG_KIND, ())[:1]:
-        parameters = dict(matrix.nic_profiles.get(name, {}))
-        runtime = dict(matrix.nic_runtime.get(name, {}))
+    nic_profile = next(iter(pins.get(NIC_CONFIG_KIND, ())), "")
     counted = profile.match.devices if profile else {}
     slots = {d.slot: normalize_pci(d.pci) for d in inventory.devices if d.pci}
     gpus = inventory.devices_of(DeviceKind.GPU)
@@ -61,8 +57,8 @@ def build_context(
         drives=counted.get(DeviceKind.STORAGE.value, 0),
         gpu_serials=tuple(sorted(d.serial for d in gpus if d.serial)),
         pins=pins,
-        nic_parameters=parameters,
-        nic_runtime=runtime,
+        nic_parameters=dict(matrix.nic_profiles.get(nic_profile, {})),
+        nic_runtime=dict(matrix.nic_runtime.get(nic_profile, {})),
         rails=sum(p.rail >= 0 for p in node.ports),
         dpu_pci=_find_dpu_addresses(node, inventory),
         link_layer="InfiniBand" if any(p.guid for p in node.ports if p.rail >= 0) else "Ethernet",

@@ -223,7 +223,8 @@ def _read_place(local: str, facts: Mapping[str, Any]) -> Heard | None:
     names = list(chassis)
     if len(names) != 1:
         raise Unreadable(f"lldpctl: {local[:20]} does not have exactly one chassis")
-    subtype, described = port.get("type", ""), remote.get("descr", "")
+    subtype = port.get("type", "")
+    described = remote.get("descr", "")
     return Heard(
         names[0],
         require_text(port.get("value"), "port id"),

@@ -157,7 +157,8 @@ async def _read_each(
     nodes: Iterable[Node], read: Callable[[Node], Awaitable[Read]]
 ) -> tuple[dict[str, Read], frozenset[str]]:
     """Return what was read, by node, and the nodes whose row is damaged: the store names those."""
-    answers, damaged = {}, set()
+    answers: dict[str, Read] = {}
+    damaged: set[str] = set()
     for node in nodes:
         try:
             answers[node.id] = await read(node)

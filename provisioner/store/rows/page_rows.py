@@ -97,14 +97,16 @@ def certificates_page(
 
 def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
     where = f"certificates, {row.id}"
-    certificate, problem = None, ""
+    certificate: Certificate | None = None
+    problem = ""
     try:
         certificate = parse(Certificate, row.body, where)
         if (certificate.id, certificate.node) != (row.id, row.node):
             raise DamagedRow(where, f"its body is certificate {certificate.id[:60]}")
     except DamagedRow as error:
         damage.record(connection.engine, str(row.node), error)
-        certificate, problem = None, str(error)
+        certificate = None
+        problem = str(error)
     return CertificateRow(
         id=str(row.id),
         node=str(row.node),

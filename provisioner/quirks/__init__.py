@@ -37,9 +37,14 @@ ALL: dict[str, Quirk] = {
 def identify(root: Mapping[str, Any]) -> Quirk:
     """Return the declaration that matches a service root; the one named "unknown" if none does.
 
-    The root's `Vendor` decides before `Product`, and that before its OEM keys: a manufacturer's
-    name further down the tree often belongs to the board maker (sushy, vendor from service root).
+    A `Product` of NVIDIA's software decides first, then the root's `Vendor`, `Product` and OEM
+    keys: a manufacturer's name further down the tree often belongs to the board maker (sushy).
     """
+    product = root.get("Product")
+    stack = nvidia_openbmc.QUIRK
+    # trays of other makers run NVIDIA's BMC software (libredfish#90, #92, #140: Supermicro, Lenovo)
+    if isinstance(product, str) and re.search(stack.product, product, re.IGNORECASE):
+        return stack
     for field, expression in (("Vendor", "vendor"), ("Product", "product")):
         value = root.get(field)
         for quirk in ALL.values():

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from tree_transport import ADDRESS, TreeTransport
 
+from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.parsing import parse_fields
+from provisioner.model.inventory import Moisture
+from provisioner.planning.watch.leaks import read_moisture
 from provisioner.ports import BmcAddress, Call, Reply, Secret, Unreachable
 from provisioner.quirks import Quirk
 from provisioner.quirks.message_ids import Meaning, find_meaning
@@ -145,3 +149,94 @@ def test_a_system_without_a_reset_action_still_offers_none() -> None:
 )
 def test_an_id_means_what_its_registry_says(message_id: str, meaning: Meaning | None) -> None:
     assert find_meaning(message_id) is meaning
+
+
+DAMAGED = [
+    b'"row\r4"',
+    b'"row\t4"',
+    b'"row\x004"',
+    b'"\xff\xfe"',
+    b'"a\xae"',
+    b'["fine", "\xe9"]',
+    b"NaN",
+    b"[1, -Infinity]",
+    b"1e999",
+    b'"one", "AssetTag": "two"',
+]
+
+
+@pytest.mark.parametrize("raw", DAMAGED)
+def test_a_damaged_field_is_lost_alone(raw: bytes) -> None:
+    body = json.dumps(tree()[SYSTEM], indent=1).encode().replace(b'"row four"', raw)
+
+    seen = asyncio.run(client_of(Bmc(tree(), raw={SYSTEM: body})).read_identity())
+
+    assert seen.system_serial == "S-77"
+    assert seen.power.value == "Off"
+    assert [g.source for g in seen.gaps if "AssetTag" in g.detail] == [SYSTEM]
+
+
+def test_sound_json_loses_nothing() -> None:
+    assert parse_fields(b'{"a": "l\\nl", "b":\t1}') == ({"a": "l\nl", "b": 1}, ())
+    assert parse_fields(b'\xef\xbb\xbf{"a": 1,\r\n "a": 1}') == ({"a": 1}, ())
+    assert parse_fields(b'{"a": null, "b": {}}') == ({"a": None, "b": {}}, ())
+
+
+ERROR = {"code": "Base.1.4.0.InternalError", "message": "internal"}
+
+
+@pytest.mark.parametrize("path", [f"{V1}/Systems", SYSTEM])
+def test_an_error_beside_what_was_read_is_a_gap(path: str) -> None:
+    found = {**tree(), path: {**tree()[path], "error": ERROR}}
+
+    seen = asyncio.run(client_of(Bmc(found)).read_identity())
+
+    assert seen.system_serial == "S-77"
+    assert [g.source for g in seen.gaps if "InternalError" in g.detail] == [path]
+
+
+def test_an_error_alone_is_no_system_without_actions() -> None:
+    with pytest.raises(Unreachable, match="InternalError"):
+        asyncio.run(client_of(Bmc({**tree(), SYSTEM: {"error": ERROR}})).reset_system("On"))
+
+
+def test_a_message_of_success_is_no_error() -> None:
+    found = {**tree(), SYSTEM: {**tree()[SYSTEM], "error": {"code": "Base.1.0.Success"}}}
+
+    seen = asyncio.run(client_of(Bmc(found)).read_identity())
+
+    assert [g for g in seen.gaps if "error" in g.detail] == []
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "name"),
+    [
+        ("Supermicro", "GB NVL", "nvidia_openbmc"),
+        ("Lenovo", "GB300 NVL", "nvidia_openbmc"),
+        ("WIWYNN", "GB200 NVL", "nvidia_openbmc"),
+        ("Supermicro", "SYS-821GE-TNHR", "supermicro"),
+        ("Lenovo", "ThinkSystem SR680a V3", "lenovo_xcc"),
+    ],
+)
+def test_the_software_decides_before_the_maker(vendor: str, product: str, name: str) -> None:
+    assert quirks.identify({"Vendor": vendor, "Product": product}).name == name
+
+
+def test_an_unlisted_path_is_not_used_where_another_action_is_listed() -> None:
+    found = tree()
+    action = {"target": f"{V1}/Chassis/1/Actions/Oem/NvidiaChassis.AuxPowerReset"}
+    found[f"{V1}/Chassis/1"]["Actions"] = {"Oem": {"#NvidiaChassis.AuxPowerReset": action}}
+    plain, other = (
+        asyncio.run(Redfish(Bmc(t), ADDRESS, quirks.ALL["supermicro"]).find_ac_cycle())
+        for t in (tree(), found)
+    )
+
+    assert plain == f"{SYSTEM}/Actions/Oem/OemSystemExtensions.Reset"
+    assert not isinstance(other, str)
+
+
+def test_a_wet_detector_that_calls_itself_absent_is_wet() -> None:
+    assert read_moisture("Critical", "OK", "Absent") is Moisture.WET
+    assert read_moisture("Absent", "OK", "Absent") is None
+    assert read_moisture(None, "OK", "Enabled") is Moisture.UNREADABLE
+    assert read_moisture("OK", "OK", "Disabled") is Moisture.UNREADABLE

@@ -11,11 +11,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from provisioner.adapters.redfish.parsing import Json, as_object, at, objects, path_of, text
+from provisioner.adapters.redfish.parsing import (
+    Json,
+    as_object,
+    at,
+    objects,
+    parse_fields,
+    path_of,
+    text,
+)
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Malformed, Reply
+from provisioner.ports import Reply
 from provisioner.ports.reply_words import plain_text
 from provisioner.quirks.message_ids import Meaning, find_meaning
 
@@ -81,8 +89,8 @@ def _resolution(item: Json) -> str:
 def body_of(reply: Reply) -> Json:
     """The answer's JSON object; empty when there is none, or when it is nonsense."""
     try:
-        return as_object(reply.json()) if reply.body.strip() else {}
-    except Malformed:
+        return as_object(parse_fields(reply.body)[0]) if reply.body.strip() else {}
+    except (ValueError, RecursionError):
         return {}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -145,6 +146,65 @@ def mac_of_guid(value: Any) -> str | None:
     if len(digits) != 16 or digits[6:10] not in ("0300", "fffe"):
         return None
     return mac(digits[:6] + digits[10:])
+
+
+def parse_fields(body: bytes) -> tuple[Any, tuple[str, ...]]:
+    """Return the JSON value of a body without its damaged fields, and the names of those.
+
+    A field is lost alone if its text has bytes that are no UTF-8 or bare control characters
+    (idrac_exporter#192, libredfish#108), if its number is none, or if it is there twice with two
+    values (RFC 8259, 4: unpredictable). Raises ValueError or RecursionError for all else.
+    """
+    lost: dict[str, None] = {}
+    try:
+        decoded = body.decode("utf-8-sig")
+        sound = _is_strict(decoded)
+    except UnicodeDecodeError:
+        decoded = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+        sound = False
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built: dict[str, Any] = {}
+        for key, value in pairs:
+            damaged = not sound and (_is_damaged(key) or _is_damaged(value))
+            twice = key in built and built[key] != value
+            if damaged or twice or _is_no_number(value):
+                lost[ascii(key)[1:-1][:60]] = None
+                built[key] = _LOST
+            else:
+                built.setdefault(key, value)
+        return {key: value for key, value in built.items() if value is not _LOST}
+
+    return json.loads(decoded, strict=False, object_pairs_hook=build), tuple(lost)
+
+
+_LOST = object()
+# bare control characters, apart from the three of whitespace that stand between tokens too
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_DAMAGED = re.compile(r"[\x00-\x1f\udc80-\udcff]")
+
+
+def _is_strict(decoded: str) -> bool:
+    """Return whether no string has a bare control character, which escapes do not count as."""
+    if _CONTROL.search(decoded) is None:
+        return True
+    try:
+        json.loads(decoded)
+    except json.JSONDecodeError as error:
+        return "control character" not in error.msg
+    return True
+
+
+def _is_damaged(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_is_damaged(v) for v in value if isinstance(v, str | list))
+    return isinstance(value, str) and _DAMAGED.search(value) is not None
+
+
+def _is_no_number(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_is_no_number(v) for v in value if isinstance(v, float | list))
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def parse_packed(body: bytes) -> Json:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from provisioner.adapters.redfish.parts import power_of
-from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
+from provisioner.adapters.redfish.service import (
+    Service,
+    action_of,
+    not_offered,
+    raise_silence,
+    target_of,
+)
 from provisioner.model.inventory import Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Unreachable
+from provisioner.quirks import ALL
 
 _UNPLUG = (
     "Declare its outlets on the hardware list (docs/power.md), or pull its cords for 5 minutes."
@@ -28,7 +35,15 @@ async def find_target(service: Service) -> str | Blocker:
         target = target_of(action_of(resource.data, cycle.action))
         if target is not None:
             return target
-    host = await service.read_system() if cycle.unlisted else None
+    raise_silence(walk.gaps)
+    others = [q.ac_cycle for q in ALL.values() if q.ac_cycle and q.ac_cycle != cycle]
+    listed = None
+    for other in others:
+        for resource in await walk.read_linked(await walk.read_root(), other.resource):
+            if target_of(action_of(resource.data, other.action)) is not None:
+                listed = other.action
+    # a BMC that lists another software's action does not run the one whose path is known
+    host = await service.read_system() if cycle.unlisted and listed is None else None
     if host is None:
         refused = not_offered("host", cycle.action)
         return refused.model_copy(update={"unblock": _UNPLUG})

@@ -106,7 +106,7 @@ class Service:
             await walk.read_linked(await walk.read_root(), "Systems"), "ComputerSystem"
         )
         host = host_system(systems)
-        if host is None:
+        if host is None or not host.data:
             raise_unread(walk.gaps)
         self._system = host.path if host is not None else None
         return host

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from provisioner.adapters.redfish.messages import Message, body_of, collect_messages
 from provisioner.adapters.redfish.parsing import (
@@ -19,6 +20,7 @@ from provisioner.adapters.redfish.parsing import (
     at,
     link,
     number,
+    parse_fields,
     parse_packed,
     path_of,
     truth,
@@ -47,6 +49,7 @@ _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under t
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
 CHANGE_FIRST = "PasswordChangeRequired"  # Base registry: nothing else is answered before
+_NO_ERROR = frozenset({"Success", "NoOperation"})  # DSP8011, Base registry
 _AWAY = (Reason.UNREACHABLE, Reason.BUSY)
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
@@ -191,7 +194,7 @@ class Walk:
                     self._gap(path, Reason.MALFORMED, f"{detail}, with the resource in the answer")
                     return Resource(path, partial)
                 return self._gap(path, _reason(reply.status, said), detail)
-            body = parse_packed(reply.body) if reply.body[:2] == _GZIP else reply.json()
+            body = self._parse(path, reply)
         except Unreachable as error:
             if (spent := self._allowance.find_spent()) and path.rstrip("/") != ROOT:
                 return self._cut_off(path, spent)
@@ -205,7 +208,36 @@ class Walk:
             return self._gap(path, error.reason, str(error))
         if not isinstance(body, dict):
             return self._gap(path, Reason.MALFORMED, "the answer is not a JSON object")
-        return Resource(path, body)
+        return Resource(path, self._without_error(path, body))
+
+    def _parse(self, path: str, reply: Reply) -> Any:
+        if reply.body[:2] == _GZIP:
+            return parse_packed(reply.body)
+        try:
+            body, lost = parse_fields(reply.body)
+        except (ValueError, RecursionError) as error:
+            raise Malformed(f"not JSON: {error}") from None
+        if lost:
+            self._gap(path, Reason.MALFORMED, f"not JSON: the value of {', '.join(lost[:4])}")
+        return body
+
+    def _without_error(self, path: str, body: Json) -> Json:
+        """Tell of an error that stands in an answer of status 200 (openbmc/bmcweb#75).
+
+        What stands beside it is a part of the resource; where nothing does, it was not read.
+        """
+        if not as_object(body.get("error")):
+            return body
+        listed = collect_messages({"error": body["error"]})
+        said = [m for m in listed if m.key not in _NO_ERROR]
+        if listed and not said:
+            return body
+        keys = " ".join(dict.fromkeys(m.key for m in said if m.key))
+        rest = {k: v for k, v in body.items() if k != "error"}
+        whole = any(not key.startswith("@") for key in rest)
+        detail = f"HTTP status 200 with an error {keys}: the answer may be incomplete"
+        self._gap(path, Reason.MALFORMED if whole else _reason(500, said), detail)
+        return rest if whole else {}
 
     async def _asked(self, call: Call) -> Reply:
         """A read is repeated once: of some hundred, one that is lost must not spoil the walk."""

@@ -32,10 +32,10 @@ def read_moisture(state: str | None, health: str | None, enabled: str | None) ->
     LeakDetector 1.4.0); trays print LeakDetected too (LambdaLabs/redfish_exporter,
     leak_detector_leak.json). `health` and `enabled` are Status.Health and Status.State.
     """
-    if _NOT_FITTED in (state, enabled):
-        return None
     if health in _WET_STATES or state in _WET_STATES or "leak" in (state or "").lower():
         return Moisture.WET
+    if _NOT_FITTED in (state, enabled):
+        return None
     if state == "OK" and enabled in (None, "Enabled"):
         return Moisture.DRY
     return Moisture.UNREADABLE

@@ -174,5 +174,6 @@ def _require_answer(gaps: Sequence[Gap]) -> None:
     """Raise if the BMC itself is away or starting: that says nothing about a detector."""
     for gap in gaps:
         silent = not gap.detail.startswith("HTTP status") or gap.detail.startswith(_STARTING)
-        if gap.reason is Reason.UNREACHABLE and silent:
+        not_ready = gap.reason is Reason.BUSY and gap.detail.startswith("HTTP status")
+        if not_ready or (gap.reason is Reason.UNREACHABLE and silent):
             raise Unreachable(f"{gap.source}: {gap.detail}", maybe_executed=False)

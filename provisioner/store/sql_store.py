@@ -47,8 +47,16 @@ from provisioner.store.repositories.webhooks import SqlWebhookRepository
 class SqlStore(Transactions):
     """See `ports.Store`: its repositories say what each method promises."""
 
-    def __init__(self, engine: Engine, writer: Lane, reader: Lane) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        writer: Lane,
+        reader: Lane,
+        link: postgres.DatabaseLink | None = None,
+    ) -> None:
+        """`link`: to a server that others write to."""
         super().__init__(engine, writer, reader)
+        self.link = link
         self.nodes = SqlNodeRepository(self)
         self.operations = SqlOperationRepository(self)
         self.credential_standings = SqlCredentialStandings(self)
@@ -94,10 +102,12 @@ def open_store(
     Blocks while the database is checked. Raises `InputError` if it cannot be used. The caller
     holds `lock_data_directory` first if it is going to migrate.
     """
+    link: postgres.DatabaseLink | None = None
     if postgres.is_postgres(path):
         engine = postgres.open_postgres(str(path), copy_first)
         to_write = postgres.write_connection(engine)
         to_read = postgres.read_connection(engine)
+        link = postgres.DatabaseLink(engine)
     else:
         if reads_only:
             engine = database.open_reading(Path(path))
@@ -109,7 +119,7 @@ def open_store(
     if inline:
         lane = InlineLane(to_write)
         return SqlStore(engine, lane, lane)
-    writer = ThreadLane(to_write, "store-writer")
+    writer = ThreadLane(to_write, "store-writer", link=link)
     if str(path) == MEMORY:  # one connection is all there is
         return SqlStore(engine, writer, writer)
-    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader", reads=True))
+    return SqlStore(engine, writer, ThreadLane(to_read, "store-reader", reads=True), link)

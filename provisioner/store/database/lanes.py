@@ -45,6 +45,30 @@ class Counting(Protocol):
         ...
 
 
+class LinkSlow(Exception):
+    """The link to the database became slow inside of a transaction, which was taken back."""
+
+
+class Link(Protocol):
+    """The way to a database that others write to: nobody waits for this client's round trips."""
+
+    def most(self, connection: Connection) -> int:
+        """Return how many pieces of work may share a transaction now; 0 over a slow link."""
+        ...
+
+    def commit(
+        self, works: Sequence[Work[Any]], counting: Counting | None
+    ) -> tuple[list[Any], list[BaseException | None], int]:
+        """Run work without the writers' lock; return results, errors, transactions."""
+        ...
+
+    def lost(self, error: DBAPIError) -> bool:
+        """Return whether the server ended an idle transaction: none of it is kept."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Lane(Protocol):
     """Runs work in a transaction that is on disk when `run` returns."""
 
@@ -130,6 +154,7 @@ def run_group(
     *,
     reads: bool = False,
     counting: Counting | None = None,
+    link: Link | None = None,
 ) -> int:
     """Run many jobs in one transaction, a savepoint each; return the number of transactions it
     took.
@@ -139,8 +164,10 @@ def run_group(
     One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk full,
     I/O error at commit), nothing of the group is kept and each job is tried by itself, so that only
     those that cannot be written fail.
+
+    Raises `LinkSlow` if nothing is written since the link became slow.
     """
-    if len(jobs) > 1:
+    if len(jobs) > 1 or link is not None:
         try:
             with connection.begin():
                 for job in jobs:
@@ -150,6 +177,8 @@ def run_group(
                 counting.keep(counted)
             return 1
         except DBAPIError as error:
+            if link is not None and link.lost(error):
+                raise LinkSlow("the server ended a transaction that did nothing") from error
             if error.connection_invalidated:
                 # the server is gone, and may have kept the group: to try again could write twice
                 return _fail_all(jobs, error)
@@ -177,7 +206,7 @@ def _try(connection: Connection, job: _Job, *, reads: bool) -> None:
     except IntegrityError as error:
         job.error = AssertionError(f"a row breaks a constraint: {error.orig}")
         job.error.__cause__ = error
-    except DBAPIError:
+    except (DBAPIError, LinkSlow):
         raise  # the transaction as a whole cannot be trusted any more
     except Exception as error:
         job.error = error
@@ -187,9 +216,16 @@ class ThreadLane:
     """One thread, one connection; work that waits when a commit ends shares the next one."""
 
     def __init__(
-        self, connect: Callable[[], Connection], name: str, *, reads: bool = False
+        self,
+        connect: Callable[[], Connection],
+        name: str,
+        *,
+        reads: bool = False,
+        link: Link | None = None,
     ) -> None:
+        """`link`: of a lane that writes to a database which others write to."""
         self._reads = reads
+        self._link = link
         self._name = name
         self.counting: Counting | None = None
         self.transactions = 0
@@ -246,6 +282,8 @@ class ThreadLane:
         finally:
             if connection is not None:
                 connection.close()
+            if self._link is not None:
+                self._link.close()
 
     def _run(self, connection: Connection, jobs: Sequence[_Job]) -> None:
         """Answer from the cache, and the rest in a transaction."""
@@ -258,13 +296,34 @@ class ThreadLane:
                     job.result = cache[question]
                     job.cached = True
         left = [job for job in jobs if not job.cached]
-        if left:
+        if left and self._link is not None:
+            self._run_beside_others(connection, left, self._link)
+        elif left:
             self.transactions += run_group(
                 connection, left, reads=self._reads, counting=self.counting
             )
         for job, question in asked:
             if job.error is None:
                 cache.put(question, job.result)
+
+    def _run_beside_others(self, connection: Connection, jobs: Sequence[_Job], link: Link) -> None:
+        """Write in groups that hold the lock for a moment; over a slow link, without holding it."""
+        left = list(jobs)
+        while left:
+            most = link.most(connection)
+            group, left = left[: most or len(left)], left[most or len(left) :]
+            if most:
+                try:
+                    self.transactions += run_group(
+                        connection, group, counting=self.counting, link=link
+                    )
+                    continue
+                except LinkSlow:
+                    pass
+            results, errors, calls = link.commit([j.work for j in group], self.counting)
+            for job, result, error in zip(group, results, errors, strict=True):
+                job.result, job.error = result, error
+            self.transactions += calls
 
     def _open(self, jobs: Sequence[_Job]) -> Connection | None:
         """Return the connection; None if it cannot be made now, and then these jobs have failed.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert, select, text
 
 from provisioner.model.events import Event
 from provisioner.ports.errors import StoreFailed
@@ -30,6 +30,15 @@ from provisioner.store.schema.schema import journal
 # made once: each row needs the one before
 _LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)
 _APPENDED = insert(journal)
+# Where several daemons append, in one statement: who looks first would find the row before its own
+# to be another one by the time that it is written. The digest is that of `chain`.
+_APPENDED_BY_SERVER = text(
+    "INSERT INTO journal (seq, at, kind, node, detail, digest) "
+    "SELECT l.seq + 1, :at, :kind, :node, :detail, encode(sha256(convert_to("
+    "'[\"' || l.digest || '\", ' || (l.seq + 1) || ', ' || :rest, 'UTF8')), 'hex') FROM ("
+    "(SELECT seq, digest FROM journal ORDER BY seq DESC LIMIT 1) UNION ALL SELECT 0, :genesis "
+    "ORDER BY seq DESC LIMIT 1) l"
+)
 
 # One page of `read`: some 5 MB of usual rows, so that no caller fetches years by accident.
 LIMIT_MAX = 10_000
@@ -54,15 +63,19 @@ def append(connection: Connection, event: Event, now: float, node: str = "") -> 
 
     The caller's transaction is the only writer, so that the numbers are dense.
     """
-    last = connection.execute(_LAST).first()
-    seq, previous = (last.seq + 1, last.digest) if last else (1, GENESIS)
-    row = {
-        "seq": seq,
+    content = {
         "at": float(now),
         "kind": str(event.KIND),
         "node": clean(event.about or node),
         "detail": canonical(event.to_detail()),
     }
+    if connection.dialect.name == "postgresql":
+        rest = json.dumps(list(content.values()), ensure_ascii=True)[1:]
+        connection.execute(_APPENDED_BY_SERVER, {**content, "rest": rest, "genesis": GENESIS})
+        return
+    last = connection.execute(_LAST).first()
+    seq, previous = (last.seq + 1, last.digest) if last else (1, GENESIS)
+    row = {"seq": seq, **content}
     connection.execute(_APPENDED, {**row, "digest": chain(previous, row)})
 
 

@@ -14,6 +14,7 @@ class Cable:
     def __init__(self, target: int) -> None:
         self.port = free_port()
         self._target = target
+        self.delay_s = 0.0  # of a round trip
         self._whole = asyncio.Event()
         self._whole.set()
         self._server: asyncio.Server | None = None
@@ -55,6 +56,8 @@ class Cable:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s / 2)
             await self._whole.wait()
             writer.write(data)
             await writer.drain()

@@ -311,7 +311,8 @@ class ThreadLane:
         left = list(jobs)
         while left:
             most = link.most(connection)
-            group, left = left[: most or len(left)], left[most or len(left) :]
+            group = left[: most or len(left)]
+            left = left[len(group) :]
             if most:
                 try:
                     self.transactions += run_group(
@@ -322,7 +323,8 @@ class ThreadLane:
                     pass
             results, errors, calls = link.commit([j.work for j in group], self.counting)
             for job, result, error in zip(group, results, errors, strict=True):
-                job.result, job.error = result, error
+                job.result = result
+                job.error = error
             self.transactions += calls
 
     def _open(self, jobs: Sequence[_Job]) -> Connection | None:

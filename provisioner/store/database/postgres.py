@@ -286,7 +286,8 @@ class DatabaseLink:
     def close(self) -> None:
         """Close the connection for a far database. It is made again when it is needed."""
         if self._connection is not None:
-            connection, self._connection = self._connection, None
+            connection = self._connection
+            self._connection = None
             with contextlib.suppress(Exception):
                 connection.invalidate()
                 connection.close()

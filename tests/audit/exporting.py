@@ -16,8 +16,8 @@ from given_events import event_of
 from postgres_server import free_port
 
 from provisioner.control.watch.audit_export import AuditExport
-from provisioner.daemon.audit_export import open_audit_sinks
 from provisioner.daemon.data import Data, open_data
+from provisioner.integrations.audit_export.opening import open_audit_sinks
 from provisioner.ports.audit_exports import AuditSink
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings

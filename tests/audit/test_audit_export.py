@@ -15,7 +15,7 @@ from exporting import DRIVERS, RSYSLOG, Rsyslog, exporting, tls_server
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from provisioner.daemon.audit_export import open_audit_sinks
+from provisioner.integrations.audit_export.opening import open_audit_sinks
 from provisioner.model.input_error import InputError
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings

@@ -8,12 +8,12 @@ import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from provisioner.model.integrations.webhook import JournalRow
-from provisioner.planning.watch.audit_form import (
+from provisioner.integrations.audit_export.form import (
     make_otlp_request,
     make_syslog_frame,
     read_otlp_reply,
 )
+from provisioner.model.integrations.webhook import JournalRow
 
 ROW = JournalRow(
     seq=7,

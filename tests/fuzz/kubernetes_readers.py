@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.kubernetes.specs import BadSpec, CampaignSpec
+from provisioner.integrations.kubernetes.specs import BadSpec, CampaignSpec
 
 _SPECS = "kubernetes.specs"
 KUBERNETES_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 from record_readers import RECORD_BESIDE, RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
 
-from provisioner.adapters.power.outlet_tables import TABLES
 from provisioner.adapters.switches.cumulus import switch_state as cumulus_state
 from provisioner.adapters.switches.sonic.config_db import Configuration
 from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.integrations.outlets.outlet_tables import TABLES
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
@@ -58,11 +58,16 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"token": "t" * 40},
     ),
     ("adapters.agent.protocol", (), "parse_heartbeat normal_mac make_printable", {}),
-    ("adapters.power.redfish_pdu", (), "parse_power_state", {}),
-    ("adapters.power.redfish_pdu", (), "find_power_target", {"asked": "Off"}),
-    ("adapters.power.redfish_pdu", (PortError,), "link_path", {"name": "Outlets"}),
-    ("adapters.power.outlet_tables", (), "parse_index parse_state", {"table": TABLES["sentry4"]}),
-    ("adapters.power.command_pdu", (), "parse_printed_state", {}),
+    ("integrations.outlets.redfish_pdu", (), "parse_power_state", {}),
+    ("integrations.outlets.redfish_pdu", (), "find_power_target", {"asked": "Off"}),
+    ("integrations.outlets.redfish_pdu", (PortError,), "link_path", {"name": "Outlets"}),
+    (
+        "integrations.outlets.outlet_tables",
+        (),
+        "parse_index parse_state",
+        {"table": TABLES["sentry4"]},
+    ),
+    ("integrations.outlets.command_pdu", (), "parse_printed_state", {}),
     ("adapters.consoles.ipmi_consoles", (), "read_failure", {"name": "n1/host"}),
     ("api.cursor", (Refused,), "decode_cursor", {}),
     ("api.routes.intake", (InputError,), "parse_network", {}),
@@ -325,7 +330,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.webhooks:secret_of": _OURS,
     "planning.watch.webhooks:make_signature": _OURS,
     "adapters.redfish.indicator:is_shown": _READ,
-    "adapters.tickets.webhook:signature": _OURS,
+    "integrations.tickets.webhook:signature": _OURS,
     "planning.tenancy.vrf_obstacles:list_obstacles": _READ,
     "adapters.playbooks.events:redact_secrets": "attempted through playbooks.events:Events",
     "adapters.switches.cumulus.dialect:encode_body": "it is given bodies of our own",
@@ -378,7 +383,7 @@ DECODE_FOR: Mapping[str, str] = {
     "adapters.redfish.dry_run": "adapters.redfish.service:list_actions",
     "runtime.site_clock": _OURS,
     "daemon.watch_status": _OURS,
-    "adapters.tickets.webhook": "an id and a URL, by name, of bounded length",
+    "integrations.tickets.webhook": "an id and a URL, by name, of bounded length",
 }
 
 

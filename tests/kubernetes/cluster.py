@@ -30,9 +30,9 @@ from served import Served
 from served_tls import serving_tls
 
 from delivery.chart import CHART
-from provisioner.kubernetes.api_client import ApiClient
-from provisioner.kubernetes.operator import Operator, build_settings
-from provisioner.kubernetes.specs import GROUP, VERSION
+from provisioner.integrations.kubernetes.api_client import ApiClient
+from provisioner.integrations.kubernetes.operator import Operator, build_settings
+from provisioner.integrations.kubernetes.specs import GROUP, VERSION
 
 DEFINITIONS: Mapping[str, Mapping[str, Any]] = {
     text["spec"]["names"]["plural"]: text

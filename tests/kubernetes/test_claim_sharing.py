@@ -5,8 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.kubernetes.claim_sharing import Claim, Demand, find_demand, share_nodes
-from provisioner.kubernetes.conditions import Refusal
+from provisioner.integrations.kubernetes.claim_sharing import (
+    Claim,
+    Demand,
+    find_demand,
+    share_nodes,
+)
+from provisioner.integrations.kubernetes.conditions import Refusal
 
 HELD = ("n1", "n2", "n3", "n4")
 

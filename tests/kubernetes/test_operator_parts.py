@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 
 from delivery.chart import CHART
 from delivery.sources import ROOT
-from provisioner.kubernetes.campaign_reconciliation import PAUSED_HERE, choose_move
-from provisioner.kubernetes.conditions import (
+from provisioner.integrations.kubernetes.campaign_reconciliation import PAUSED_HERE, choose_move
+from provisioner.integrations.kubernetes.conditions import (
     Refusal,
     build_status,
     read_refusal,
@@ -24,8 +24,8 @@ from provisioner.kubernetes.conditions import (
     wait,
     write_camel,
 )
-from provisioner.kubernetes.operator import FINALIZER
-from provisioner.kubernetes.specs import (
+from provisioner.integrations.kubernetes.operator import FINALIZER
+from provisioner.integrations.kubernetes.specs import (
     GROUP,
     SPECS,
     VERSION,
@@ -194,7 +194,7 @@ def test_a_bad_field_is_named() -> None:
 )
 def test_the_process_says_which_setting_it_lacks(environment: dict[str, str], problem: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "provisioner.kubernetes"],
+        [sys.executable, "-m", "provisioner.integrations.kubernetes"],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (2, "")

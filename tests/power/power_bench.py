@@ -7,13 +7,13 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from provisioner.adapters.power.redfish_pdu import RedfishPdu
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.leak_gate import LeakGate
 from provisioner.execution.actions.outlets import Feeds
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.executor import Executor
+from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.location import Outlet
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State

@@ -12,7 +12,7 @@ from pysnmp.proto.rfc1905 import noSuchInstance
 from pysnmp.smi import error
 from pysnmp.smi.instrum import AbstractMibInstrumController
 
-from provisioner.adapters.power.outlet_tables import OutletTable
+from provisioner.integrations.outlets.outlet_tables import OutletTable
 
 COMMUNITY, READER = "write-community-1", "read-community-1"
 USER, AUTH, PRIVACY = "switcher", "authentication-key-1", "encryption-key-1"

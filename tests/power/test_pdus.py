@@ -13,11 +13,11 @@ import pytest
 import snmp_agent as agent
 from pydantic import ValidationError
 
-from provisioner.adapters.power.command_pdu import CommandPdu
-from provisioner.adapters.power.outlet_tables import TABLES, parse_index
-from provisioner.adapters.power.redfish_pdu import RedfishPdu
-from provisioner.adapters.power.snmp_pdu import SnmpAddress, SnmpPdu
-from provisioner.daemon.power import build_pdu
+from provisioner.integrations.outlets.command_pdu import CommandPdu
+from provisioner.integrations.outlets.opening import build_pdu
+from provisioner.integrations.outlets.outlet_tables import TABLES, parse_index
+from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
+from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason

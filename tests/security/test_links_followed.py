@@ -20,10 +20,10 @@ from provisioner.adapters.netbox import NetBox
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.adapters.tickets.webhook import Webhook
 from provisioner.adapters.ufm import UfmAddress, UfmTransport
 from provisioner.cli.client import contexts
 from provisioner.cli.client.connection import NoAnswer, connect
+from provisioner.integrations.tickets.webhook import Webhook
 from provisioner.ports import (
     AgentAddress,
     BmcAddress,

@@ -12,9 +12,9 @@ from jira_cloud import JiraCloud
 from slack_workspace import SlackWorkspace
 from telling import CASE, NODE, Telling, telling
 
-from provisioner.adapters.tickets.jira import Jira, find_labelled, make_label, read_key
-from provisioner.adapters.tickets.slack import Slack, check_answer, read_own_messages, read_ts
-from provisioner.daemon.tickets import open_tickets
+from provisioner.integrations.tickets.jira import Jira, find_labelled, make_label, read_key
+from provisioner.integrations.tickets.opening import open_tickets
+from provisioner.integrations.tickets.slack import Slack, check_answer, read_own_messages, read_ts
 from provisioner.model.case import Ending
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.ticket import TicketMessage

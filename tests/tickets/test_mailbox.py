@@ -13,8 +13,8 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from telling import CASE, NODE, HandClock, telling
 
-from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
-from provisioner.daemon.tickets import open_tickets
+from provisioner.integrations.tickets.mailbox import Mailbox, MailServer
+from provisioner.integrations.tickets.opening import open_tickets
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.ticket import TicketMessage
 from provisioner.planning.repair import ticket_words

@@ -9,7 +9,7 @@ from pathlib import Path
 from desk import Desk
 from telling import Telling, telling
 
-from provisioner.adapters.tickets.webhook import Webhook
+from provisioner.integrations.tickets.webhook import Webhook
 from provisioner.model.case import Case, Ending, Spare
 from provisioner.model.inventory import DeviceKind
 from provisioner.ports import Secret

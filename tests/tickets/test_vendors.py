@@ -11,9 +11,9 @@ import pytest
 from telling import Telling, telling
 from vendors import PagerDutyEvents, ServiceNowTable
 
-from provisioner.adapters.tickets.pagerduty import PagerDuty
-from provisioner.adapters.tickets.servicenow import ServiceNow, read_record
-from provisioner.daemon.tickets import open_tickets
+from provisioner.integrations.tickets.opening import open_tickets
+from provisioner.integrations.tickets.pagerduty import PagerDuty
+from provisioner.integrations.tickets.servicenow import ServiceNow, read_record
 from provisioner.model.case import Case, Ending
 from provisioner.model.input_error import InputError
 from provisioner.ports import Malformed, Secret

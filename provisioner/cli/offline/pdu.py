@@ -20,7 +20,6 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import check_ca
 from provisioner.cli.options.showing import open_console
 from provisioner.daemon.data import read_expected, read_settings
-from provisioner.daemon.power import build_pdus
 from provisioner.execution.actions.outlets import Feeds, read_each_outlet
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
@@ -28,6 +27,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.path.outlet_rules import check_outlets, check_outlets_on
 from provisioner.runtime import permit
+from provisioner.runtime.integrations import build_pdus
 from provisioner.settings import Settings
 
 app = typer.Typer(help="PDUs: read outlets; preview an AC cycle.", no_args_is_help=True)
@@ -82,7 +82,7 @@ async def _read(
         return nodes
 
     try:
-        feeds = Feeds(build_pdus(settings.pdus, transport, os.environ), read_nodes)
+        feeds = Feeds(build_pdus(settings, transport, os.environ), read_nodes)
         return [await _read_node(feeds, node, nodes) for node in chosen]
     finally:
         await transport.close()

@@ -23,7 +23,6 @@ from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data, read_thresholds
 from provisioner.daemon.hosts import Hosts
-from provisioner.daemon.power import build_pdus
 from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.ports import Clock, SwitchPasswords, SwitchTransport
@@ -32,6 +31,7 @@ from provisioner.ports.consoles import ConsoleBook, Consoles
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
+from provisioner.runtime.integrations import build_pdus
 from provisioner.settings import Settings
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def build_parts(
         cases=opened.store.cases,
         recovery=opened.store.recovery,
         telemetry=telemetry,
-        pdus=build_pdus(chosen.pdus, transport, os.environ),
+        pdus=build_pdus(chosen, transport, os.environ),
         login=site.login,
         passwords=site.passwords,
         thresholds=site.thresholds,

@@ -46,7 +46,6 @@ from provisioner.daemon.agents import (
     serve_agents,
 )
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
-from provisioner.daemon.audit_export import open_audit_sinks
 from provisioner.daemon.backups import scheduled_backups
 from provisioner.daemon.cluster import (
     clock_of,
@@ -70,7 +69,6 @@ from provisioner.daemon.observing import (
 from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
-from provisioner.daemon.tickets import open_tickets
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.matrix import MAINTENANCE, Matrix
@@ -82,6 +80,7 @@ from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
+from provisioner.runtime.integrations import open_audit_sinks, open_tickets
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
@@ -208,7 +207,7 @@ async def _people(
     async with (
         open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
         open_tickets(chosen, clock, os.environ, ca_file) as tickets,
-        open_audit_sinks(chosen, clock) as sinks,
+        open_audit_sinks(chosen, clock, os.environ) as sinks,
     ):
         yield posts, tickets, sinks
 

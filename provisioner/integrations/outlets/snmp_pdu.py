@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.adapters.power.outlet_tables import OutletTable, parse_index, parse_state
+from provisioner.integrations.outlets.outlet_tables import OutletTable, parse_index, parse_state
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import LoginRefused, Secret, Unreachable

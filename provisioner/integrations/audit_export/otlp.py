@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Mapping, Sequence
 
 from provisioner.adapters.bounded_http import FAILURES, error_words, open_session, time_limit
+from provisioner.integrations.audit_export.form import make_otlp_request, read_otlp_reply
 from provisioner.model.integrations.audit_export import ExportOutcome
 from provisioner.model.integrations.webhook import JournalRow
-from provisioner.planning.watch.audit_form import make_otlp_request, read_otlp_reply
 from provisioner.ports import Clock
 
 ANSWER_MAX = 64 * 1024

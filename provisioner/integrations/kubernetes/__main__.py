@@ -1,4 +1,4 @@
-"""`python -m provisioner.kubernetes`: run the operator until it is stopped."""
+"""`python -m provisioner.integrations.kubernetes`: run the operator until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main() -> int:
     except ModuleNotFoundError:
         sys.stderr.write("it needs Kopf: pip install 'gpu-provisioner[kubernetes]'\n")
         return 2
-    code: int = import_module("provisioner.kubernetes.serving").main()
+    code: int = import_module("provisioner.integrations.kubernetes.serving").main()
     return code
 
 

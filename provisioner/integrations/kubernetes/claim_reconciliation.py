@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from provisioner.kubernetes.api_client import ApiClient, Change
-from provisioner.kubernetes.claim_sharing import Claim, find_demand, share_nodes
-from provisioner.kubernetes.conditions import (
+from provisioner.integrations.kubernetes.api_client import ApiClient, Change
+from provisioner.integrations.kubernetes.claim_sharing import Claim, find_demand, share_nodes
+from provisioner.integrations.kubernetes.conditions import (
     READY,
     Condition,
     Outcome,
@@ -21,8 +21,8 @@ from provisioner.kubernetes.conditions import (
     refuse,
     wait,
 )
-from provisioner.kubernetes.specs import TenantSpec
-from provisioner.kubernetes.tenant_reconciliation import follow_operation, report_open
+from provisioner.integrations.kubernetes.specs import TenantSpec
+from provisioner.integrations.kubernetes.tenant_reconciliation import follow_operation, report_open
 
 SERVING = "released"  # the state of a node in its tenant's network
 

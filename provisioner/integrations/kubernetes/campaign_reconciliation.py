@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.kubernetes.api_client import ApiClient
-from provisioner.kubernetes.conditions import (
+from provisioner.integrations.kubernetes.api_client import ApiClient
+from provisioner.integrations.kubernetes.conditions import (
     READY,
     Condition,
     Outcome,
@@ -20,8 +20,8 @@ from provisioner.kubernetes.conditions import (
     refuse,
     wait,
 )
-from provisioner.kubernetes.specs import CampaignRun, CampaignSpec, DeletionPolicy
-from provisioner.kubernetes.tenant_reconciliation import follow_operation, report_open
+from provisioner.integrations.kubernetes.specs import CampaignRun, CampaignSpec, DeletionPolicy
+from provisioner.integrations.kubernetes.tenant_reconciliation import follow_operation, report_open
 
 PAUSED_HERE = "spec.run of its Kubernetes resource"  # the reason of our pauses
 OVER = frozenset({"done", "aborted"})

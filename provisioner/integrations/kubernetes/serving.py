@@ -13,8 +13,8 @@ from pathlib import Path
 
 import kopf
 
-from provisioner.kubernetes.api_client import ApiClient
-from provisioner.kubernetes.operator import Operator, build_settings
+from provisioner.integrations.kubernetes.api_client import ApiClient
+from provisioner.integrations.kubernetes.operator import Operator, build_settings
 from provisioner.model.input_error import InputError
 
 LIVENESS = "http://0.0.0.0:8081/healthz"

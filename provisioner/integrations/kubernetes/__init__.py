@@ -3,5 +3,5 @@
 It is a client of the API and nothing more: it reads custom resources through Kopf and asks the
 daemon for the state that they describe. A refusal stands in the resource's conditions with the
 remedy.
-`python -m provisioner.kubernetes` runs it; docs/integrations/kubernetes.md explains it.
+`python -m provisioner.integrations.kubernetes` runs it: docs/integrations/kubernetes.md.
 """

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from provisioner.adapters.audit_sinks.otlp import OtlpSink
-from provisioner.adapters.audit_sinks.syslog import SyslogReceiver, SyslogSink
 from provisioner.adapters.bounded_http import open_trust
 from provisioner.daemon.telemetry import read_headers, read_version
+from provisioner.integrations.audit_export.otlp import OtlpSink
+from provisioner.integrations.audit_export.syslog import SyslogReceiver, SyslogSink
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.loopback import is_loopback
 from provisioner.ports import Clock

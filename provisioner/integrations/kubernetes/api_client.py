@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from provisioner.kubernetes.conditions import Refusal, read_refusal
+from provisioner.integrations.kubernetes.conditions import Refusal, read_refusal
 from provisioner.model.input_error import InputError
 
 PREFIX = "/v1"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from provisioner.kubernetes.conditions import Refusal
+from provisioner.integrations.kubernetes.conditions import Refusal
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.kubernetes.api_client import Answer, ApiClient, Change
-from provisioner.kubernetes.conditions import (
+from provisioner.integrations.kubernetes.api_client import Answer, ApiClient, Change
+from provisioner.integrations.kubernetes.conditions import (
     READY,
     Condition,
     Outcome,
@@ -18,7 +18,7 @@ from provisioner.kubernetes.conditions import (
     refuse,
     wait,
 )
-from provisioner.kubernetes.specs import DeletionPolicy, TenantSpec
+from provisioner.integrations.kubernetes.specs import DeletionPolicy, TenantSpec
 
 
 async def reconcile_tenant(

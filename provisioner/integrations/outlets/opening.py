@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from provisioner.adapters.power.command_pdu import CommandPdu
-from provisioner.adapters.power.outlet_tables import TABLES
-from provisioner.adapters.power.redfish_pdu import RedfishPdu
-from provisioner.adapters.power.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.daemon.data import read_text
+from provisioner.integrations.outlets.command_pdu import CommandPdu
+from provisioner.integrations.outlets.outlet_tables import TABLES
+from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
+from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, BmcTransport, Secret
 from provisioner.ports.power import Pdu

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.adapters.bounded_http import error_words
+from provisioner.integrations.audit_export.form import make_syslog_frame
 from provisioner.model.integrations.audit_export import ExportOutcome
 from provisioner.model.integrations.webhook import JournalRow
-from provisioner.planning.watch.audit_form import make_syslog_frame
 
 NO_ANSWER = (
     "the receiver ended the connection without close_notify, so that nothing proves that it read "

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from provisioner.adapters.tickets.jira import Jira
-from provisioner.adapters.tickets.mailbox import Mailbox, MailServer
-from provisioner.adapters.tickets.pagerduty import PagerDuty
-from provisioner.adapters.tickets.servicenow import ServiceNow
-from provisioner.adapters.tickets.slack import Slack
-from provisioner.adapters.tickets.webhook import Webhook
+from provisioner.integrations.tickets.jira import Jira
+from provisioner.integrations.tickets.mailbox import Mailbox, MailServer
+from provisioner.integrations.tickets.pagerduty import PagerDuty
+from provisioner.integrations.tickets.servicenow import ServiceNow
+from provisioner.integrations.tickets.slack import Slack
+from provisioner.integrations.tickets.webhook import Webhook
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.tickets import TicketSystem

@@ -17,18 +17,21 @@ from typing import Any
 
 import kopf
 
-from provisioner.kubernetes.api_client import ApiClient, NoAnswer
-from provisioner.kubernetes.campaign_reconciliation import reconcile_campaign, remove_campaign
-from provisioner.kubernetes.claim_reconciliation import reconcile_claim, release_claim
-from provisioner.kubernetes.claim_sharing import Claim
-from provisioner.kubernetes.conditions import (
+from provisioner.integrations.kubernetes.api_client import ApiClient, NoAnswer
+from provisioner.integrations.kubernetes.campaign_reconciliation import (
+    reconcile_campaign,
+    remove_campaign,
+)
+from provisioner.integrations.kubernetes.claim_reconciliation import reconcile_claim, release_claim
+from provisioner.integrations.kubernetes.claim_sharing import Claim
+from provisioner.integrations.kubernetes.conditions import (
     Outcome,
     Refusal,
     build_status,
     refuse,
     report_unknown,
 )
-from provisioner.kubernetes.specs import (
+from provisioner.integrations.kubernetes.specs import (
     GROUP,
     VERSION,
     BadSpec,
@@ -38,7 +41,10 @@ from provisioner.kubernetes.specs import (
     TenantSpec,
     read_spec,
 )
-from provisioner.kubernetes.tenant_reconciliation import reconcile_tenant, remove_tenant
+from provisioner.integrations.kubernetes.tenant_reconciliation import (
+    reconcile_tenant,
+    remove_tenant,
+)
 
 FINALIZER = f"{GROUP}/finalizer"
 EVERY_S = 30.0  # between two looks at an object without a change

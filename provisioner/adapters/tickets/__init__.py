@@ -1,1 +1,0 @@
-"""Adapters to systems that give work to people, behind `ports.tickets.TicketSystem`."""

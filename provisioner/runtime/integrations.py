@@ -1,0 +1,154 @@
+"""Integrations: packages that bring the core to another system, found by their entry points.
+
+The core never imports one. Each registers one `Integration` under the entry-point group
+`gpu_provisioner.integrations`; what it offers stands there as `module:name`, and that module is
+imported only once a site has switched the integration on. The module with the registration itself
+must stay light: the daemon and an unknown command read it on every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from provisioner.model.input_error import InputError
+
+if TYPE_CHECKING:  # a command that sends one request loads neither ports nor settings
+    from pathlib import Path
+
+    from provisioner.ports import BmcTransport, Clock
+    from provisioner.ports.audit_exports import AuditSink
+    from provisioner.ports.power import Pdu
+    from provisioner.ports.tickets import TicketSystem
+    from provisioner.settings import Settings
+
+GROUP = "gpu_provisioner.integrations"
+
+
+def _never(_: Settings, __: Mapping[str, str]) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Integration:
+    """What one integration offers; an empty reference offers nothing of the kind.
+
+    `tickets` takes (settings, clock, environ, ca_file), `audit_sinks` (settings, clock): each
+    returns an asynchronous context with a `TicketSystem`, or with several `AuditSink`. `outlets`
+    takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `commands` are
+    typer applications or functions by the name of their command.
+    """
+
+    name: str
+    about: str
+    switched_on: Callable[[Settings, Mapping[str, str]], bool] = _never
+    tickets: str = ""
+    audit_sinks: str = ""
+    outlets: str = ""
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def find_integrations() -> Sequence[Integration]:
+    """Return every installed integration by name. Raises InputError for one that is broken."""
+    from importlib.metadata import entry_points  # a twentieth of the time of `--help`
+
+    found: dict[str, Integration] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.name, e.value)):
+        remedy = "Correct the package that brings it, or uninstall that package."
+        try:
+            loaded = entry.load()
+        except Exception as error:  # any code of a stranger runs here
+            problem = f"it cannot be loaded ({type(error).__name__}: {str(error)[:200]})"
+            raise InputError("integration", entry.name, problem, remedy) from error
+        if not isinstance(loaded, Integration) or loaded.name != entry.name:
+            problem = f"{entry.value} is no Integration of this name"
+            raise InputError("integration", entry.name, problem, remedy)
+        if found.setdefault(loaded.name, loaded) is not loaded:
+            problem = "two packages register this name"
+            raise InputError("integration", entry.name, problem, "Uninstall one of them.")
+    return tuple(found.values())
+
+
+def load_reference(integration: Integration, reference: str) -> Any:
+    """Return what `module:name` names, importing its module. Raises InputError."""
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        remedy = "Install the package that brings it with what it needs."
+        problem = f"{reference} cannot be loaded ({error})"
+        raise InputError("integration", integration.name, problem, remedy) from error
+
+
+def find_command(name: str) -> tuple[Integration, Any] | None:
+    """Return the command of this name, and who brings it; None where nobody does."""
+    for one in find_integrations():
+        if name in one.commands:
+            return one, load_reference(one, one.commands[name])
+    return None
+
+
+@asynccontextmanager
+async def open_tickets(
+    settings: Settings, clock: Clock, environ: Mapping[str, str], ca_file: Path | None = None
+) -> AsyncIterator[TicketSystem | None]:
+    """Yield the ticket system, None where the site has none. Raises InputError."""
+    wanted = settings.ticket_system != "none"
+    chosen = _list_on("tickets", settings, environ, "ticket_system" if wanted else "")
+    if len(chosen) > 1:
+        problem = f"{' and '.join(one.name for one in chosen)} both offer a ticket system"
+        raise InputError("settings", "ticket_system", problem, "Switch one of them off.")
+    if not chosen:
+        yield None
+        return
+    opening = load_reference(chosen[0], chosen[0].tickets)
+    async with opening(settings, clock, environ, ca_file) as tickets:
+        yield tickets
+
+
+@asynccontextmanager
+async def open_audit_sinks(
+    settings: Settings, clock: Clock, environ: Mapping[str, str]
+) -> AsyncIterator[Sequence[AuditSink]]:
+    """Yield the receivers of the exported journal, of every integration. Raises InputError."""
+    names = ("audit_syslog", "audit_otlp_endpoint")
+    wanted = next((n for n in names if getattr(settings, n)), "")
+    sinks: list[AuditSink] = []
+    async with AsyncExitStack() as stack:
+        for one in _list_on("audit_sinks", settings, environ, wanted):
+            opening = load_reference(one, one.audit_sinks)
+            sinks.extend(await stack.enter_async_context(opening(settings, clock)))
+        yield tuple(sinks)
+
+
+def build_pdus(
+    settings: Settings, transport: BmcTransport, environ: Mapping[str, str]
+) -> Mapping[str, Pdu]:
+    """Return the PDUs by name; Redfish ones live as long as `transport`. Raises InputError."""
+    pdus: dict[str, Pdu] = {}
+    for one in _list_on("outlets", settings, environ, "pdus" if settings.pdus else ""):
+        pdus |= load_reference(one, one.outlets)(settings.pdus, transport, environ)
+    return pdus
+
+
+def _list_on(
+    offer: str, settings: Settings, environ: Mapping[str, str], setting: str
+) -> Sequence[Integration]:
+    """Return who offers this and is on. Raises InputError where `setting` wants one, and none is.
+
+    A site that configured its tickets or outlets must not run without them because a package is
+    missing.
+    """
+    offering = [one for one in find_integrations() if getattr(one, offer)]
+    chosen = [one for one in offering if one.switched_on(settings, environ)]
+    if setting and not chosen:
+        problem = f"no installed integration offers {offer.replace('_', ' ')}"
+        raise InputError(
+            "settings", setting, problem, "Install gpu-provisioner again, or unset it."
+        )
+    return chosen

@@ -15,7 +15,10 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from provisioner.model.input_error import InputError
+
 ROUTES = "routes"  # in place of a module: built from the table of routes
+INTEGRATION = "integration"  # in place of a module: ours, found by its entry point
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,13 @@ COMMANDS = {
     ),
     "whoami": Command(ROUTES, "", "Show the caller that your token identifies."),
     "netbox": Command(
-        "client.netbox",
-        "app",
+        INTEGRATION,
+        "",
         "NetBox: read expected hardware from it, write the fleet's state to it.",
     ),
     "compare": Command(
-        "client.compare",
-        "app",
+        INTEGRATION,
+        "",
         "Compare the daemon's hosts with the records of another system; nothing is changed.",
     ),
     "backup": Command(
@@ -226,6 +229,12 @@ def load(name: str) -> Any:
     if where.module == ROUTES:
         surface = import_module("provisioner.cli.client.surface")
         return surface.load(name, where.about)
+    if where.module == INTEGRATION:
+        found = _load_foreign(name)
+        if found is None:
+            problem = "its integration is not installed"
+            raise InputError("provisioner", name, problem, "Install gpu-provisioner again.")
+        return found
     return _wrap(name, getattr(import_module(f"provisioner.cli.{where.module}"), where.name))
 
 

@@ -39,8 +39,9 @@ class Integration:
 
     `tickets` takes (settings, clock, environ, ca_file), `audit_sinks` (settings, clock): each
     returns an asynchronous context with a `TicketSystem`, or with several `AuditSink`. `outlets`
-    takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `commands` are
-    typer applications or functions by the name of their command.
+    takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `adoption_sources`
+    takes (file, options of `adopt`) and returns a list with `expected`, `tenants` and `refused`.
+    `commands` are typer applications or functions by the name of their command.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Integration:
     tickets: str = ""
     audit_sinks: str = ""
     outlets: str = ""
+    adoption_sources: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,6 +93,17 @@ def find_command(name: str) -> tuple[Integration, Any] | None:
         if name in one.commands:
             return one, load_reference(one, one.commands[name])
     return None
+
+
+def find_adoption_sources() -> Callable[[Path, dict[str, Any]], Any]:
+    """Return what reads the hosts of `adopt --from`. Raises InputError where nothing does."""
+    for one in find_integrations():
+        if one.adoption_sources:
+            reader: Callable[[Path, dict[str, Any]], Any]
+            reader = load_reference(one, one.adoption_sources)
+            return reader
+    problem = "no installed integration reads other systems"
+    raise InputError("--from", "", problem, "Install gpu-provisioner again.")
 
 
 @asynccontextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.integrations.inventories.deciding.maas_machines import TenantField, ZoneMeaning
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
 
 HOST = Node(id="su0-n01", kind=NodeKind.HOST)
 RECORD_DECODERS = {
-    "adapters.record_service": "planning.intake.ironic_nodes:list_nodes",
+    "adapters.record_service": "integrations.inventories.deciding.ironic_nodes:list_nodes",
     "daemon.events_process": "it takes settings that its daemon wrote",
 }
 
@@ -20,27 +20,59 @@ RECORD_BESIDE = {
     "adapters.switches.cumulus.services:encode_change": "tests/switches/test_switch_settings.py",
     "adapters.switches.cumulus.services:read_services": "tests/switches/test_switch_settings.py",
     "adapters.switches.sonic.services:plan_services": "tests/switches/test_switch_settings.py",
-    "planning.intake.ironic_nodes:list_links": "of list_ports; tests/ironic/test_adopt_ironic.py",
+    "integrations.inventories.deciding.ironic_nodes:list_links": (
+        "of list_ports; tests/ironic/test_adopt_ironic.py"
+    ),
     "runtime.server_tls:open_server_context": "it takes what we made ourselves",
 }
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("access.scope_claims", (), "read_scope", {}),
-    ("planning.intake.netbox_places", (), "normalize_address", {}),
-    ("planning.intake.belief_comparison", (), "format_address bracket_address", {}),
-    ("planning.intake.ironic_nodes", (ValueError,), "list_nodes list_ports", {}),
-    ("planning.intake.maas_machines", (ValueError,), "list_zones list_machines", {}),
+    ("integrations.inventories.deciding.netbox_places", (), "normalize_address", {}),
     (
-        "planning.intake.maas_machines",
+        "integrations.inventories.deciding.belief_comparison",
+        (),
+        "format_address bracket_address",
+        {},
+    ),
+    ("integrations.inventories.deciding.ironic_nodes", (ValueError,), "list_nodes list_ports", {}),
+    (
+        "integrations.inventories.deciding.maas_machines",
+        (ValueError,),
+        "list_zones list_machines",
+        {},
+    ),
+    (
+        "integrations.inventories.deciding.maas_machines",
         (),
         "read_machine",
         {"tenant": TenantField.OWNER, "zone": ZoneMeaning.SITE},
     ),
-    ("planning.intake.nico_machines", (ValueError,), "list_records", {}),
-    ("planning.intake.host_table", (InputError,), "read_table", {"source": "hosts.csv"}),
-    ("planning.intake.ironic_nodes", (), "read_belief", {"firmware": None, "inventory": None}),
-    ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "firmware": None}),
-    ("planning.intake.ironic_nodes", (), "read_belief", {"node": {}, "inventory": None}),
+    ("integrations.inventories.deciding.nico_machines", (ValueError,), "list_records", {}),
+    (
+        "integrations.inventories.deciding.host_table",
+        (InputError,),
+        "read_table",
+        {"source": "hosts.csv"},
+    ),
+    (
+        "integrations.inventories.deciding.ironic_nodes",
+        (),
+        "read_belief",
+        {"firmware": None, "inventory": None},
+    ),
+    (
+        "integrations.inventories.deciding.ironic_nodes",
+        (),
+        "read_belief",
+        {"node": {}, "firmware": None},
+    ),
+    (
+        "integrations.inventories.deciding.ironic_nodes",
+        (),
+        "read_belief",
+        {"node": {}, "inventory": None},
+    ),
     ("adapters.switches.sonic.services", (), "read_services", {}),
     ("planning.release.user_data", (ValueError,), "parse_user_data", {}),
     ("planning.release.user_data", (), "judge_placement", {"node": HOST, "content": "#!/bin/sh"}),

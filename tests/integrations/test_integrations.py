@@ -132,7 +132,13 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
 
     assert sorted(one.name for one in found) == OURS
     for one in found:
-        offers = (one.tickets, one.audit_sinks, one.outlets, *one.commands.values())
+        offers = (
+            one.tickets,
+            one.audit_sinks,
+            one.outlets,
+            one.adoption_sources,
+            *one.commands.values(),
+        )
         assert [load_reference(one, o) for o in offers if o]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from recorded_ironic import serve_ironic
 
-from provisioner.adapters.ironic import Ironic
+from provisioner.integrations.inventories.deciding.adoption_rows import merge_rows
+from provisioner.integrations.inventories.ironic import Ironic
 from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.adoption_rows import merge_rows
 
 SWITCHES = "".join(
     f"- {{name: leaf-su0-r{n}, kind: switch, address: 'https://10.0.9.{n}:8765'}}\n"

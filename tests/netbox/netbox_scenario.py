@@ -13,8 +13,8 @@ import pytest
 import yaml
 from program import Done, run
 
-from provisioner.cli.client.adoption_sources import read_listed
 from provisioner.daemon.data import Data, open_data
+from provisioner.integrations.inventories.adoption_sources import read_listed
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location, Port

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from netbox_scenario import INVENTORY, NODES
 
-from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject, Verb
+from provisioner.integrations.inventories.deciding.netbox_mirror import build_objects, plan_changes
+from provisioner.integrations.inventories.deciding.netbox_records import (
+    NetBoxKind,
+    NetBoxObject,
+    Verb,
+)
+from provisioner.integrations.inventories.deciding.netbox_source import build_expected
 from provisioner.model.node import NodeKind
-from provisioner.planning.intake.netbox_mirror import build_objects, plan_changes
-from provisioner.planning.intake.netbox_source import build_expected
 
 ROLES = {NodeKind.HOST: "gpu-server", NodeKind.SWITCH: "switch"}
 WANTED = build_objects(NODES, {"su0-n01": INVENTORY}, ROLES)

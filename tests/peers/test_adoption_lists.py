@@ -9,8 +9,8 @@ import nico_standin
 import pytest
 from nico_standin import ORG, TOKEN, Records, serve_nico
 
-from provisioner.cli.client.adoption_sources import read_listed
 from provisioner.cli.client.preparing import read_adoption
+from provisioner.integrations.inventories.adoption_sources import read_listed
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Reason
 

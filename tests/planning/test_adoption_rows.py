@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from provisioner.integrations.inventories.deciding.adoption_rows import MergedList, merge_rows
+from provisioner.integrations.inventories.deciding.belief import Belief, SourceRow
+from provisioner.integrations.inventories.deciding.host_table import find_rail, read_table
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import Belief, SourceRow
 from provisioner.model.location import Port
 from provisioner.model.outcome import Reason
 from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.adoption_rows import MergedList, merge_rows
-from provisioner.planning.intake.host_table import find_rail, read_table
 
 BASE = """
 site: fra1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.model.integrations.belief import Aspect, Belief
-from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject
+from provisioner.integrations.inventories.deciding.belief import Aspect, Belief
+from provisioner.integrations.inventories.deciding.belief_comparison import (
+    compare_beliefs,
+    format_address,
+)
+from provisioner.integrations.inventories.deciding.netbox_beliefs import list_beliefs
+from provisioner.integrations.inventories.deciding.netbox_records import NetBoxKind, NetBoxObject
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.planning.intake.belief_comparison import compare_beliefs, format_address
-from provisioner.planning.intake.netbox_beliefs import list_beliefs
 
 
 def host(name: str, number: int) -> Node:

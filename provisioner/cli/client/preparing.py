@@ -120,9 +120,9 @@ def read_adoption(given: Given) -> None:
                 raise InputError(f"--{field.replace('_', '-')}", "", "it needs --from", remedy)
         given["expected"] = json.dumps(_resolved(path))
         return
-    from provisioner.cli.client.adoption_sources import read_listed
+    from provisioner.runtime.integrations import find_adoption_sources
 
-    listed = read_listed(path, given)
+    listed = find_adoption_sources()(path, given)
     given["expected"] = json.dumps(_resolve(listed.expected))
     given["recorded_tenants"] = dict(listed.tenants)
     given["dry_run"] = given.get("dry_run") or not given.get("apply")

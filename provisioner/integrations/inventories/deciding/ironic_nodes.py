@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.model.integrations.belief import Belief
+from provisioner.integrations.inventories.deciding.belief import Belief
+from provisioner.integrations.inventories.deciding.belief_comparison import format_address
+from provisioner.integrations.inventories.deciding.host_table import find_rail
 from provisioner.model.location import Port
-from provisioner.planning.intake.belief_comparison import format_address
-from provisioner.planning.intake.host_table import find_rail
 
 TEXT_MAX = 300  # characters of a field
 # ironic/common/states.py: a tenant's instance is on the node

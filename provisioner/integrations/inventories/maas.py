@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
 from provisioner.adapters.record_service import RecordService
-from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import Belief
-from provisioner.planning.intake.maas_machines import (
+from provisioner.integrations.inventories.deciding.belief import Belief
+from provisioner.integrations.inventories.deciding.maas_machines import (
     TenantField,
     ZoneMeaning,
     list_machines,
     list_zones,
     read_machine,
 )
+from provisioner.model.input_error import InputError
 from provisioner.ports import Secret
 from provisioner.ports.errors import Malformed
 

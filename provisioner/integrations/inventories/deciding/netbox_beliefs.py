@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.model.integrations.belief import Belief
-from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject
-from provisioner.planning.intake.belief_comparison import bracket_address, format_address
+from provisioner.integrations.inventories.deciding.belief import Belief
+from provisioner.integrations.inventories.deciding.belief_comparison import (
+    bracket_address,
+    format_address,
+)
+from provisioner.integrations.inventories.deciding.netbox_records import NetBoxKind, NetBoxObject
 
 # dcim/choices.py of NetBox, DeviceStatusChoices; failed, offline and decommissioning say neither
 SERVES = {"active": True, "planned": False, "staged": False, "inventory": False}

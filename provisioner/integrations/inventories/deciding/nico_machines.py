@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.model.integrations.belief import Belief, SourceRow
-from provisioner.planning.intake.belief_comparison import bracket_address, format_address
+from provisioner.integrations.inventories.deciding.belief import Belief, SourceRow
+from provisioner.integrations.inventories.deciding.belief_comparison import (
+    bracket_address,
+    format_address,
+)
 
 Tree = Mapping[str, Any]
 TEXT_MAX = 300  # characters of a field

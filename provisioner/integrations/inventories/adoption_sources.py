@@ -15,20 +15,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from provisioner.adapters.ironic import Ironic
-from provisioner.adapters.netbox import NetBox
-from provisioner.adapters.nico import Nico
-from provisioner.cli.client.netbox import read_token
 from provisioner.daemon.data import read_expected, read_text
+from provisioner.integrations.inventories.deciding.adoption_rows import MergedList, merge_rows
+from provisioner.integrations.inventories.deciding.belief import SourceRow
+from provisioner.integrations.inventories.deciding.host_table import read_table
+from provisioner.integrations.inventories.deciding.netbox_beliefs import list_beliefs
+from provisioner.integrations.inventories.deciding.netbox_source import build_expected
+from provisioner.integrations.inventories.ironic import Ironic
+from provisioner.integrations.inventories.netbox import NetBox
+from provisioner.integrations.inventories.netbox_commands import read_token
+from provisioner.integrations.inventories.nico import Nico
 from provisioner.model.expected import ExpectedNode
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import SourceRow
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.intake.adoption_rows import MergedList, merge_rows
-from provisioner.planning.intake.host_table import read_table
-from provisioner.planning.intake.netbox_beliefs import list_beliefs
-from provisioner.planning.intake.netbox_source import build_expected
 from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX
 
 Given = dict[str, Any]

@@ -14,18 +14,27 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.adapters.netbox import NetBox
 from provisioner.cli.client.daemon_options import DataOption, open_connection
 from provisioner.cli.client.following import read_nodes
 from provisioner.cli.options.showing import JsonOption, open_console
 from provisioner.daemon.data import read_text
+from provisioner.integrations.inventories.deciding.netbox_mirror import (
+    build_objects,
+    format_slug,
+    plan_changes,
+)
+from provisioner.integrations.inventories.deciding.netbox_records import (
+    NetBoxChange,
+    NetBoxKind,
+    NetBoxObject,
+    Verb,
+)
+from provisioner.integrations.inventories.deciding.netbox_source import build_expected
+from provisioner.integrations.inventories.netbox import NetBox
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.expected_text import parse
-from provisioner.planning.intake.netbox_mirror import build_objects, format_slug, plan_changes
-from provisioner.planning.intake.netbox_source import build_expected
 from provisioner.ports import PortError, Secret
 
 app = typer.Typer(help="NetBox: read expected hardware from it, write the fleet's state to it.")

@@ -19,11 +19,14 @@ import io
 import re
 from dataclasses import dataclass
 
+from provisioner.integrations.inventories.deciding.belief import Belief, SourceRow
+from provisioner.integrations.inventories.deciding.belief_comparison import (
+    bracket_address,
+    format_address,
+)
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import Belief, SourceRow
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.intake.belief_comparison import bracket_address, format_address
 
 COLUMNS = (
     "name",

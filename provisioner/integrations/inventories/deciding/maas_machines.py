@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from provisioner.model.integrations.belief import Belief
+from provisioner.integrations.inventories.deciding.belief import Belief
 
 Tree = Mapping[str, Any]
 TEXT_MAX = 300  # characters of a field

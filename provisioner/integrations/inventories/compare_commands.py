@@ -12,25 +12,25 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.adapters.ironic import Ironic
-from provisioner.adapters.maas import Maas
-from provisioner.adapters.nico import Nico
 from provisioner.cli.client.connection import Connection, NoAnswer
 from provisioner.cli.client.daemon_options import DataOption, open_connection
-from provisioner.cli.client.netbox import (
+from provisioner.cli.options.showing import JsonOption, open_console
+from provisioner.integrations.inventories.deciding.belief import Belief, Difference
+from provisioner.integrations.inventories.deciding.belief_comparison import compare_beliefs
+from provisioner.integrations.inventories.deciding.maas_machines import TenantField, ZoneMeaning
+from provisioner.integrations.inventories.deciding.netbox_beliefs import list_beliefs
+from provisioner.integrations.inventories.ironic import Ironic
+from provisioner.integrations.inventories.maas import Maas
+from provisioner.integrations.inventories.netbox_commands import (
     HostRole,
     TokenFile,
     open_netbox,
     read_fleet,
     read_token,
 )
-from provisioner.cli.options.showing import JsonOption, open_console
+from provisioner.integrations.inventories.nico import Nico
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import Belief, Difference
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.intake.belief_comparison import compare_beliefs
-from provisioner.planning.intake.maas_machines import TenantField, ZoneMeaning
-from provisioner.planning.intake.netbox_beliefs import list_beliefs
 from provisioner.ports import PortError
 
 app = typer.Typer(

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from provisioner.adapters.record_service import RecordService
-from provisioner.model.integrations.belief import Belief, SourceRow
-from provisioner.planning.intake.ironic_nodes import (
+from provisioner.integrations.inventories.deciding.belief import Belief, SourceRow
+from provisioner.integrations.inventories.deciding.ironic_nodes import (
     list_links,
     list_nodes,
     list_ports,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from provisioner.model.integrations.belief import Aspect, Belief, Difference
+from provisioner.integrations.inventories.deciding.belief import Aspect, Belief, Difference
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 

@@ -11,15 +11,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from provisioner.integrations.inventories.deciding.belief import SourceRow
+from provisioner.integrations.inventories.deciding.belief_comparison import format_address
 from provisioner.model.base import Record
 from provisioner.model.expected import Expected, ExpectedBmc, ExpectedNode
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.belief import SourceRow
 from provisioner.model.location import Location
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.belief_comparison import format_address
 
 HTTPS = "443"
 

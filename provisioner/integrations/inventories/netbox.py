@@ -1,7 +1,7 @@
 """A NetBox: reads the objects of some sites, and makes, changes and deletes single objects.
 
 pynetbox is synchronous: a caller with an event loop calls this in a thread. Nothing here decides
-(`planning/intake/netbox_mirror.py`).
+(`integrations/inventories/deciding/netbox_mirror.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import requests
 from pynetbox.core.query import RequestError
 
 from provisioner.adapters.record_service import describe_failure
+from provisioner.integrations.inventories.deciding.netbox_records import (
+    TAG,
+    NetBoxChange,
+    NetBoxKind,
+    NetBoxObject,
+    Verb,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.loopback import is_loopback
-from provisioner.model.integrations.netbox import TAG, NetBoxChange, NetBoxKind, NetBoxObject, Verb
 from provisioner.ports import Secret
 from provisioner.ports.errors import PortError, Unreachable
 

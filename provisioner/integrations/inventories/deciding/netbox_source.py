@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.model.integrations.netbox import NetBoxKind, NetBoxObject
+from provisioner.integrations.inventories.deciding.netbox_records import NetBoxKind, NetBoxObject
 from provisioner.model.node import NodeKind
 
 K = NetBoxKind

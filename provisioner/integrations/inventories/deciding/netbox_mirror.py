@@ -10,10 +10,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from provisioner.model.integrations.netbox import NetBoxChange, NetBoxKind, NetBoxObject, Verb
+from provisioner.integrations.inventories.deciding.netbox_places import (
+    format_interface_key,
+    normalize_address,
+)
+from provisioner.integrations.inventories.deciding.netbox_records import (
+    NetBoxChange,
+    NetBoxKind,
+    NetBoxObject,
+    Verb,
+)
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Origin, State
-from provisioner.planning.intake.netbox_places import format_interface_key, normalize_address
 
 K = NetBoxKind
 # dcim/choices.py of NetBox, DeviceStatusChoices

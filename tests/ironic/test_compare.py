@@ -10,8 +10,8 @@ from typing import Any
 from program import Done, run
 from recorded_ironic import Served, serve_ironic
 
-from provisioner.adapters import ironic
 from provisioner.daemon.data import open_data
+from provisioner.integrations.inventories import ironic
 from provisioner.model.inventory import Component, Inventory, Power
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 

@@ -18,6 +18,12 @@ class Retry(Record):
         pattern="^([0-9a-f]{64})?$",
         description="You vouch for the TPM with this key (SHA-256), which no pinned maker does.",
     )
+    tenant_data: str = Field(
+        default="",
+        pattern="^(keep|erase)?$",
+        description="Of a node that was taken back because its ports were read elsewhere: `keep` "
+        "its tenant's data, which the tenant has agreed to, or `erase` it.",
+    )
 
 
 class Reclaim(Record):

@@ -111,6 +111,19 @@ class BoardTpm(Record):
         return f"Secure Boot was {shown} by the BMC and {measured} by the TPM's quote, in one boot"
 
 
+class TenantData(StrEnum):
+    """What a person decided about the data of a node that was taken back on a reading of its ports.
+
+    Nothing else leads there: a tenant that gives a node back, or a person who reclaims it, wants it
+    erased.
+    """
+
+    SETTLED = ""  # nothing is asked
+    ASKED = "asked"  # fenced, and not erased until a person decides
+    ERASE = "erase"
+    KEEP = "keep"  # with its tenant's word: it returns to that tenant as it is
+
+
 class Node(Record):
     """One row of the nodes table. `generation` grows by one with every change."""
 
@@ -125,6 +138,7 @@ class Node(Record):
     profile: str = ""
     tenant: str = ""  # tenant that the node is allocated to; "" while it has none
     served: str = ""  # tenant whose data may still be in it; "" once it is sanitized
+    tenant_data: TenantData = TenantData.SETTLED
     fenced_at: InstantOrNone = 0.0  # when it was last proved to be back in the maintenance VRF
     origin: Origin = Origin.TAKEN_IN
     taken: bool = False  # a person assigned its ports to us, whichever network they are in

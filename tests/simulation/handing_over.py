@@ -14,7 +14,7 @@ from test_adopting import adopt, open_site
 from test_observing import put
 
 from provisioner.model.adoption.capability import LADDER, Capability, Grant, GrantScope
-from provisioner.model.node import Node, Origin, State
+from provisioner.model.node import Node, Origin, State, TenantData
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
@@ -213,7 +213,9 @@ class History:
         assert node is not None
         now = self.world.clock.now()
         again = node.state is State.QUARANTINED
-        changed = retry_node(node, now) if again else reclaim_node(node, now)
+        asks = node.tenant_data is TenantData.ASKED
+        data = TenantData.ERASE if asks else TenantData.SETTLED
+        changed = retry_node(node, now, tenant_data=data) if again else reclaim_node(node, now)
         if isinstance(changed, Node):
             await self.world.store.nodes.save(changed)
 

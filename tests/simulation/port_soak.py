@@ -22,7 +22,7 @@ from port_given import TENANTS
 from port_truth import MAINTENANCE, Violated
 from port_world import WATCH_S, PortWorld
 
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, State, TenantData
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle import operator_requests as requests
@@ -190,7 +190,9 @@ class Soak(PortWorld):
         node = await self._idle(State.QUARANTINED)
         if node is None:
             return False
-        asked = requests.retry_node(node, self.clock.now())
+        asks = node.tenant_data is TenantData.ASKED
+        data = TenantData.ERASE if asks else TenantData.SETTLED
+        asked = requests.retry_node(node, self.clock.now(), tenant_data=data)
         assert isinstance(asked, Node), asked
         return await self._asked(asked)
 

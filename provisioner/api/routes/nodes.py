@@ -40,6 +40,7 @@ from provisioner.model.node import (
     Origin,
     Placement,
     State,
+    TenantData,
 )
 from provisioner.model.outcome import Blocker
 from provisioner.model.times.instant import Instant
@@ -255,6 +256,10 @@ async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     node, changed, obstacles = planned
     if asked.kind is ChangeKind.NODE_RETRY:
         more = " The TPM that is read next is enrolled." if node.tpm and not changed.tpm else ""
+        if changed.tenant_data is TenantData.ERASE:
+            more += f" The data of {node.served} on it is erased."
+        if changed.tenant_data is TenantData.KEEP:
+            more += f" It is not erased: it is certified again and returns to {changed.tenant}."
         line = f"{node.id} leaves {node.state} and goes on as {changed.state}.{more}"
         return Forecast((line,))
     lines = describe_reclaim(node, changed, policy_of(parts.settings), now)
@@ -286,6 +291,7 @@ async def _plan(
             now,
             new_board=bool(arguments.get("new_board")),
             admit_tpm=str(arguments.get("admit_tpm") or ""),
+            tenant_data=TenantData(arguments.get("tenant_data") or ""),
         )
     else:
         act = "take it back from its tenant"

@@ -34,7 +34,7 @@ from provisioner.model.events.node_events import (
     ReleaseRefused,
     StepEnded,
 )
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
@@ -316,7 +316,12 @@ class Performer:
             return (no,)
         # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
         # as clean
-        changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
+        changes = {
+            "placement": Placement.MIXED,
+            "vrf": "",
+            "served": node.tenant,
+            "tenant_data": TenantData.SETTLED,
+        }
         leaving = node.model_copy(update=changes)
         stored = await hold.record(node=leaving)
         assert stored is not None

@@ -12,7 +12,7 @@ from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.execution.steps.setup_passwords import change_setup_password
 from provisioner.model.events.node_events import NodeNotSanitized, NodeSanitized
-from provisioner.model.node import Node
+from provisioner.model.node import Node, TenantData
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification.part_changes import STRANGER
 from provisioner.planning.erasure.drives import list_erased
@@ -58,9 +58,15 @@ async def sanitize(
         node = stay.node
     problems = list_unsanitized(report, eraser.policy)
     digest = await store.evidence.put_output(report.model_dump_json())
-    changes: dict[str, object] = {"erasure": digest, "note": "sanitized", "served": ""}
+    changes: dict[str, object] = {
+        "erasure": digest,
+        "note": "sanitized",
+        "served": "",
+        "tenant_data": TenantData.SETTLED,
+    }
     if problems:
-        changes |= {"note": str(problems[0]), "served": node.served}
+        kept = {"served": node.served, "tenant_data": node.tenant_data}
+        changes |= {"note": str(problems[0]), **kept}
     else:
         changes["drives"] = list_erased(report)
         await eraser.forget_host_key(node)

@@ -192,7 +192,7 @@ class Repairs:
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
         if trespasses := entitlement.trespasses_of(node):
             # people find out whose hand it was; nothing is wrong with the node itself
-            nobodys = node.model_copy(update={"tenant": ""})
+            nobodys = node if node.tenant_data else node.model_copy(update={"tenant": ""})
             reason = str(trespasses[0])
             work = trespasses[0].unblock
             await self._report(nobodys, Origin.WORK, reason, service=Service.KEEP, work=work)

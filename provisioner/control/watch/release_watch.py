@@ -1,8 +1,9 @@
 """Watch released nodes' ports, and take back a node whose ports are not where they were proved.
 
 A port that is observed elsewhere is fenced at once; any other fault of the gate counts only in the
-watch after a release, and only if it is present in two looks. A leaf without an answer moves no
-node: its silence is no fault of the node's.
+watch after a release, and only if it is present in two looks. Fencing can be undone, an erasure
+cannot: a node that was taken back waits for a person, who decides about its tenant's data. A leaf
+without an answer moves no node: its silence is no fault of the node's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from zlib import crc32
 
 from provisioner.control.context import Context
@@ -19,11 +21,12 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Classification
 from provisioner.model.events.node_events import NodeTakenBack
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker
 from provisioner.model.release import GateCheck, RowVerdict
-from provisioner.model.tenant import ReleaseProof
+from provisioner.model.tenant import PortPlacement, ReleaseProof
 from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.planning.release.entitlement import SITE_VRFS, mark_served
 from provisioner.planning.release.port_isolation import find_misplaced_ports
 from provisioner.planning.watch.watch_rules import Found
 from provisioner.ports import StaleWrite
@@ -101,7 +104,8 @@ class ReleaseWatch:
             return
         elsewhere = find_misplaced_ports(node.ports, read, node.vrf)
         if elsewhere:
-            await self._take_back(node, elsewhere, mixed=True)
+            customers = [p for p in read if p.vrf not in {*SITE_VRFS, node.vrf}]
+            await self._take_back(node, elsewhere, mixed=True, exposed=customers)
             return
         proof = await self._store.evidence.get_proof(node.id)
         fresh = proof is not None and proof.certificate == node.certificate
@@ -129,8 +133,18 @@ class ReleaseWatch:
         """Have a node taken back that has a port in another customer's network."""
         await self._take_back(node, why, mixed=True)
 
-    async def _take_back(self, node: Node, why: Sequence[Blocker], *, mixed: bool) -> None:
-        """Fence, erase and prove it anew; it stays its tenant's. `mixed`: its place is unknown.
+    async def _take_back(
+        self,
+        node: Node,
+        why: Sequence[Blocker],
+        *,
+        mixed: bool,
+        exposed: Sequence[PortPlacement] = (),
+    ) -> None:
+        """Fence it and ask a person about its tenant's data; it stays its tenant's.
+
+        `mixed`: its place is unknown. `exposed`: ports in another customer's network, which its
+        data has to be erased for unless a person decides otherwise.
 
         A concurrent change of the row wins: then the next round looks again.
         """
@@ -142,7 +156,12 @@ class ReleaseWatch:
         reclaimed = requests.reclaim_node(node, now, for_repair=True)
         if isinstance(reclaimed, str):
             return
-        changes = {"note": f"taken back: {why[0]}", "blockers": tuple(why)}
+        changes: dict[str, Any] = {
+            "note": f"taken back: {why[0]}",
+            "blockers": tuple(why),
+            "tenant_data": TenantData.ASKED,  # fenced at once, and erased by no reading alone
+            "served": mark_served(reclaimed.served, [p.vrf for p in exposed]),
+        }
         if mixed:
             changes |= {"placement": Placement.MIXED, "vrf": ""}
         try:

@@ -18,7 +18,7 @@ from provisioner.model.erasure import (
     Method,
     Result,
 )
-from provisioner.model.node import Boots, Node
+from provisioner.model.node import Boots, Node, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.settings import Settings
 
@@ -71,7 +71,8 @@ def require_erasure(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
 
     A system without the daemon's login is written anew, so that it cannot be kept for its tenant.
     """
-    returns = policy.same_tenant_may_skip and node.tenant == node.served
+    kept = policy.same_tenant_may_skip or node.tenant_data is TenantData.KEEP
+    returns = kept and node.tenant == node.served
     if not node.served or (returns and node.boots is Boots.SYSTEM):
         return ()
     return (
@@ -81,6 +82,22 @@ def require_erasure(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
             detail=f"it served {node.served} and was not erased since",
             unblock="It is erased by itself in the maintenance network.",
         ),
+    )
+
+
+def ask_about_data(node: Node) -> Blocker:
+    """Return the question that a person answers before a node taken back by a reading is erased.
+
+    One reading of a leaf may be wrong, and an erasure cannot be undone.
+    """
+    return Blocker(
+        reason=Reason.TRESPASS,
+        subject=node.id,
+        detail=f"its ports were read outside of its tenant's network; the data of {node.served} "
+        "is still on it, and nothing is erased on a reading alone",
+        unblock="Find out what moved the ports. If its tenant agrees, it goes back as it is: "
+        f"`provisioner node retry {node.id} --tenant-data keep`; else "
+        f"`provisioner node retry {node.id} --tenant-data erase`.",
     )
 
 

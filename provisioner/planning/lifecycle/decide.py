@@ -13,12 +13,13 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.fabric_session import FabricOutcome
 from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification.check_selection import Selection
 from provisioner.planning.erasure.drives import describe_strange_drives
+from provisioner.planning.erasure.erasure import ask_about_data
 from provisioner.planning.fault_location.fabric_session import has_fabric_results
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release import entitlement
@@ -205,7 +206,7 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence(trespass=view.trespass)
     if view.owed:
-        return Sanitize()
+        return _sanitize(node)
     assert view.plan is not None
     if view.plan.blockers:
         first = view.plan.blockers[0]
@@ -220,6 +221,14 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
             return Wait(after_s=poll_s, why=f"{view.neighbours_busy[0]} is being upgraded")
         return Enter(state=State.VALIDATING, why="every component runs its pin")
     return Execute(step=view.plan.steps[0])
+
+
+def _sanitize(node: Node) -> Turn:
+    """Erase what a tenant or a person gave up; ask a person where only a reading says so."""
+    if node.tenant_data is TenantData.ASKED:
+        asked = ask_about_data(node)
+        return Enter(state=State.QUARANTINED, why=str(asked), blockers=(asked,))
+    return Sanitize()
 
 
 def _validating(node: Node, view: View, poll_s: float) -> Turn:
@@ -304,7 +313,7 @@ def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if view.repair is not None:  # before the erasure, whose reboot destroys evidence
         return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
-        return Sanitize()
+        return _sanitize(node)
     return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
 
 

@@ -7,19 +7,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.model.node import BoardTpm, Node, NodeKind, Placement, State, TpmProof
+from provisioner.model.node import (
+    BoardTpm,
+    Node,
+    NodeKind,
+    Placement,
+    State,
+    TenantData,
+    TpmProof,
+)
 from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release.entitlement import is_stranger
 
+_DECISIONS = frozenset({TenantData.ERASE, TenantData.KEEP})
+
 
 def retry_node(
-    node: Node, now: float, *, new_board: bool = False, admit_tpm: str = ""
+    node: Node,
+    now: float,
+    *,
+    new_board: bool = False,
+    admit_tpm: str = "",
+    tenant_data: TenantData = TenantData.SETTLED,
 ) -> Node | str:
     """Leave quarantine: to `converging` if identified and fenced, else to `discovered`.
 
     `new_board`: the board was exchanged; its TPM is proved and enrolled anew. `admit_tpm`: a person
-    vouches for the key of a TPM that no pinned maker does.
+    vouches for the key of a TPM that no pinned maker does. `tenant_data`: the decision about the
+    data of a node that was taken back on a reading of its ports; without it such a node stays.
     """
+    if node.tenant_data is TenantData.ASKED and tenant_data not in _DECISIONS:
+        return (
+            f"the data of {node.served} is still on it: decide with `--tenant-data keep`, if that "
+            "tenant agrees, or `--tenant-data erase`"
+        )
+    if tenant_data in _DECISIONS:
+        return _settle_data(node, now, tenant_data)
     why = "retried by request"
     fresh: dict[str, Any] = {"blockers": (), "attempts": 0}
     if new_board:
@@ -38,6 +61,24 @@ def retry_node(
         node = enter_state(node, State.REPAIRING, why, now, {})
     # without a profile it counts as not identified, so that parts and profile are read again
     return enter_state(node, State.DISCOVERED, why, now, {**fresh, "profile": ""})
+
+
+def _settle_data(node: Node, now: float, decision: TenantData) -> Node | str:
+    """Let a node go on whose data a person decided about; kept, it returns to its tenant."""
+    if node.tenant_data is not TenantData.ASKED:
+        return "nothing is asked about a tenant's data on it"
+    if node.state not in (State.QUARANTINED, State.REPAIRING):
+        return f"it is {node.state}: it is fenced first"
+    if node.placement is not Placement.MAINTENANCE:
+        return "its ports are not proved to be in maintenance yet"
+    kept = decision is TenantData.KEEP
+    if kept and not node.tenant:
+        return "no tenant has it any more, to whom its data could return"
+    changes: dict[str, Any] = {"blockers": (), "attempts": 0, "tenant_data": decision}
+    if kept:
+        changes["served"] = node.tenant  # networks that it was read in do not count any more
+    why = f"a person decided: {decision.value} the data of {node.tenant or node.served}"
+    return enter_state(node, State.CONVERGING, why, now, changes)
 
 
 def take_ports(node: Node, now: float) -> Node | str:

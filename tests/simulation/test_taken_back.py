@@ -1,0 +1,170 @@
+"""A reading of ports fences a tenant's node at once, and never erases its data by itself.
+
+One leaf that shows other networks for a moment (a late start of its configuration, a replaced
+switch, ports swapped between two tenants) was enough to lose the disks of every node behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import virtual_time
+from rig import World
+
+from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
+from provisioner.planning.lifecycle.operator_requests import retry_node
+from provisioner.sim.site.truth import list_placements
+
+HOSTS = 3
+WATCH_S = 60.0
+OTHER = {"RED": "BLUE", "BLUE": "RED"}
+
+
+def put(world: World, node: Node, vrf: str, rails: range) -> None:
+    """Put ports of a host into a VRF, in every tree that the leaf shows."""
+    place = world.site.places[node.id]
+    for rail in rails:
+        leaf = world.site.switches[place.name_leaf(rail)]
+        for tree in (leaf.operational, leaf.applied, leaf.startup):
+            tree["interface"][place.interface].setdefault("ip", {})["vrf"] = vrf
+
+
+async def serve(folder: Path, **settings: Any) -> tuple[World, list[Node]]:
+    """Return a world whose hosts serve two tenants, with data on every disk."""
+    world = World(folder, nodes=HOSTS, seed=3, watch_ports_s=WATCH_S, **settings)
+    world.cases = world.store.cases
+    await world.take_in()
+    for tenant in await world.store.tenants.list():
+        wanted = 2 if tenant.name == "red" else 1
+        await world.store.tenants.put(tenant.model_copy(update={"nodes_wanted": wanted}))
+    await world.start()
+    await world.settle(30 * 3600.0)
+    hosts = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
+    assert {n.state for n in hosts} == {State.RELEASED}
+    for host in hosts:
+        for disk in world.site.machines[host.id].disks.values():
+            disk.content = b"a tenant's data"
+            disk.holds = "tenant"
+    return world, hosts
+
+
+def holders(world: World, node: str) -> set[str]:
+    return {disk.holds for disk in world.site.machines[node].disks.values()}
+
+
+async def wait_for(world: World, node: str, *states: State) -> Node:
+    for _ in range(20_000):
+        now = await world.store.nodes.get(node)
+        assert now is not None
+        if now.state in states:
+            return now
+        await world.clock.sleep(10.0)
+    raise AssertionError(f"{node} is {now.state}: {now.note}")
+
+
+SHOWN: Mapping[str, tuple[str, range]] = {
+    "all ports in no VRF, as on a blank leaf": ("default", range(8)),
+    "one port in no VRF": ("default", range(1)),
+    "all ports in maintenance": ("MAINT", range(8)),
+    "one port in the other customer's VRF": ("other", range(1)),
+    "all ports in the other customer's VRF": ("other", range(8)),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_no_reading_of_ports_erases_a_tenants_disks(tmp_path: Path, shown: str) -> None:
+    vrf, rails = SHOWN[shown]
+
+    async def live() -> None:
+        world, hosts = await serve(tmp_path)
+        for host in hosts:
+            put(world, host, OTHER[host.vrf] if vrf == "other" else vrf, rails)
+        await world.clock.sleep(3 * 3600.0)
+
+        for host in hosts:
+            now = await world.store.nodes.get(host.id)
+            assert now is not None
+            assert holders(world, host.id) == {"tenant"}
+            assert now.placement is Placement.MAINTENANCE  # fenced, whatever was right
+            assert set(list_placements(world.site, host.id).values()) == {"MAINT"}
+            assert now.tenant == host.tenant
+            assert now.tenant_data is TenantData.ASKED
+            assert await world.store.cases.get_open(host.id) is not None
+        await world.crash()
+
+    virtual_time.run(live())
+
+
+def test_a_leaf_that_is_right_again_by_itself_has_cost_nobody_any_data(tmp_path: Path) -> None:
+    async def live() -> None:
+        world, hosts = await serve(tmp_path)
+        for host in hosts:
+            put(world, host, "default", range(1))
+        await world.clock.sleep(WATCH_S)
+        for host in hosts:
+            now = await world.store.nodes.get(host.id)
+            assert now is not None
+            if now.state is State.RELEASED:
+                put(world, host, host.vrf, range(1))
+        await world.clock.sleep(3 * 3600.0)
+
+        assert [holders(world, h.id) for h in hosts] == [{"tenant"}] * HOSTS
+        await world.crash()
+
+    virtual_time.run(live())
+
+
+@pytest.mark.parametrize(
+    ("decision", "holds"), [(TenantData.KEEP, {"tenant"}), (TenantData.ERASE, {""})]
+)
+def test_a_person_decides_and_the_node_serves_its_tenant_again(
+    tmp_path: Path, decision: TenantData, holds: set[str]
+) -> None:
+    async def live() -> None:
+        world, hosts = await serve(tmp_path)
+        host = hosts[0]
+        put(world, host, "default", range(8))
+        asked = await wait_for(world, host.id, State.QUARANTINED, State.REPAIRING)
+        while asked.tenant_data is not TenantData.ASKED or asked.placement is Placement.MIXED:
+            await world.clock.sleep(10.0)
+            asked = await wait_for(world, host.id, State.QUARANTINED, State.REPAIRING)
+        undecided = retry_node(asked, world.clock.now())
+        decided = retry_node(asked, world.clock.now(), tenant_data=decision)
+        assert isinstance(undecided, str)
+        assert isinstance(decided, Node)
+        await world.store.nodes.save(decided)
+        await world.settle(30 * 3600.0)
+
+        back = await wait_for(world, host.id, State.RELEASED)
+        assert (back.tenant, back.tenant_data) == (host.tenant, TenantData.SETTLED)
+        kept = holders(world, host.id)
+        assert ("tenant" in kept) is ("tenant" in holds)
+        await world.crash()
+
+    virtual_time.run(live())
+
+
+def test_data_is_kept_for_the_tenant_alone_whose_it_is() -> None:
+    asked = Node(
+        id="n0",
+        kind=NodeKind.HOST,
+        state=State.QUARANTINED,
+        placement=Placement.MAINTENANCE,
+        profile="hgx-h100",
+        tenant="red",
+        served="red, VRF BLUE",
+        tenant_data=TenantData.ASKED,
+    )
+    orphaned = asked.model_copy(update={"tenant": ""})
+    moving = asked.model_copy(update={"placement": Placement.MIXED})
+    settled = asked.model_copy(update={"tenant_data": TenantData.SETTLED})
+
+    kept = retry_node(asked, 1.0, tenant_data=TenantData.KEEP)
+
+    assert isinstance(kept, Node)
+    assert (kept.state, kept.served) == (State.CONVERGING, "red")
+    for node in (orphaned, moving, settled):
+        assert isinstance(retry_node(node, 1.0, tenant_data=TenantData.KEEP), str)

@@ -17,8 +17,7 @@ from typing import Any
 import simulated_shapes
 import typer
 
-from provisioner.api.event_schemas import list_schemas
-from provisioner.api.openapi import build_document
+from provisioner.api.openapi import build_document, list_schemas
 from provisioner.api.table import ALL as ROUTES
 from provisioner.cli import app
 from provisioner.model import outcome

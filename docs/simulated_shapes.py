@@ -10,8 +10,7 @@ from typing import Any
 
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.clock import HandClock, Schedule
-from provisioner.sim.redfish.bmc import make_service
-from provisioner.sim.redfish.recorded_shapes import read_shape
+from provisioner.sim.redfish.bmc import make_service, read_shape
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.sources import ASSUMED, RULES
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import bcrypt
 
 from images.locks import BadInput
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import make_certificate
 
 NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737), which no real network uses
 GATEWAY = f"{NETWORK}.1"

@@ -24,7 +24,7 @@ from provisioner.adapters.bounded_http import (
     port_error,
     time_limit,
 )
-from provisioner.model.artifact import Validators
+from provisioner.model.agent import Validators
 from provisioner.model.outcome import Reason
 from provisioner.planning.watch.outside_files import is_settled
 from provisioner.ports import PortError, TooLarge, Unreachable

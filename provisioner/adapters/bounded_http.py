@@ -23,7 +23,7 @@ import aiohttp
 from yarl import URL
 
 from provisioner.model.input_error import InputError
-from provisioner.model.machine.certificate_pins import split_pins
+from provisioner.model.machine.settings import split_pins
 from provisioner.ports import (
     CertificateChanged,
     CertificateUntrusted,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
-from provisioner.planning.intake.kea_answers import LeasePage, read_page
-from provisioner.planning.intake.lease_values import NO_MAC, UNREADABLE
+from provisioner.planning.intake.dhcp_leases import NO_MAC, UNREADABLE
+from provisioner.planning.intake.lease_comparison import LeasePage, read_page
 
 PAGE = 1000  # leases in one answer, some 250 bytes each
 PAGES_MAX = 1000

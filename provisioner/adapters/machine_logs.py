@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
-from provisioner.model.integrations.syslog import SyslogLine, SyslogMessage
-from provisioner.planning.watch.console_text import LineMeter
+from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
+from provisioner.planning.watch.syslog_reader import LineMeter
 
 FOLDER = "machine-logs"  # in the data directory
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import requests
 
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.loopback import is_loopback
+from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports.errors import LoginRefused, Malformed, PortError, TooLarge, Unreachable
 
 ANSWER_MAX = 32 * 2**20  # bytes of one answer

@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from provisioner.api import idempotency
-from provisioner.api.console_cookie import identify
-from provisioner.api.console_pages import add_console
-from provisioner.api.console_sign_in import ConsoleSignIn
+from provisioner.api import changes as idempotency
+from provisioner.api.console_pages import ConsoleSignIn, add_console, identify
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route, list_media

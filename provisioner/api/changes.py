@@ -8,7 +8,13 @@ can later approve exactly the change that was requested. A caller that waits lon
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import hashlib
+import json
 import logging
+import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,7 +23,7 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api.callers import name_client, read_agent
-from provisioner.api.console_cookie import require_proof
+from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import (
     OperationState,
     OperationView,
@@ -29,15 +35,125 @@ from provisioner.api.operations import (
     withhold_staff_text,
 )
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.problem import build_refusal, refuse_blocked
+from provisioner.api.problem import Refused, build_answer, build_refusal, refuse_blocked
 from provisioner.api.route import PREFIX
 from provisioner.api.scopes import find_scope_blockers, require_scope
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
+from provisioner.model.operation import KeptAnswer, TooManyKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
+
+# ------------------------------------------------------------------------------
+# Idempotency-Key: a change that is sent twice with one key is made once.
+#
+# After the IETF draft "The Idempotency-Key HTTP Header Field": the second request gets the first
+# one's answer; another request under the same key is 422; one whose first is still under way is
+# 409.
+# Keys belong to each caller. A refusal is stored like an acceptance: a corrected request takes a
+# new
+# key.
+
+
+HEADER = "Idempotency-Key"
+# the draft has a quoted string; bare tokens are taken too, as most clients send them
+KEY = re.compile(r'"[!#-~]{1,128}"|[!#-~]{1,128}')
+KEPT_HEADERS = ("ETag", "Location", "Content-Type")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Answer = Callable[[], Awaitable[web.StreamResponse]]
+
+
+async def answer_once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamResponse:
+    """Return the answer, made now or stored from the first time."""
+    header = ask.request.headers.get(HEADER)
+    if header is None:
+        return await answer()
+    if not KEY.fullmatch(header):
+        unblock = "Send 1 to 128 visible characters, such as a UUID."
+        raise build_refusal(400, "key", "The idempotency key is not readable", unblock)
+    key = header.strip('"')
+    caller = ask.caller.via + " " + ask.caller.subject
+    parts = ask.parts
+    keep_s = ask.parts.settings.api_keys_keep_h * 3600
+    fingerprint = _fingerprint(ask.request, raw)
+    keys_max = parts.settings.api_keys_per_caller
+    try:
+        stored = await parts.store.answers.begin(
+            caller, key, fingerprint, ask.now, keep_s, keys_max
+        )
+    except TooManyKeys as error:
+        unblock = "Wait (Retry-After), or send changes that may be made twice without a key."
+        refused = build_refusal(429, "keys", "Too many idempotency keys of yours are kept", unblock)
+        refused.headers["Retry-After"] = f"{math.ceil(error.free_in_s)}"
+        raise refused from None
+    if stored is not None:
+        return _replayed(stored, fingerprint)
+    # a caller that disconnects stops neither the change nor the storing of its answer
+    return await asyncio.shield(asyncio.ensure_future(_made(ask, caller, key, answer)))
+
+
+async def _made(ask: Ask, caller: str, key: str, answer: Answer) -> web.StreamResponse:
+    store = ask.parts.store
+    try:
+        made = await answer()
+    except Refused as refused:
+        # nothing was begun, or it may be tried again: also after a fresh sign-in
+        if refused.problem.status >= 500 or refused.problem.status == 401:
+            await store.answers.release(caller, key)
+            raise
+        made = build_answer(refused)
+    assert isinstance(made, web.Response)
+    headers = {name: made.headers[name] for name in KEPT_HEADERS if name in made.headers}
+    body = bytes(made.body).decode() if isinstance(made.body, bytes) else ""
+    await store.answers.finish(caller, key, made.status, headers, body)
+    return made
+
+
+def _fingerprint(request: web.Request, raw: bytes) -> str:
+    """Return the digest of the request: the same key with another digest is another request."""
+    parts = [request.method, request.path_qs, request.headers.get("If-Match", "")]
+    return hashlib.sha256(json.dumps(parts).encode() + raw).hexdigest()
+
+
+def _replayed(kept: KeptAnswer, fingerprint: str) -> web.Response:
+    if kept.fingerprint != fingerprint:
+        unblock = "Take a new key for a new request."
+        raise build_refusal(422, "key-reused", "This key was used for another request", unblock)
+    if kept.status == 0:
+        unblock = "Ask again in a minute. If it stays so, look at what became of it first."
+        raise build_refusal(409, "key-open", "The request with this key has no answer yet", unblock)
+    headers = {**kept.headers, "Idempotency-Replayed": "true", "Cache-Control": "no-store"}
+    return web.Response(status=kept.status, body=kept.body.encode(), headers=headers)
+
+
+# ------------------------------------------------------------------------------
+# Cursors: the end of a page of a list, as text that a client sends back unread.
+
+
+def encode_cursor(*place: str | int | float) -> str:
+    """Return the place as text."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str, *kinds: type) -> tuple[str | int | float, ...] | None:
+    """Return the place in a cursor; None for "". Raises Refused for a cursor of another form."""
+    if not text:
+        return None
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        values = json.loads(raw)
+    except (ValueError, binascii.Error, RecursionError):
+        values = None
+    good = isinstance(values, list) and len(values) == len(kinds)
+    if not good or not all(type(v) is k for v, k in zip(values or [], kinds, strict=True)):
+        raise build_refusal(
+            400, "cursor", "This is no cursor", "Use `next` of a page, or begin without one."
+        )
+    return tuple(values or ())
+
 
 log = logging.getLogger(__name__)
 # changes that settle a restore, and changes that send nothing to any device

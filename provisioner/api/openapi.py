@@ -4,20 +4,139 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from provisioner.api.app import list_models
-from provisioner.api.event_schemas import REF, list_schemas, list_webhooks
-from provisioner.api.examples import read_examples
-from provisioner.api.field_meanings import add_meanings
 from provisioner.api.problem import MEDIA, Problem
 from provisioner.api.route import PREFIX, STREAM_MEDIA, Route, list_media
 from provisioner.api.routes.pages import Document, Page
+from provisioner.model.events import EVENTS, Event, EventKind
+from provisioner.planning.watch.webhooks import CONTENT_TYPE, TYPE_PREFIX
+
+# ------------------------------------------------------------------------------
+# JSON Schemas of events: of a row of the journal, and of the CloudEvent that a webhook receives.
+#
+# Both are generated from the classes of `model.events`, so that they equal the written rows. The
+# OpenAPI document has one webhook for each kind.
+
+
+REF = "#/components/schemas/{model}"
+_MODE: Literal["serialization"] = "serialization"
+
+
+def list_schemas() -> dict[str, Any]:
+    """Return the schema of each event's detail by class name, with the schemas that they name."""
+    modes = [(cls, _MODE) for cls in EVENTS.values()]
+    _, schemas = models_json_schema(modes, by_alias=True, ref_template=REF)
+    for cls in EVENTS.values():  # a row has the fields that its writer set
+        schema = schemas["$defs"][cls.__name__]
+        schema.get("properties", {}).pop("about", None)
+        schema["required"] = sorted(_list_required(cls))
+    return dict(schemas["$defs"])
+
+
+def list_webhooks() -> dict[str, Any]:
+    """Return the part "webhooks" of the OpenAPI document: one request for each kind."""
+    return {kind.value: {"post": _describe_post(kind, cls)} for kind, cls in EVENTS.items()}
+
+
+def _list_required(cls: type[Event]) -> list[str]:
+    return [f.alias or n for n, f in cls.model_fields.items() if f.is_required()]
+
+
+def _describe_post(kind: EventKind, cls: type[Event]) -> dict[str, Any]:
+    data = {
+        "type": "object",
+        "properties": {
+            "kind": {"const": kind.value},
+            "node": {"type": "string", "description": "The node concerned, or empty."},
+            "detail": {"$ref": REF.format(model=cls.__name__)},
+        },
+        "required": ["kind", "node", "detail"],
+    }
+    text = {"type": "string"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "specversion": {"const": "1.0"},
+            "type": {"const": TYPE_PREFIX + kind.value},
+            **dict.fromkeys(("id", "source", "time", "sequence", "subject", "partitionkey"), text),
+            "datacontenttype": {"const": "application/json"},
+            "data": data,
+        },
+        "required": ["specversion", "id", "source", "type", "time", "sequence", "data"],
+    }
+    summary = " ".join((cls.__doc__ or "").split())
+    body = {"required": True, "content": {CONTENT_TYPE.partition(";")[0]: {"schema": schema}}}
+    return {
+        "operationId": f"receive_{kind.value}",
+        "tags": ["webhooks"],
+        "summary": summary,
+        "requestBody": body,
+        "responses": {"2XX": {"description": "The event was taken."}},
+    }
+
+
+# ------------------------------------------------------------------------------
+# Examples of answers in the OpenAPI document, by the record that they show.
+#
+# They are answers of the simulated site (`tests/api/test_api_examples.py` records them), and each
+# has
+# the form of its schema.
+
+
+FILE = Path(__file__).parent / "examples.json"
+
+
+@cache
+def read_examples() -> Mapping[str, Any]:
+    """Return the example of each record by its name."""
+    examples: Mapping[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return examples
+
+
+# ------------------------------------------------------------------------------
+# Meanings of the OpenAPI document's fields: those that no record describes are in `fields.md`.
+#
+# Most fields of the document belong to records of the domain, which have comments for those who
+# read
+# the code. People who build on the API read the document: there each field has a sentence.
+
+
+_ROW = re.compile(r"- `([\w.-]+)`: (.+)")
+
+
+@cache
+def read_meanings() -> Mapping[str, str]:
+    """Return the meaning of each field by `field` or `Record.field`."""
+    text = resources.files("provisioner.api").joinpath("fields.md").read_text(encoding="utf-8")
+    rows = [row for line in text.splitlines() if (row := _ROW.fullmatch(line)) is not None]
+    return {row[1]: row[2] for row in rows}
+
+
+def add_meanings(schemas: Mapping[str, Any]) -> None:
+    """Write the meaning of each field that has none into its schema."""
+    meanings = read_meanings()
+    for record, field, schema in list_fields(schemas):
+        text = meanings.get(f"{record}.{field}") or meanings.get(field)
+        if text is not None:
+            schema.setdefault("description", text)
+
+
+def list_fields(schemas: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield (record, field, schema) of every field."""
+    for record, schema in schemas.items():
+        for field, inner in schema.get("properties", {}).items():
+            yield record, field, inner
+
 
 WORDS = {
     "node": "Name of a node.",

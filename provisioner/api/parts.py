@@ -11,32 +11,37 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
 from provisioner.access.identity import Identity
 from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.dry_run import StandingClock
 from provisioner.api.callers import Callers
-from provisioner.api.feed import Feed
-from provisioner.api.fleet_atlas import Atlas
+from provisioner.api.fleet_atlas import Atlas, Feed
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
+from provisioner.execution.actions.once import blocked
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.artifacts.uploads import Uploads
+from provisioner.execution.plan_requests import NodeBmcs
 from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Scope
+from provisioner.model.alert import WatchStatus
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
-from provisioner.model.watch import WatchStatus
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import BmcTransport, Clock, Credentials, PortReader
+from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader
 from provisioner.ports.rehearsals import Rehearsals
+from provisioner.runtime import permit
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
@@ -175,3 +180,32 @@ class Ask:
             raise build_refusal(
                 412, "changed", "It changed since you read it", "Read it again, then decide anew."
             )
+
+
+# ------------------------------------------------------------------------------
+# A reading of one BMC of a node during a request; the BMC is only read.
+
+
+T = TypeVar("T")
+
+
+async def read_bmc(
+    ask: Ask, node: Node, name: str, read: Callable[[Redfish], Awaitable[T | Blocker]]
+) -> T:
+    """Return the answer of `read`; raises `Refused` where the BMC cannot be reached or read."""
+    parts = ask.parts
+    if parts.vault is None or parts.transport is None:
+        raise build_refusal(409, "bmc", "This process reaches no BMC", "Ask the daemon.")
+    reach = NodeBmcs(node, parts.transport, parts.vault, StandingClock())
+    try:
+        with permit.allow_reads():
+            bmc = await reach.open_bmc(name)
+            answer = bmc if isinstance(bmc, Blocker) else await read(bmc.client)
+    except PortError as error:
+        answer = blocked(error, f"{node.id}/{name}")
+    if isinstance(answer, Blocker):
+        staff = ask.caller.staff  # the detail may have the address of the BMC
+        unblock = answer.unblock if staff else "Ask again later, or ask the operators of the site."
+        detail = answer.detail if staff else ""
+        raise build_refusal(503, "bmc", "The BMC does not answer", unblock, detail)
+    return answer

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import TYPE_CHECKING
 
 from provisioner.api.problem import Refused, build_refusal
-from provisioner.control.campaigns.campaign_survey import find_selected
+from provisioner.control.campaigns.campaigns import find_selected
 from provisioner.model.access import (
     Caller,
     ChangeKind,
@@ -21,7 +21,7 @@ from provisioner.model.access import (
     Scope,
     find_uncovered,
 )
-from provisioner.model.campaign_row import PinScope
+from provisioner.model.campaign import PinScope
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason

@@ -52,7 +52,8 @@ from provisioner.api.routes import (
     tenants,
     webhooks,
 )
-from provisioner.api.routes.declared import hardware, image_changes, images, matrix_files, policies
+from provisioner.api.routes.declared import hardware, images, matrix_files, policies
+from provisioner.api.routes.declared import images as image_changes
 from provisioner.model.access import ChangeKind
 
 ALL: tuple[Route, ...] = (

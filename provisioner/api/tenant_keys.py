@@ -18,7 +18,11 @@ from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.tenant import Tenant, TenantKey
-from provisioner.planning.release.ssh_key import LINE_MAX, compute_fingerprint, parse_public_key
+from provisioner.planning.release.tenant_login import (
+    LINE_MAX,
+    compute_fingerprint,
+    parse_public_key,
+)
 
 TAG = "tenants"
 PATH = "/tenants/{tenant}/keys"

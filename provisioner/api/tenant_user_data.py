@@ -21,7 +21,7 @@ from provisioner.api.webhook_changes import get_vault
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.tenant import Tenant, TenantUserData, name_user_data
-from provisioner.planning.release.user_data import USER_DATA_MAX, parse_user_data
+from provisioner.planning.release.tenant_login import USER_DATA_MAX, parse_user_data
 from provisioner.ports.wire import Secret
 
 TAG = "tenants"

@@ -66,7 +66,7 @@ from provisioner.checks import (
 from provisioner.checks.check import Check
 from provisioner.checks.driver_verdicts import read_driver_verdicts
 from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives
-from provisioner.model.health import Gate
+from provisioner.model.cohort import Gate
 from provisioner.model.node import NodeKind
 
 _LISTED: tuple[Check, ...] = (

@@ -18,7 +18,11 @@ from typing import Any
 
 from cryptography.x509.ocsp import OCSPResponse
 
-from provisioner.checks.attestation.certificate_chains import parse_certificates
+from provisioner.checks.attestation.certificate_chains import (
+    ANSWERS_MAX,
+    parse_answer,
+    parse_certificates,
+)
 from provisioner.checks.attestation.device_reports import (
     Evidence as Report,
 )
@@ -27,7 +31,6 @@ from provisioner.checks.attestation.device_reports import (
     find_shared_identities,
     verify_report,
 )
-from provisioner.checks.attestation.revocation_answers import ANSWERS_MAX, parse_answer
 from provisioner.checks.attestation.trust_anchors import TrustAnchor, TrustStore
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import (
@@ -36,8 +39,8 @@ from provisioner.checks.readers.tool_output import (
     require_list,
     require_object,
 )
-from provisioner.model.attestation import Attestation, Effect, FindingName, Unacceptable, Verdict
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.certificate import Attestation, Effect, FindingName, Unacceptable, Verdict
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.matrix import AttestationRule, AttestedComponents, TrustedMaker
 
 NAME = "attestation"

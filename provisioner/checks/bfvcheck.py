@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BFVCHECK = Command(name="bfvcheck", line="bfvcheck", limit_s=120.0)
 

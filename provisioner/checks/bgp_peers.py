@@ -17,7 +17,7 @@ from provisioner.checks.readers.tool_output import (
     require_object,
     require_text,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BGP_PEERS = Command(
     name="bgp_peers", line="vtysh -c 'show bgp vrf default summary json'", limit_s=30.0

@@ -13,9 +13,8 @@ from math import isfinite
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.bmc_resources import Resources, read_resources
-from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.checks.readers.tool_output import Resources, read_output, read_resources
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BMC_SENSORS = Command(name="bmc_sensors", line="sensors of /redfish/v1", limit_s=900.0, bmc=True)
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 
 from provisioner.checks.threshold_data import Limits
 from provisioner.model.base import Record
-from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.matrix import AttestationRule, Reference
 from provisioner.model.node import NodeKind
 

@@ -12,10 +12,16 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
-from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, read_gpus
-from provisioner.checks.readers.smi_table import Row, find_unresponsive, read_table
+from provisioner.checks.readers.smi_query import (
+    NOT_THERE,
+    SMI_QUERY,
+    Row,
+    find_unresponsive,
+    read_gpus,
+    read_table,
+)
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _ALLOWED = frozenset({"Idle", "SW Power Cap"})
 _HARDWARE = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown")

@@ -26,8 +26,11 @@ from provisioner.checks.attestation.device_reports import (
     find_shared_identities,
     verify_report,
 )
-from provisioner.checks.attestation.evidence_containers import read_evidence_file
-from provisioner.checks.attestation.pinned_versions import PinnedVersions, select_pinned
+from provisioner.checks.attestation.evidence_containers import (
+    PinnedVersions,
+    read_evidence_file,
+    select_pinned,
+)
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
 from provisioner.checks.attestation.trust_anchors import TrustAnchor, TrustStore
 from provisioner.checks.attested_firmware import (
@@ -43,13 +46,13 @@ from provisioner.checks.readers.tool_output import (
     require_list,
     require_object,
 )
-from provisioner.model.attestation import (
+from provisioner.model.certificate import (
     Attestation,
     FindingName,
     contradicts,
     judge_findings,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.matrix import GpuReportRule, ReportRule
 
 NONCE = "NONCE"  # in a command's line

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
-from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
+from provisioner.checks.readers.sysfs import INFINIBAND
 from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 CONGESTION = Command(
     name="congestion",

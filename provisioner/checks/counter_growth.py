@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from provisioner.checks.check import BEFORE, Command, Unreadable
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 
 
 def find_before_load(

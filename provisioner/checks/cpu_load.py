@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import parse_number, read_output, split_lines
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 STRESS = Command(
     name="stress",

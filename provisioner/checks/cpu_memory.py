@@ -22,7 +22,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 LSCPU = Command(name="lscpu", line="lscpu -J", limit_s=30.0)
 MEMORY = Command(

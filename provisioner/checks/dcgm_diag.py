@@ -10,7 +10,7 @@ from provisioner.checks.dcgm_judge import LEVELS, judge_tests
 from provisioner.checks.readers.dcgm_document import read_tests
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import find
-from provisioner.model.health import Evidence, Finding, Gate
+from provisioner.model.cohort import Evidence, Finding, Gate
 
 # facts: r1 about 30 s, r3 15 to 30 min, r4 up to 2.25 h
 SOFTWARE = Command(name="dcgm_software", line="dcgmi diag -r 1 -j", limit_s=300.0)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, fault
 from provisioner.checks.readers.dcgm_document import DcgmWarning, Result, Test
-from provisioner.model.health import Finding, Severity
+from provisioner.model.cohort import Finding, Severity
 
 # dcgm_errors.h: 0 NONE, 3 UNKNOWN; a severity that is not listed here counts as the worst
 _SEVERITY = {

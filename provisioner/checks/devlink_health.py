@@ -37,7 +37,7 @@ from provisioner.checks.readers.tool_output import (
     require_object,
     split_lines,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 DEVLINK_HEALTH = Command(
     name="devlink_health",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import END, read_output, split_lines
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 DISK_SPACE = Command(name="disk_space", line=f"df -PT -k 2>/dev/null; {END}", limit_s=30.0)
 

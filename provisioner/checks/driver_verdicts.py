@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Unreadable, fault
-from provisioner.checks.readers import smi_query, smi_table
+from provisioner.checks.readers import smi_query
+from provisioner.checks.readers import smi_query as smi_table
 from provisioner.checks.readers.smi_sentences import (
     WHOLE_BUT,
     Sentence,
@@ -20,7 +21,7 @@ from provisioner.checks.readers.smi_sentences import (
 )
 from provisioner.checks.readers.tool_output import ROWS_MAX
 from provisioner.checks.xid.xid_explain import RECOVERIES
-from provisioner.model.health import Evidence, Finding, Severity
+from provisioner.model.cohort import Evidence, Finding, Severity
 
 TOOL = "nvidia-smi"
 COLUMN = "gpu_recovery_action"

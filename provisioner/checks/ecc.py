@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import ECC
-from provisioner.checks.readers.smi_table import (
+from provisioner.checks.readers.smi_query import (
     Row,
     find_unresponsive,
     name_part,
@@ -15,7 +15,7 @@ from provisioner.checks.readers.smi_table import (
     require_unique,
 )
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
 _CORRECTED = "ecc.errors.corrected.volatile.dram"

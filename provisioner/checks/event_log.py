@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import find_before_load
 from provisioner.checks.readers.tool_output import END, read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 EVENT_LOG = Command(name="event_log", line=f"ipmitool sel elist 2>&1 && {END}", limit_s=120.0)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.readers.smi_query import SMI_QUERY, read_gpus
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _WANTED = ("Completed", "Success")
 # newer drivers add details of the registered link; every value except these is a fault

@@ -17,7 +17,7 @@ from provisioner.checks.counter_growth import compute_growth, find_before_load
 from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
 from provisioner.checks.readers.tool_output import parse_whole, require_list, require_object
 from provisioner.checks.thresholds import require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BINS_MIN = 10  # a histogram with fewer does not reach the tail
 TAIL_BIN = 8  # measured from here on

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.gid_index import FIND_GID, INFINIBAND, NO_GID
-from provisioner.checks.readers.perftest_output import read_bandwidths, select_largest_message
+from provisioner.checks.readers.nccl_output import read_bandwidths, select_largest_message
+from provisioner.checks.readers.sysfs import FIND_GID, INFINIBAND, NO_GID
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import check_threshold, require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 MESSAGE_BYTES = 8 * 1024 * 1024
 _TEST = (

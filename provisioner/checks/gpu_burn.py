@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Measure, fault
-from provisioner.checks.readers.gpu_burn_output import read
+from provisioner.checks.readers.dcgm_document import read
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # -tc: tensor cores; seconds (facts: 900 s in SuperBench)
 SHORT = Command(name="gpu_burn", line="gpu_burn -tc 120", limit_s=300.0)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import GPUS
-from provisioner.checks.readers.smi_table import (
+from provisioner.checks.readers.smi_query import (
     find_unresponsive,
     name_part,
     read_table,
     require_unique,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _SAME = (("name", "model"), ("vbios_version", "VBIOS"), ("driver_version", "driver"))
 

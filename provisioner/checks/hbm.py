@@ -15,7 +15,7 @@ from provisioner.checks.dcgm_judge import judge_tests, read_bandwidths
 from provisioner.checks.readers.dcgm_document import read_tests
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import check_threshold, find, require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 HBM = Command(name="hbm", line="dcgmi diag -r memory_bandwidth -j", limit_s=900.0)
 _TEST = "memory_bandwidth"

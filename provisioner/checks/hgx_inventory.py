@@ -13,16 +13,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.bmc_resources import Resources, read_resources
 from provisioner.checks.readers.tool_output import (
+    Resources,
     parse_json,
     read_output,
+    read_resources,
     require_list,
     require_object,
     require_text,
     split_lines,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
 BMC_FIRMWARE = Command(name="bmc_firmware", line="firmware of /redfish/v1", limit_s=900.0, bmc=True)

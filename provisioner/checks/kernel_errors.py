@@ -25,11 +25,11 @@ from provisioner.checks.readers.kernel_lines import (
     is_harmless,
     is_of_drives,
     kernel_lines,
+    parse_log_line,
     read_level,
 )
-from provisioner.checks.readers.log_lines import parse_log_line
 from provisioner.checks.readers.tool_output import END, read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 KERNEL_ERRORS = Command(
     name="kernel_errors",

@@ -11,13 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import KERNEL_LOG
-from provisioner.checks.readers.kernel_faults import find_faults, is_fault_line, read_words
-from provisioner.checks.readers.kernel_lines import REACHES_BACK, begins_at_boot, kernel_lines
-from provisioner.checks.readers.log_lines import LogLine, parse_log_line
+from provisioner.checks.readers.kernel_lines import (
+    REACHES_BACK,
+    LogLine,
+    begins_at_boot,
+    find_faults,
+    is_fault_line,
+    kernel_lines,
+    parse_log_line,
+    read_words,
+)
 from provisioner.checks.readers.tool_output import normalize_pci, read_output
 from provisioner.checks.xid.error_codes import Family, rank_severity
 from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, find_event, find_events
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # text that a line must contain, the pattern that decides, the meaning
 _OTHER = (

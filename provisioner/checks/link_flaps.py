@@ -14,12 +14,11 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth, find_before_load
-from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
-from provisioner.checks.readers.sysfs import match_files, parse_files, read_single_line
+from provisioner.checks.readers.sysfs import INFINIBAND, match_files, parse_files, read_single_line
 from provisioner.checks.readers.tool_output import END, parse_whole, read_output, split_lines
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LINK_FLAPS = Command(

@@ -25,7 +25,7 @@ from provisioner.checks.readers.tool_output import (
     require_object,
     require_text,
 )
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 NETDEVS = Command(
     name="netdevs",

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth_per_device, find_before_load
-from provisioner.checks.readers.ras_records import RasEvent, looks_like_ras, read_ras_events
+from provisioner.checks.readers.nvbandwidth_output import RasEvent, looks_like_ras, read_ras_events
 from provisioner.checks.readers.sysfs import group_by_device, match_files, parse_counts, parse_files
 from provisioner.checks.readers.tool_output import END, read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _MC = "/sys/devices/system/edac/mc/mc*/"
 MEMORY_ERRORS = Command(

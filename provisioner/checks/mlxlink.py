@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth, find_before_load
-from provisioner.checks.readers.gid_index import INFINIBAND
 from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
+from provisioner.checks.readers.sysfs import INFINIBAND
 from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.checks.thresholds import check_threshold, require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _OPERATION = "Operational Info"
 _COUNTERS = "Physical Counters and BER Info"

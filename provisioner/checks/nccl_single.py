@@ -9,7 +9,7 @@ from provisioner.checks.commands import NCCL
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s, judge_run
 from provisioner.checks.readers.nccl_output import read
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate
+from provisioner.model.cohort import Evidence, Finding, Gate
 
 _THRESHOLD = "all_reduce_gb_s"
 

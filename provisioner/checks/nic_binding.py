@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.gid_index import INFINIBAND
-from provisioner.checks.readers.sysfs import Files, match_files, parse_files
+from provisioner.checks.readers.sysfs import INFINIBAND, Files, match_files, parse_files
 from provisioner.checks.readers.tool_output import END, normalize_pci, read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
 _CLASS = "/sys/class/infiniband/*/"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import NIC_CONFIG
-from provisioner.checks.readers.nic_settings import CardSettings, normalize_value, read_settings
+from provisioner.checks.readers.nic_listing import CardSettings, normalize_value, read_settings
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:

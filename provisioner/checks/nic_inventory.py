@@ -11,7 +11,7 @@ from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import NICS
 from provisioner.checks.readers.nic_listing import ListedNic, read_cards
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
 _CONNECTX = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}

@@ -10,7 +10,7 @@ from provisioner.checks.commands import NVBANDWIDTH
 from provisioner.checks.readers.nvbandwidth_output import Case, read_cases
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # test case -> its threshold
 _HOST = {

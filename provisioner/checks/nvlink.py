@@ -9,7 +9,7 @@ from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import NVLINK
 from provisioner.checks.readers.tool_output import parse_number, read_output, split_lines
 from provisioner.checks.thresholds import require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _GPU = re.compile(r"GPU (\d{1,3}): .{1,200}\(UUID: GPU-[0-9A-Za-z-]{1,64}\)$")
 _LINK = re.compile(r"Link (\d{1,3}): ([0-9.]{1,12}) GB/s$")

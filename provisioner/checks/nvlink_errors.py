@@ -24,7 +24,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.checks.thresholds import check_threshold, require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 NVLINK_ERRORS = Command(name="nvlink_errors", line="nvidia-smi nvlink -e", limit_s=60.0)
 

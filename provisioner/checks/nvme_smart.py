@@ -18,7 +18,7 @@ from provisioner.checks.readers.tool_output import (
     require_object,
 )
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 NVME_SMART = Command(
     name="nvme_smart",

@@ -13,7 +13,7 @@ from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, read_gpus
 from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _SINGLE = ("Single Bit ECC", "Multiple Single Bit ECC")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.sysfs import match_files, parse_files
 from provisioner.checks.readers.tool_output import END, read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _FILES = (
     "class",

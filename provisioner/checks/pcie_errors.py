@@ -15,7 +15,7 @@ from provisioner.checks.counter_growth import compute_growth_per_device, find_be
 from provisioner.checks.readers.sysfs import parse_files
 from provisioner.checks.readers.tool_output import END, parse_whole, read_output
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _AER = "/sys/bus/pci/devices/*/aer_dev_"
 PCIE_ERRORS = Command(

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import PCIE
 from provisioner.checks.counter_growth import find_before_load
-from provisioner.checks.readers.smi_table import (
+from provisioner.checks.readers.smi_query import (
     find_unresponsive,
     name_part,
     parse_count,
@@ -22,7 +22,7 @@ from provisioner.checks.readers.smi_table import (
     require_unique,
 )
 from provisioner.checks.thresholds import require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _COLUMNS = ("gen.current", "gen.max", "width.current", "width.max")
 IDLE_GENERATION = 1

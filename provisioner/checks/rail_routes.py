@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import END, read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 HEADERS = {4: 28, 6: 48}  # bytes of IP and ICMP before an echo's payload
 FRAME_BYTES = 9000  # the smallest that rails must carry (threshold `mtu`)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.readers.rdma_port_counters import RDMA_COUNTERS, read_counters, read_growth
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # counters that must not grow at all
 FATAL = (

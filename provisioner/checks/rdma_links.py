@@ -13,9 +13,14 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.interface_names import pci_of_interface
-from provisioner.checks.readers.link_listing import judge_links, looks_like_links
-from provisioner.checks.readers.sysfs import Files, group_by_device, match_files, parse_files
+from provisioner.checks.readers.optic_modules import judge_links, looks_like_links
+from provisioner.checks.readers.sysfs import (
+    Files,
+    group_by_device,
+    match_files,
+    parse_files,
+    pci_of_interface,
+)
 from provisioner.checks.readers.tool_output import (
     END,
     normalize_pci,
@@ -23,7 +28,7 @@ from provisioner.checks.readers.tool_output import (
     read_output,
 )
 from provisioner.checks.thresholds import check_threshold, require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _PORT = "/sys/class/infiniband/*/ports/1/"
 _DEVICE = "/sys/class/infiniband/*/device/"

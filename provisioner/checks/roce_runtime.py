@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.gid_index import INFINIBAND
+from provisioner.checks.readers.sysfs import INFINIBAND
 from provisioner.checks.readers.tool_output import END, normalize_pci, read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 ROCE_RUNTIME = Command(
     name="roce_runtime",

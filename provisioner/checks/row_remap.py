@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, fault
 from provisioner.checks.commands import REMAP
-from provisioner.checks.readers.smi_table import (
+from provisioner.checks.readers.smi_query import (
     find_unresponsive,
     parse_count,
     read_table,
@@ -18,7 +18,7 @@ from provisioner.checks.readers.smi_table import (
 )
 from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _COLUMNS = tuple(
     f"remapped_rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failure")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from provisioner.checks.attestation.boot_databases import BootState, read_boot_states
+from provisioner.checks.attestation.event_log import BootState, read_boot_states
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.attestation import FindingName
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.certificate import FindingName
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.matrix import SecureBootRule
 
 NAME = "secure_boot"

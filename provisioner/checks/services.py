@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import SERVICES
 from provisioner.checks.readers.tool_output import read_output, split_lines
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 UNITS = ("nvidia-fabricmanager", "nvidia-persistenced")
 

@@ -14,7 +14,7 @@ from provisioner.checks.counter_growth import find_before_load
 from provisioner.checks.readers.smi_query import NOT_THERE, SMI_QUERY, GpuFacts, read_gpus
 from provisioner.checks.readers.tool_output import parse_whole
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _COUNTS = (("Volatile", Severity.RESET_GPU), ("Aggregate", Severity.ISOLATE))
 # the first two wait for a reset; the last one cannot be repaired (as for Xid 157)

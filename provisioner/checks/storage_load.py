@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
-from provisioner.checks.readers.json_in_text import find_document
 from provisioner.checks.readers.tool_output import (
+    find_document,
     parse_number,
     read_output,
     require_list,
@@ -20,7 +20,7 @@ from provisioner.checks.readers.tool_output import (
 )
 from provisioner.checks.thresholds import check_threshold
 from provisioner.model.base import Record
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # one job per drive: all drives read sequentially, then all together at random
 _SEQUENTIAL = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, fault
 from provisioner.checks.readers.tool_output import parse_json, read_output, require_object
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.node import NodeKind
 
 HEALTH = Command(name="system_health", line="health report of the switch", limit_s=30.0)

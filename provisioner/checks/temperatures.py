@@ -19,7 +19,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.checks.thresholds import find
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 _POWER = ("GPU Power Readings", "Power Readings")
 _DRAW = ("Average Power Draw", "Power Draw", "Instantaneous Power Draw")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.tool_output import END, read_output, split_lines
 from provisioner.checks.thresholds import require_threshold
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 TOPOLOGY = Command(name="topology", line=f"nvidia-smi topo -m && {END}", limit_s=120.0)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Unreadable, fault
 from provisioner.checks.commands import GPUS, PACKAGES
-from provisioner.checks.readers.smi_table import read_table
+from provisioner.checks.readers.smi_query import read_table
 from provisioner.checks.readers.tool_output import read_output, split_lines
 from provisioner.model import host_packages
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
 _MIXED = "host.doca profile"

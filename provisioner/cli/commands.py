@@ -164,7 +164,7 @@ COMMANDS = {
     ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "record": Command(
-        "offline.record",
+        "offline.compatibility",
         "record",
         "Record every resource of a BMC by reads alone, without secrets and the site's own values.",
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from provisioner.components.kind import ComponentKind
 from provisioner.model.inventory import Activation
-from provisioner.model.machine.drive_firmware import NVME_FIRMWARE
+from provisioner.model.machine.settings import NVME_FIRMWARE
 
 KINDS = (
     ComponentKind(

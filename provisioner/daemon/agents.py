@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from provisioner.adapters.agent.client import AgentClient
-from provisioner.adapters.agent.registry import AgentRegistry
-from provisioner.adapters.agent.server import FILES, application
-from provisioner.adapters.agent.service import AgentService
+from provisioner.adapters.agent.client import AgentClient, AgentRegistry, HttpsWire
+from provisioner.adapters.agent.service import FILES, AgentService, application
 from provisioner.adapters.agent.sessions import Sessions
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
-from provisioner.adapters.agent.wire import HttpsWire
-from provisioner.adapters.simulated.simulated_agents import SocketSide, simulated_agents
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import (
+    SimulatedRunner,
+    SocketSide,
+    simulated_agents,
+)
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock

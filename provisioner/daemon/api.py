@@ -2,49 +2,206 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
 
 from aiohttp import web
+from cryptography import x509
 
 from provisioner import components
 from provisioner.access.identity import Identity
 from provisioner.access.oidc import OidcProvider, OidcSite
 from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn, SignInSite
+from provisioner.adapters.agent.tls import names_of_ours, open_authority
+from provisioner.adapters.read_only.switches import ReadOnlySwitches
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switches import make_switches
+from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
-from provisioner.api.callers import Callers
+from provisioner.api.callers import Callers, GatheredRows
 from provisioner.api.changes import Works
-from provisioner.api.feed import Feed
-from provisioner.api.gathered_rows import GatheredRows
+from provisioner.api.fleet_atlas import Feed
 from provisioner.api.parts import ApiParts
 from provisioner.api.routes import pages
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
-from provisioner.daemon.data import Data, read_text
-from provisioner.daemon.served_certificate import served_tls
-from provisioner.daemon.watch_status import read_status
+from provisioner.daemon.data import Data, read_status, read_text
+from provisioner.daemon.tenants import FabricAccess
+from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.access import Token
 from provisioner.model.events.request_events import CallerLimited
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.model.outcome import Blocker
+from provisioner.model.switch import PortCounters
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import BmcTransport, Clock, Credentials, PortReader
+from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader, SwitchAddress
 from provisioner.ports.rehearsals import Rehearsals
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
-from provisioner.store.repositories.signing_rows import exchange_signing_key
+from provisioner.store.repositories.signing_keys import exchange_signing_key
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
+# ------------------------------------------------------------------------------
+# The certificate of the API and of metrics: the site's own, or one of our authority.
+#
+# A site's certificate is renewed by its own tool (an ACME client, cert-manager). The files are
+# looked
+# at again and again, and a new pair is served from the next connection on, without a restart. A
+# pair
+# that does not fit is never put in force: the one before goes on.
+
+
 log = logging.getLogger(__name__)
+LOOK_S = 30.0  # how late a renewed certificate is served
+EXPIRES = "api_certificate_expires_at"  # of the process's gauges, in seconds since the epoch
+FILE_MAX = 256 * 1024
+Marks = tuple[tuple[int, int, int], ...]
+
+
+class ServedCertificate:
+    """A certificate with its key in files, and the TLS of servers that show it."""
+
+    def __init__(self, certificate: str, key: str = "") -> None:
+        """Read the files. Raises InputError if they cannot be used."""
+        self._certificate = certificate
+        self._key = key
+        self._problem = ""
+        self._marks = self._read_marks()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            self._load()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            remedy = "Name a PEM file with the certificate, its chain and its key."
+            problem = f"it cannot be used ({_explain(error)})"
+            raise InputError("api_certificate", certificate, problem, remedy) from None
+
+    def reload(self) -> bool:
+        """Put changed files in force; return whether there were any, and they fit together."""
+        marks = self._read_marks()
+        if marks == self._marks:
+            return False
+        try:
+            self._load()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            problem = _explain(error)
+            if problem != self._problem:  # its key may follow in a moment
+                log.warning("the new %s is not served yet: %s", self._certificate, problem)
+            self._problem = problem
+            return False
+        self._marks = marks
+        self._problem = ""
+        log.warning("the API serves the new certificate of %s", self._certificate)
+        return True
+
+    def _load(self) -> None:
+        """Try the pair in a context of its own first: a half one would break the served one."""
+        scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        scratch.load_cert_chain(self._certificate, self._key or None)
+        with Path(self._certificate).open("rb") as file:
+            (leaf, *_) = x509.load_pem_x509_certificates(file.read(FILE_MAX))
+        self.context.load_cert_chain(self._certificate, self._key or None)
+        counts = process_scope.get_scope().counts
+        counts[EXPIRES] = int(leaf.not_valid_after_utc.timestamp())
+
+    def _read_marks(self) -> Marks:
+        """Return what changes when a file is exchanged, also behind a symbolic link."""
+        marks = []
+        for name in filter(None, (self._certificate, self._key)):
+            with contextlib.suppress(OSError):
+                status = Path(name).stat()
+                marks.append((status.st_mtime_ns, status.st_ino, status.st_size))
+        return tuple(marks)
+
+
+@asynccontextmanager
+async def served_tls(
+    data: Path, settings: Settings, look_s: float = LOOK_S
+) -> AsyncIterator[ssl.SSLContext]:
+    """Yield the TLS of our servers, and keep its certificate in step with the site's files.
+
+    Raises InputError if it cannot be used.
+    """
+    if not settings.api_certificate:
+        named = [*settings.api_names, settings.api_host, "localhost", "127.0.0.1"]
+        yield open_authority(data).server_context(names_of_ours(named))
+        return
+    served = ServedCertificate(settings.api_certificate, settings.api_certificate_key)
+    looking = asyncio.create_task(_look_again(served, look_s), name="renewed certificate")
+    try:
+        yield served.context
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _look_again(served: ServedCertificate, look_s: float) -> None:
+    while True:
+        await asyncio.sleep(look_s)
+        served.reload()
+
+
+def _explain(error: Exception) -> str:
+    return str(getattr(error, "strerror", "") or error)
+
+
+# ------------------------------------------------------------------------------
+# The reader of leaves' port counters for the API: its switches can only be read.
+
+
+class LeafReader:
+    """`ports.PortReader` over HTTPS. Leaves with a shell belong to the daemon's own parts."""
+
+    def __init__(self, reach: Reach, clock: Clock, access: FabricAccess) -> None:
+        self._reach = reach
+        self._clock = clock
+        self._settings = access.settings
+
+    async def read_counters(
+        self, leaf: Node, interfaces: Sequence[str]
+    ) -> dict[str, PortCounters] | Blocker:
+        """Return the counters of some ports of a leaf now, or why it gives none."""
+
+        async def lookup() -> SwitchAddress | Blocker:
+            return await self._reach.switch(leaf)
+
+        source = SwitchSource(leaf.id, lookup, self._reach.switches, self._clock, self._settings)
+        try:
+            switch = await source.open()
+            return {name: await switch.read_counters(name) for name in interfaces}
+        except PortError as problem:
+            return source.describe(problem)
+
+
+@asynccontextmanager
+async def open_port_reader(
+    credentials: Credentials, clock: Clock, access: FabricAccess
+) -> AsyncIterator[LeafReader]:
+    """Yield a reader of ports, and close its connections at the end."""
+    switches = SwitchHttps(ca_file=access.ca_file)
+    reach = Reach(RedfishTransport(), ReadOnlySwitches(make_switches(switches)), credentials)
+    try:
+        yield LeafReader(reach, clock, access)
+    finally:
+        await reach.transport.close()
+        await switches.close()
+
+
 SOCKET = "api.sock"  # in the data directory
 LOCAL_MAX = 256  # connections of the daemon's own user at once; a command makes one
 PEERS_S = 3600.0  # a request that a peer began this long ago has ended

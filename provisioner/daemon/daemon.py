@@ -20,7 +20,7 @@ from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine, Engine, FirstFailure
 from provisioner.control.engine.engine_shared import SharedEngine, WorkQueue
 from provisioner.control.engine.overload import Overload
-from provisioner.control.fabric.isolating import Fabrics, keeper_of, tenancy_of
+from provisioner.control.fabric.fabric_standing import Fabrics, keeper_of, tenancy_of
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
@@ -29,8 +29,8 @@ from provisioner.control.node.requested_acts import RequestedActs
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.time_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
@@ -44,15 +44,14 @@ from provisioner.daemon.watches import (
     list_senders,
 )
 from provisioner.execution.actions.host_keys import HostLogin
-from provisioner.execution.actions.leak_gate import LeakGate
-from provisioner.execution.actions.outlets import Feeds
+from provisioner.execution.actions.power import Feeds, LeakGate
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.executor import Executor
+from provisioner.execution.observe.collector import build_collector
 from provisioner.execution.observe.identify import Identifier
-from provisioner.execution.observe.pinned_collector import build_collector
 from provisioner.execution.rewriting import build_eraser
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -75,12 +74,10 @@ from provisioner.ports import (
     Switches,
     SwitchPasswords,
 )
-from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
-from provisioner.ports.campaigns import CampaignRepository
-from provisioner.ports.cases import CaseRepository
-from provisioner.ports.consoles import ConsoleBook, Consoles
-from provisioner.ports.power import Pdu
-from provisioner.ports.recovery import RecoveryRepository
+from provisioner.ports.agents import ConsoleBook, Consoles
+from provisioner.ports.alerts import AuditExportRepository, AuditSink, RecoveryRepository
+from provisioner.ports.campaigns import CampaignRepository, CaseRepository
+from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts, WebhookRepository

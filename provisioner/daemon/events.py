@@ -26,8 +26,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from provisioner.adapters.agent.tls import open_authority
-from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.daemon.data import kept_status
 from provisioner.daemon.event_connections import (
     BARRED_S,
     BODY_MAX,
@@ -36,15 +37,17 @@ from provisioner.daemon.event_connections import (
     Bars,
     EventConnection,
 )
-from provisioner.daemon.event_supervisor import EventSupervisor
-from provisioner.daemon.watch_status import kept_status
+from provisioner.daemon.events_process import EventSupervisor
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.watch.pushed_alerts import Source, Told, parse_push
-from provisioner.planning.watch.pushed_nodes import Directory
+from provisioner.planning.watch.pushed_alerts import Directory, Source, Told, parse_push
 from provisioner.ports import Clock, EventStreams, Secret
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
-from provisioner.runtime.kept_connections import KeptConnections
+from provisioner.runtime.bounded_listener import (
+    BoundedListener,
+    KeptConnections,
+    Limits,
+    get_handlers,
+)
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from provisioner.adapters.granted.hosts import (
     GrantedAgents,
+    GrantedBmcs,
+    GrantedPartitions,
     GrantedPdu,
     GrantedRunner,
     GrantedShell,
 )
-from provisioner.adapters.granted.partitions import GrantedPartitions
 from provisioner.adapters.granted.switches import GrantedSwitches, GrantedSwitchPasswords
-from provisioner.adapters.granted.wires import GrantedBmcs
 from provisioner.control.context import Context
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.ports import (
     Agents,
     BmcTransport,
@@ -27,7 +27,7 @@ from provisioner.ports import (
     Switches,
     SwitchPasswords,
 )
-from provisioner.ports.power import Pdu
+from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import Telemetry
 from provisioner.runtime.capability_gate import CapabilityGate
 from provisioner.settings import Settings

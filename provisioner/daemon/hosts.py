@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.adapters.playbooks import AnsibleRunner
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.ssh import SshShell
 from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
-from provisioner.runtime.site_clock import write_clock
-from provisioner.runtime.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock, write_clock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import place_of
-from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from provisioner.adapters.agent.tls import open_authority
 from provisioner.adapters.machine_logs import MachineLogs, MessageMeter, encode
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.repair.scrubbing import scrub_text
+from provisioner.planning.repair.evidence_bundle import scrub_text
 from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
 from provisioner.ports import Clock, DamagedRow, StoreFailed
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import BoundedListener, Limits
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore

@@ -13,10 +13,11 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from provisioner.daemon.event_supervisor import DROPPED
-from provisioner.daemon.served_certificate import EXPIRES, served_tls
+from provisioner.daemon.api import EXPIRES, served_tls
+from provisioner.daemon.events_process import DROPPED
 from provisioner.ports import Clock, Secret
-from provisioner.runtime import permit, process_scope
+from provisioner.runtime import permit
+from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
 from provisioner.store.database import waits
 from provisioner.store.sql_store import SqlStore

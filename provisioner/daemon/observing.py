@@ -11,24 +11,30 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu, ReadOnlyShell
-from provisioner.adapters.read_only.partitions import ReadOnlyPartitions
-from provisioner.adapters.read_only.sources import (
+from provisioner.adapters.read_only.hosts import (
+    NoAgents,
+    NoPlays,
+    ReadOnlyPartitions,
+    ReadOnlyPdu,
+    ReadOnlyShell,
+)
+from provisioner.adapters.read_only.switches import (
     BmcSource,
     HostSource,
     OutletSource,
+    ReadOnlyBmcs,
+    ReadOnlySwitches,
+    ReadOnlySwitchWire,
     SwitchSource,
 )
-from provisioner.adapters.read_only.switches import ReadOnlySwitches
-from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.node.observing import Eyes, SiteObserver
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.watches import list_senders
-from provisioner.execution.observe.pinned_collector import build_collector
+from provisioner.execution.observe.collector import build_collector
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.ports import BmcTransport, HostShell, SwitchTransport

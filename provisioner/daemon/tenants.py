@@ -13,12 +13,12 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.granting import guard_fabrics
 from provisioner.daemon.observing import narrow_fabrics
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.tenancy.tenant_sessions import TenantSessions
+from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation, Store

@@ -11,24 +11,24 @@ from provisioner.adapters.certificate_command import CertificateCommand
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import Engine, FirstFailure
 from provisioner.control.fabric.fabric import FabricSessions
-from provisioner.control.fabric.isolating import Fabrics
-from provisioner.control.node.certificate_exchanger import CertificateExchanger
-from provisioner.control.node.credential_rotator import CredentialRotator
-from provisioner.control.node.lockdown_bracket import LockdownBracket
+from provisioner.control.fabric.fabric_standing import Fabrics
+from provisioner.control.node.credential_rotator import (
+    CertificateExchanger,
+    CredentialRotator,
+    LockdownBracket,
+)
 from provisioner.control.node.observer import Observer
+from provisioner.control.node.observing import RestingLooks
 from provisioner.control.node.reconciler import Reconciler
-from provisioner.control.node.resting_looks import RestingLooks
 from provisioner.control.watch.apart_watch import ApartWatch
-from provisioner.control.watch.attestation_watch import AttestationWatch
+from provisioner.control.watch.attestation_watch import AttestationWatch, ReportQuestions
 from provisioner.control.watch.audit_export import AuditExport
-from provisioner.control.watch.certificate_keeper import CertificateKeeper
 from provisioner.control.watch.console_watch import ConsoleWatch
-from provisioner.control.watch.credential_keeper import CredentialKeeper
+from provisioner.control.watch.credential_keeper import CertificateKeeper, CredentialKeeper
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.outbox import Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.report_questions import ReportQuestions
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
@@ -40,10 +40,9 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import AlertRepository, Credentials
-from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
+from provisioner.ports.agents import ConsoleBook, Consoles
+from provisioner.ports.alerts import AuditExportRepository, AuditSink, RecoveryRepository
 from provisioner.ports.certificates import CertificateAuthority
-from provisioner.ports.consoles import ConsoleBook, Consoles
-from provisioner.ports.recovery import RecoveryRepository
 from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.settings import Settings
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.discovery import Probe, probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner, SimulatedShell
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.daemon.agents import build_simulated_agents
@@ -34,8 +34,7 @@ from provisioner.daemon.data import (
     read_secrets,
 )
 from provisioner.daemon.hosts import kept_clock
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import DemoFiles, prepare_files
+from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages

@@ -15,15 +15,23 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.steps import (
     activations,
-    gpu_reset,
     methods_inband,
     methods_redfish,
     methods_switch,
 )
+from provisioner.execution.steps import (
+    requested_acts as gpu_reset,
+)
 from provisioner.execution.steps.deployment import deploy_image
-from provisioner.execution.steps.methods_settings import SETTINGS_METHODS, write_settings
-from provisioner.execution.steps.methods_sonic import install_sonic_image
-from provisioner.execution.steps.offering import BFB, PULLED, prepare_file, require_offer
+from provisioner.execution.steps.methods_redfish import (
+    BFB,
+    PULLED,
+    SETTINGS_METHODS,
+    prepare_file,
+    require_offer,
+    write_settings,
+)
+from provisioner.execution.steps.methods_switch import install_sonic_image
 from provisioner.model import host_packages
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind

@@ -24,7 +24,7 @@ from provisioner.components.host_os import DEPLOY
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.executor import slot_groups
 from provisioner.execution.observe.inband import REBOOT
-from provisioner.execution.steps.boot_sources import boot_disk, boot_image
+from provisioner.execution.steps.agent_steps import boot_disk, boot_image
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.node import Node

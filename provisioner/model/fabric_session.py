@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.health import CheckResult
+from provisioner.model.cohort import CheckResult
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker
 

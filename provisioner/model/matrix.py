@@ -92,7 +92,7 @@ class SecureBootRule(Record):
 
     policy: Policy = ""
     state: Literal["on", "off"] = "on"
-    # database -> accepted digests (`checks/attestation/boot_databases.py`); others are not compared
+    # database -> accepted digests (`checks/attestation/event_log.py`); others are not compared
     databases: dict[DatabaseName, Annotated[tuple[Sha256, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )

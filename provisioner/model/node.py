@@ -9,6 +9,21 @@ from provisioner.model.location import Location, Outlet, Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.times.instant import Instant, InstantOrNone
 
+# ------------------------------------------------------------------------------
+# The conditions under which a node may be released to its tenant, as last read.
+
+
+class ReleaseConditions(Record):
+    """Conditions of a handover: it is recorded only if all still hold in the recording
+    transaction.
+    """
+
+    certificate: str  # id; it must be neither revoked nor expired
+    inventory: str  # identity of the installed parts (`planning/certification/certification.py`)
+    tenant: str
+    vrf: str  # the tenant's network
+
+
 PARKING = frozenset({Reason.OUR_BUG, Reason.DAMAGED_ROW})
 
 

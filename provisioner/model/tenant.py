@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.release import GateRow, LeafRecord
+from provisioner.model.recovery import GateRow, LeafRecord
 from provisioner.model.tenant_network import SecurityGroup
 from provisioner.model.times.instant import Instant, InstantOrNone
 

@@ -6,7 +6,7 @@ package can distinguish them.
 
 from provisioner.ports.agents import AgentAddress, AgentRepository, AgentResult, Agents
 from provisioner.ports.alerts import AlertRepository, EventStreams
-from provisioner.ports.credential_standings import CredentialStandings
+from provisioner.ports.certificates import CredentialStandings
 from provisioner.ports.errors import (
     AccountLocked,
     Busy,

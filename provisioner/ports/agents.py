@@ -2,12 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from provisioner.model.agent import AgentSession
-from provisioner.ports.wire import Secret
+from provisioner.model.agent import AgentSession, Validators
+from provisioner.model.base import Record
+from provisioner.model.times.instant import Instant
+from provisioner.ports.wire import BmcAddress, Secret
+
+# ------------------------------------------------------------------------------
+# The external server that has firmware files.
+
+
+class ArtifactServer(Protocol):
+    """Reads files by plain name. Both readers raise `PortError`, and return None if there is no
+    such file.
+    """
+
+    url: str  # of the folder of the files, without a trailing slash
+
+    def address(self, name: str, *, doubled: bool = False) -> str:
+        """Return the URL at which a device fetches this file.
+
+        `doubled`: with two slashes behind the host, as a BlueField's BMC needs (facts: redfish
+        3.3).
+        """
+        ...
+
+    async def head(
+        self, name: str, timeout_s: float, *, doubled: bool = False
+    ) -> Validators | None:
+        """Return the validators that the server sends now, without reading the file."""
+        ...
+
+    async def get(
+        self, name: str, size_max_bytes: int, take: Callable[[bytes], Awaitable[None]]
+    ) -> Validators | None:
+        """Read the whole file in pieces; return only after every byte has arrived.
+
+        Exceptions of `take` are passed on unchanged.
+        """
+        ...
+
+
+# ------------------------------------------------------------------------------
+# The serial consoles of hosts: their streams, and the book of their lines.
+
+
+class ConsoleDoor(Record):
+    """The way to a BMC's console: SSH to a port, or to a command at its shell, or IPMI."""
+
+    port: int
+    command: str = ""  # of SSH; "": the port leads to the console itself
+    protocol: Literal["ssh", "ipmi"] = "ssh"
+
+
+class ConsoleLine(Record):
+    """One line as it is kept: printable text, without secrets. `seq` grows with each line."""
+
+    seq: int
+    at: Instant  # when it was received, seconds since the epoch
+    text: str
+
+
+class Consoles(Protocol):
+    """Streams of consoles. Raises `PortError` subclasses only, also while reading."""
+
+    def open(
+        self, name: str, bmc: BmcAddress, door: ConsoleDoor
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Return the bytes that the console prints, until it ends; `name` pins the host key."""
+        ...
+
+
+class ConsoleBook(Protocol):
+    """Lines of consoles by node, on disk when a method returns; bounded for each node."""
+
+    async def append(self, node: str, lines: Sequence[str], at: float) -> None: ...
+
+    async def list_lines(self, node: str, after: int, most: int) -> Sequence[ConsoleLine]:
+        """Return the lines after a number; for `after` -1 the last ones."""
+        ...
+
+    async def prune(self, before: float) -> None:
+        """Remove what was received before a time."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_row import CampaignRow, ReleasePin
-from provisioner.model.case import TenantNotice
+from provisioner.model.adoption.capability import Grant
+from provisioner.model.campaign import Campaign, CampaignRow, ReleasePin
+from provisioner.model.case import Case, TenantNotice
+from provisioner.model.events.event import Event
 from provisioner.model.events.fleet_events import CampaignChanged
 from provisioner.model.node import Node
+from provisioner.model.operation import Operation
+
+# ------------------------------------------------------------------------------
+# The store of repair cases and of notices to tenants.
+
+
+class CaseRepository(Protocol):
+    """Stored cases and notices, on disk when a method returns. A case carries the generation
+    read.
+    """
+
+    async def list_open(self) -> Sequence[Case]: ...
+    async def get_open(self, node: str) -> Case | None: ...
+    async def get(self, case_id: str) -> Case | None: ...
+    async def list(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+        """Return the cases of a node, or of all nodes; the newest first."""
+        ...
+
+    async def add(
+        self,
+        case: Case,
+        *,
+        notices: Sequence[TenantNotice] = (),
+        events: Sequence[Event] = (),
+        now: float,
+    ) -> Case | None:
+        """Add a case and return it; None if the node already has an open one."""
+        ...
+
+    async def save(
+        self,
+        case: Case,
+        *,
+        notices: Sequence[TenantNotice] = (),
+        events: Sequence[Event] = (),
+        now: float,
+    ) -> Case:
+        """Store the case with its generation raised; raise `StaleWrite` if it has changed since."""
+        ...
+
+    async def allocate_spare(
+        self, case: Case, spare: Node, *, notices: Sequence[TenantNotice] = (), now: float
+    ) -> tuple[Case, Node, Operation | None]:
+        """Store the case that names a spare, give the spare its tenant, and open the operation
+        that releases it, in one transaction; the operation is None if the spare has one already.
+
+        Raises `StaleWrite` if the case or the spare has changed since it was read: then nothing of
+        it is stored, and no notice.
+        """
+        ...
+
+    async def list_journal_of(
+        self, node: str, since: float, limit: int
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the node's first `limit` rows of the journal since a time, in order."""
+        ...
+
+    async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return the journal's rows about the tenants of nodes, after a row number, in order."""
+        ...
+
+    async def list_notices(
+        self, tenant: str = "", *, unsent: bool = False
+    ) -> Sequence[TenantNotice]: ...
+    async def put_notice(self, notice: TenantNotice) -> None:
+        """Add a notice, or replace it after its delivery or acceptance."""
+        ...
+
+
+# ------------------------------------------------------------------------------
+# The store of the capabilities that people granted over adopted nodes.
+
+
+class GrantRepository(Protocol):
+    """All decisions, one for each scope, name and capability."""
+
+    @property
+    def newest(self) -> Sequence[Grant]:
+        """Return the decisions that were last read or written here, without reading again."""
+        ...
+
+    async def list(self) -> Sequence[Grant]: ...
+
+    async def put(self, grants: Sequence[Grant], now: float) -> None:
+        """Store decisions with their events in one transaction."""
+        ...
 
 
 class CampaignRepository(Protocol):

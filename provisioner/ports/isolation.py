@@ -7,8 +7,27 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from provisioner.model.integrations.partition import FabricPartitions
+from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
+
+# ------------------------------------------------------------------------------
+# Power distribution units: outlets that are read and switched.
+
+
+class Pdu(Protocol):
+    """One PDU. Switching is absolute, so that a request may be repeated.
+
+    A refusal of the PDU is a `Blocker`; raises `PortError` subclasses only.
+    """
+
+    async def read_outlet(self, outlet: str) -> OutletState | Blocker:
+        """Return the state that the PDU reports now."""
+        ...
+
+    async def switch_outlet(self, outlet: str, *, on: bool) -> Blocker | None:
+        """Request a state; only a later reading shows that it is reached."""
+        ...
 
 
 @dataclass(frozen=True)

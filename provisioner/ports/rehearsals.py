@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.ports.storage import Store
 
 

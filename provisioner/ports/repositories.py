@@ -10,15 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from provisioner.model.certificate import Certificate, Revocation
-from provisioner.model.cohort import Baseline, Sample
+from provisioner.model.cohort import Baseline, HealthReport, Sample
 from provisioner.model.events.event import Event
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
-from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node
+from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof, Tenant
 
 

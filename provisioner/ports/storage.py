@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from provisioner.ports.agents import AgentRepository
-from provisioner.ports.alerts import AlertRepository
-from provisioner.ports.campaigns import CampaignRepository
-from provisioner.ports.capabilities import GrantRepository
-from provisioner.ports.cases import CaseRepository
-from provisioner.ports.credential_standings import CredentialStandings
-from provisioner.ports.recovery import RecoveryRepository
+from provisioner.ports.alerts import AlertRepository, RecoveryRepository
+from provisioner.ports.campaigns import CampaignRepository, CaseRepository, GrantRepository
+from provisioner.ports.certificates import CredentialStandings
 from provisioner.ports.repositories import (
     ClockMarkRepository,
     CohortRepository,

@@ -2,7 +2,7 @@
 
 Behind it stands one adapter for each operating system (`adapters/switches`). An adapter speaks its
 switch's own protocol and decides nothing: the callers hold the switch's turn while they write
-(`execution/actions/leaf_turns.py`), read back, and judge. Every method raises `PortError` only;
+(`execution/actions/reach.py`), read back, and judge. Every method raises `PortError` only;
 `SwitchRefused` is the one that means "it answered, and not with the expected answer".
 
 A reading of ports covers every source from which a port's VRF may come: the state in force, the
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from provisioner.model.host_filter import FilterState, SeenFilter
-from provisioner.model.leaf_state import LeafState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
     Images,
     LoginCheck,

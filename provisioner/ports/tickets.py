@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from provisioner.model.base import Record
-from provisioner.model.integrations.ticket import TicketMessage
+from provisioner.model.integrations.audit_export import TicketMessage
 
 
 class TicketRef(Record):

@@ -18,14 +18,94 @@ import os
 import resource
 import socket
 import ssl
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from aiohttp import web  # a process that takes events alone does without
+
+
+# ------------------------------------------------------------------------------
+# Connections of senders that stay open between their requests: the newest ones, up to a number.
+#
+# A sender that comes back on its old connection saves both sides a TLS handshake, which costs more
+# than all else of a small request. A connection costs memory, so that their number is bounded, and
+# the one that was silent for the longest makes room. Its sender connects anew at its next request.
+#
+# The rule that a reader would otherwise break: only a request whose secret was checked may be
+# kept;
+# strangers have `Limits.stranger_s` and nothing more.
+
+
+class Closing(Protocol):
+    """A connection that can be closed."""
+
+    def force_close(self) -> None:
+        """Close it now."""
+        ...
+
+
+class KeptConnections:
+    """The open connections of proved senders, the last heard of at the end."""
+
+    def __init__(self, most: int = 0, prove: Callable[[Any], None] = lambda _: None) -> None:
+        """`most` of them stay open; `prove` shows the listener that one is no stranger's."""
+        self._most = most
+        self._prove = prove
+        self._kept: OrderedDict[Closing, None] = OrderedDict()
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._kept:
+            self._kept.popitem()[0].force_close()
+
+    def begin(self, connection: Closing) -> None:
+        """Leave a connection alone while it has a request: only one that is silent makes room."""
+        self._kept.pop(connection, None)
+
+    def keep(self, connection: Closing) -> bool:
+        """Return whether a connection stays open; another one may be closed for it."""
+        if not self._most:
+            return False
+        self._prove(connection)
+        self._kept[connection] = None
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)[0].force_close()  # one that has ended is left so
+        return True
+
+
+# ------------------------------------------------------------------------------
+# Rates of requests, one bucket for each address that asks.
+
+
+# An agent asks some five times when it boots, then every few seconds at most (it repeats a failed
+# heartbeat after 5 to 10 s): twice that is let through.
+BURST = 30.0
+PER_SECOND = 0.4
+PEERS_MAX = 65536  # addresses whose rate is known; 100 bytes each
+
+
+class Rate:
+    """A token bucket for each peer."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> left, at
+
+    def admits(self, peer: str) -> bool:
+        """Return whether this peer may ask once more now."""
+        now = self._now()
+        allowance, at = self._left.pop(peer, (BURST, now))
+        allowance = min(BURST, allowance + (now - at) * PER_SECOND)
+        admitted = allowance >= 1.0
+        self._left[peer] = (allowance - 1.0 if admitted else allowance, now)
+        while len(self._left) > PEERS_MAX:
+            self._left.popitem(last=False)
+        return admitted
+
 
 log = logging.getLogger(__name__)
 

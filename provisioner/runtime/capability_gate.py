@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from provisioner.model.adoption.capability import Capability
-from provisioner.model.events.capability_events import ActWithheld
+from provisioner.model.events.request_events import ActWithheld
 from provisioner.model.node import Node, Origin
-from provisioner.planning.release.capabilities import describe_refusal
+from provisioner.planning.release.adoption import describe_refusal
 from provisioner.ports import Clock, NotGranted, Store
 from provisioner.runtime import permit
 

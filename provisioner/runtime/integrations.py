@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from pathlib import Path
 
     from provisioner.ports import BmcTransport, Clock
-    from provisioner.ports.audit_exports import AuditSink
-    from provisioner.ports.power import Pdu
+    from provisioner.ports.alerts import AuditSink
+    from provisioner.ports.isolation import Pdu
     from provisioner.ports.tickets import TicketSystem
     from provisioner.settings import Settings
 

@@ -13,12 +13,58 @@ A request counts as a write unless its caller declares that it only reads.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from provisioner.ports.errors import LookOnly, NotGranted
-from provisioner.runtime import process_scope
+
+# ------------------------------------------------------------------------------
+# State of one process: its permit to act, and the switch turns that it takes.
+#
+# In production a process holds one daemon and one scope. A simulation runs several daemons in one
+# process: each runs in a context of its own, in which `simulate` has set its scope. The default is
+# the process's own scope in every thread and every context, so that no task can lose the permit
+# because of the place where it was created.
+
+
+Locks = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]]
+
+
+@dataclass(eq=False)
+class Scope:
+    """`checks` and `closed` decide on requests; `turns` are shared with other processes."""
+
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)  # reasons why no device may be changed
+    observes: bool = False  # it was started to read alone (`serve --observe`)
+    names_acts: bool = False  # adopted nodes exist: each write has to be named to their gate
+    turns: list[Any] = field(default_factory=list)  # of `leaf_turns.Shared`
+    notices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by subject, for people
+    limited: Counter[str] = field(default_factory=Counter)  # requests over a limit, by its kind
+    log_messages: Counter[str] = field(default_factory=Counter)  # of machines, by their outcome
+    counts: dict[str, int] = field(default_factory=dict)  # gauges of this process, by name
+    locks: Locks = field(default_factory=WeakKeyDictionary)
+
+
+_PROCESS = Scope()
+_simulated: ContextVar[Scope | None] = ContextVar("simulated process", default=None)
+
+
+def get_scope() -> Scope:
+    """Return the scope of the process that runs this code."""
+    return _simulated.get() or _PROCESS
+
+
+def set_simulated_scope(scope: Scope) -> None:
+    """Make this context, and the tasks that are created in it, a process of its own."""
+    _simulated.set(scope)
+
 
 WITHHELD = "withheld"  # the count of acts that were not sent
 OBSERVES = "it was started with --observe"
@@ -32,7 +78,7 @@ def ask(*, writes: bool = True) -> None:
 
     Raises `LookOnly` for a request that `writes`, outside of `reading`, while the gate is closed.
     """
-    scope = process_scope.get_scope()
+    scope = get_scope()
     for check in scope.checks:
         check()
     if writes and scope.closed and not _reads.get():
@@ -61,30 +107,30 @@ def name_act(guard: Guard) -> Iterator[None]:
 
 def require_names(*, required: bool) -> None:
     """From now on, refuse every write that no gate has named: adopted nodes exist."""
-    process_scope.get_scope().names_acts = required
+    get_scope().names_acts = required
 
 
 def get_closing_reason() -> str:
     """Return why no device may be changed; "" if the gate is open."""
-    reasons = process_scope.get_scope().closed
+    reasons = get_scope().closed
     return reasons[-1] if reasons else ""
 
 
 def count_withheld() -> None:
     """Count an act that was refused before it was sent."""
-    counts = process_scope.get_scope().counts
+    counts = get_scope().counts
     counts[WITHHELD] = counts.get(WITHHELD, 0) + 1
 
 
 def is_observing() -> bool:
     """Return whether this process was started to read alone, and never acts."""
-    return process_scope.get_scope().observes
+    return get_scope().observes
 
 
 @contextmanager
 def observe() -> Iterator[None]:
     """Within the block, this process only reads: no later decision opens the gate."""
-    scope = process_scope.get_scope()
+    scope = get_scope()
     scope.observes = True
     try:
         with close_gate(OBSERVES):
@@ -96,7 +142,7 @@ def observe() -> Iterator[None]:
 @contextmanager
 def require_check(check: Callable[[], None]) -> Iterator[None]:
     """Within the block, call `check` before every request to a device."""
-    checks = process_scope.get_scope().checks
+    checks = get_scope().checks
     checks.append(check)
     try:
         yield
@@ -107,7 +153,7 @@ def require_check(check: Callable[[], None]) -> Iterator[None]:
 @contextmanager
 def close_gate(why: str) -> Iterator[None]:
     """Within the block, refuse every request that writes: the daemon only reads."""
-    reasons = process_scope.get_scope().closed
+    reasons = get_scope().closed
     reasons.append(why)
     try:
         yield

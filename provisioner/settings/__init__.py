@@ -11,21 +11,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
-from provisioner.settings.api import ApiSettings
-from provisioner.settings.audit_export import AuditExportSettings
-from provisioner.settings.backups import BackupSettings
-from provisioner.settings.bmc_certificates import BmcCertificateSettings
-from provisioner.settings.bmcs import BmcSettings
-from provisioner.settings.cluster import ClusterSettings
-from provisioner.settings.credentials import CredentialSettings
-from provisioner.settings.fabric import FabricSettings
-from provisioner.settings.log_intake import LogIntakeSettings
-from provisioner.settings.maintenance import MaintenanceSettings
+from provisioner.settings.api import ApiSettings, BackupSettings, ClusterSettings
+from provisioner.settings.bmcs import BmcCertificateSettings, BmcSettings, CredentialSettings
+from provisioner.settings.fabric import FabricSettings, ReleaseSettings
+from provisioner.settings.maintenance import LogIntakeSettings, MaintenanceSettings
 from provisioner.settings.power import PowerSettings
-from provisioner.settings.release import ReleaseSettings
 from provisioner.settings.repair import RepairSettings
-from provisioner.settings.telemetry import TelemetrySettings
-from provisioner.settings.webhooks import WebhookSettings
+from provisioner.settings.telemetry import AuditExportSettings, TelemetrySettings, WebhookSettings
 
 
 class Settings(

@@ -9,6 +9,53 @@ from pydantic import Field
 from provisioner.model.access import ChangeKind, SessionLimits
 from provisioner.model.base import Record
 
+# ------------------------------------------------------------------------------
+# Settings of several daemons on one database: a part of `Settings`.
+
+
+class ClusterSettings(Record):
+    """Used only with `--database`: one daemon with its own file has no peers."""
+
+    lease_s: float = Field(
+        10.0,
+        ge=1.0,
+        le=120.0,
+        description="A daemon without a heartbeat in the database for this long loses its lease; "
+        "it stops acting after three quarters of it.",
+    )
+    database_wait_max_s: float = Field(
+        60.0,
+        ge=10.0,
+        le=3600.0,
+        description="A daemon that has waited this long for one transaction of a PostgreSQL "
+        "database ends with its reason, and is started again. It is reported after 5 s.",
+    )
+    clock_difference_max_s: float = Field(
+        30.0,
+        ge=1.0,
+        le=600.0,
+        description="A daemon whose machine's clock is further from the database's than this is "
+        "refused at its start, and ends. It is reported above a second.",
+    )
+
+
+# ------------------------------------------------------------------------------
+# Settings of scheduled backups: a part of `Settings`.
+
+
+class BackupSettings(Record):
+    """Backups that the daemon makes by itself. Of several daemons, one has a directory."""
+
+    backup_directory: str = Field(
+        "", description="Where the daemon backs its database up, on another disk; empty: nowhere."
+    )
+    backup_every_h: float = Field(
+        24.0, ge=0.1, le=720, description="Hours between two scheduled backups."
+    )
+    backup_keep: int = Field(
+        14, ge=1, le=1000, description="Scheduled backups that are kept; older ones are removed."
+    )
+
 
 class ApiSettings(Record):
     """Where the API is served, its limits, and the identities that it accepts."""

@@ -4,9 +4,112 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
+from provisioner.settings.power import VARIABLE
+
+# ------------------------------------------------------------------------------
+# Settings of the BMCs' own TLS certificates, which the site's authority signs.
+
+
+_VALUE = r"[^,=/+<>#;\x00-\x1f]{1,64}"
+_SUBJECT = rf"^(C=[A-Z]{{2}},ST={_VALUE},L={_VALUE},O={_VALUE},OU={_VALUE})?$"
+
+
+class BmcCertificateSettings(Record):
+    """Part of `Settings`."""
+
+    bmc_ca_command: tuple[str, ...] = Field(
+        (),
+        max_length=32,
+        description="Command of the site's certificate authority: it reads the request (PKCS#10, "
+        "PEM) of a BMC from its input and prints the certificate (PEM). Empty: BMCs keep theirs.",
+    )
+    bmc_ca_environment: tuple[Annotated[str, Field(pattern=VARIABLE)], ...] = Field(
+        (), max_length=16, description="Variables that this command inherits from the daemon."
+    )
+    bmc_ca_limit_s: float = Field(
+        60.0, gt=0, le=600, description="The command of the authority ends within this."
+    )
+    bmc_certificate_subject: str = Field(
+        "",
+        pattern=_SUBJECT,
+        description="Subject of BMCs' certificates beside their name, which Redfish demands whole: "
+        "C=DE,ST=Hessen,L=Frankfurt,O=Example,OU=Compute.",
+    )
+    bmc_certificate_renew_days: float = Field(
+        30.0, gt=0, le=3650, description="A BMC's certificate is renewed so long before its end."
+    )
+    bmc_certificate_nodes_max: int = Field(
+        16, ge=1, le=4096, description="Nodes whose BMCs get certificates at the same time."
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> BmcCertificateSettings:
+        if self.bmc_ca_command and not self.bmc_ca_command[0].startswith("/"):
+            raise ValueError("bmc_ca_command begins with the absolute path of the command")
+        if self.bmc_ca_command and not self.bmc_certificate_subject:
+            raise ValueError("bmc_ca_command needs bmc_certificate_subject")
+        return self
+
+
+# ------------------------------------------------------------------------------
+# Settings of logins that the daemon keeps: how old a password may become, and how fast all change.
+#
+# The rate at its default changes the 720,896 BMCs of 65,536 hosts within 6.3 hours.
+
+
+class CredentialSettings(Record):
+    """Part of `Settings`."""
+
+    credential_days: float = Field(
+        0.0,
+        ge=0,
+        le=3650,
+        description="A BMC's password is changed when it is older than this, in days; 0: only "
+        "when an event or a person demands it.",
+    )
+    credential_after_tenant: bool = Field(
+        default=False,
+        description="Passwords of a host's BMCs are changed when it comes back from a tenant, "
+        "before it counts as sanitized.",
+    )
+    credential_switches: bool = Field(
+        default=False,
+        description="Passwords of switches' APIs are changed like those of BMCs, the site's own "
+        "ones of the list too; other tools that have them lose access.",
+    )
+    credential_setup_password: bool = Field(
+        default=False,
+        description="The UEFI set-up password of a host is set and changed when it comes back from "
+        "a tenant, where its BMC proves the one in force; one boot more.",
+    )
+    credential_setup_password_file: str = Field(
+        "",
+        max_length=1024,
+        description="File with the set-up password that the site's hosts have today; empty: they "
+        "have none, or the daemon's.",
+    )
+    switch_tacacs_key_file: str = Field(
+        "",
+        max_length=1024,
+        description="File with the key of the TACACS+ servers that sets of switches name; empty: "
+        "such a set is refused on switches that take the key.",
+    )
+    credential_shown_h: float = Field(
+        4.0,
+        gt=0,
+        le=72,
+        description="A password that a person was shown is changed after this, in hours.",
+    )
+    credential_rotations_per_s: float = Field(
+        32.0, gt=0, le=1000, description="BMCs whose password is changed, for the whole fleet."
+    )
+    credential_nodes_max: int = Field(
+        256, ge=1, le=65536, description="Nodes whose passwords are changed at the same time."
+    )
+
 
 NtpServer = Annotated[str, Field(max_length=253, pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*)$")]
 

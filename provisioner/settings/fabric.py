@@ -8,6 +8,97 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from provisioner.model.base import Record
+from provisioner.model.recovery import Address, InVrf
+
+# ------------------------------------------------------------------------------
+# Settings of releases and reclaims of nodes' ports.
+#
+# Figures without a source are our own; the sources are the facts on releases (health 5.2 and 5.3).
+
+
+class ReleaseSettings(Record):
+    """Times are seconds of the daemon's clock."""
+
+    release_settle_s: float = Field(
+        30.0, gt=0, description="Routes and neighbours have followed a moved port within this."
+    )
+    release_confirm_s: float = Field(
+        10.0, ge=0, description="The whole gate of a release is judged again after this."
+    )
+    release_watch_s: float = Field(
+        1800.0,
+        ge=0,
+        description="After a release a fault of its gate takes the node back (NVIDIA).",
+    )
+    release_probes: Literal["required", "off"] = Field(
+        "required", description="Packets are sent from and to a node before its handover."
+    )
+    release_port_acls: tuple[str, ...] = Field(
+        (), max_length=16, description="Filters that must be bound to every port of a tenant."
+    )
+    release_reached: tuple[InVrf, ...] = Field(
+        (),
+        max_length=64,
+        description="VRF=ADDRESS of storage that answers only nodes whose VRF imports that VRF.",
+    )
+    release_never_reached: tuple[Address, ...] = Field(
+        (), max_length=64, description="No released node reaches these, nor BMCs and switches."
+    )
+    handover_login: Literal["keep", "remove"] = Field(
+        "keep",
+        description="The daemon's login in a system that it wrote, at the handover to a tenant: it "
+        "stays, or is removed, with proof (docs/release.md). The tenant then needs one of its own.",
+    )
+    host_metadata: Literal["off", "link_local"] = Field(
+        "off",
+        description="Metadata of a host at 169.254.169.254, which its own system serves: not at "
+        "all, or by a small service that the configuration drive brings (docs/os-deployment.md).",
+    )
+    tenant_user: str = Field(
+        "tenant",
+        pattern=r"^[a-z][a-z0-9-]{0,30}$",
+        description="The account that a tenant's keys open in the system of its nodes, with sudo; "
+        "it is made at the handover if the tenant has keys (docs/tenants.md).",
+    )
+    release_rdma: Literal["required", "listed", "off"] = Field(
+        "listed",
+        description="RDMA to a canary in the tenant's VRF before a node's handover: of every "
+        "tenant, of those with a listed canary, or never.",
+    )
+    release_rdma_canaries: tuple[InVrf, ...] = Field(
+        (),
+        max_length=1024,
+        description="VRF=ADDRESS of the site's own hosts that serve ib_write_bw in tenants' VRFs "
+        "(docs/release.md has the line).",
+    )
+    port_mtu: int = Field(
+        9216, ge=1280, le=9216, description="Of leaves' ports (Cumulus' default)."
+    )
+    probe_bytes: int = Field(8972, ge=56, le=9188, description="Payload of unfragmented probes.")
+    reclaim_idle_s: float = Field(
+        60.0, ge=0, description="A reclaimed port is moved after this, idle or not."
+    )
+    watch_ports_s: float = Field(
+        120.0,
+        gt=0,
+        description="Every port of every leaf is read this often, and each released node's ports.",
+    )
+    ports_not_ours: tuple[str, ...] = Field(
+        (),
+        max_length=1024,
+        description="LEAF/PORT patterns of storage, border and other ports that no node owns: "
+        "reported where they are in a tenant's network, never moved.",
+    )
+    port_descriptions: bool = Field(
+        default=True,
+        description="Name node, tenant and epoch in the description of a moved leaf port, by which "
+        "a restore is noticed; a description of the site's own is never overwritten.",
+    )
+    certificate_lapsed: Literal["alert", "drain"] = Field(
+        "alert",
+        description="A serving node with an expired or revoked certificate: an alert and release "
+        "debt, or also a drain after its tenant's notice.",
+    )
 
 
 class FabricSettings(Record):

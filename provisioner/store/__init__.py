@@ -7,7 +7,7 @@ connection inside a transaction, and may be run twice; `SqlStore` is the only wa
 from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database
 from provisioner.store.repositories.key_exchange import prepare_key, rekey
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import (
+from provisioner.store.repositories.signing_keys import (
     exchange_signing_key,
     open_signer,
     public_keys,
@@ -15,13 +15,25 @@ from provisioner.store.repositories.signing_rows import (
 from provisioner.store.repositories.vault import Vault, open_vault
 from provisioner.store.rows.journal import ChainCheck
 from provisioner.store.schema import (
-    access_schema,  # noqa: F401 (its tables belong to the metadata)
-    campaign_schema,  # noqa: F401 (its tables belong to the metadata)
-    case_schema,  # noqa: F401 (its tables belong to the metadata)
-    executor_schema,  # noqa: F401 (its tables belong to the metadata)
-    grant_schema,  # noqa: F401 (its tables belong to the metadata)
-    recovery_schema,  # noqa: F401 (its tables belong to the metadata)
-    webhook_schema,  # noqa: F401 (its tables belong to the metadata)
+    schema as access_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as campaign_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as case_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as executor_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as grant_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as recovery_schema,  # noqa: F401 (its tables belong to the metadata)
+)
+from provisioner.store.schema import (
+    schema as webhook_schema,  # noqa: F401 (its tables belong to the metadata)
 )
 from provisioner.store.signing import Signer, verify
 from provisioner.store.sql_store import SqlStore, open_store

@@ -1,7 +1,7 @@
 """Signs certificates with Ed25519 (RFC 8032), and checks signatures against known public keys.
 
 The signed content and its envelope are `planning/certification/attestation.py`'s; the keys are
-stored by `signing_rows.py`.
+stored by `signing_keys.py`.
 """
 
 from __future__ import annotations

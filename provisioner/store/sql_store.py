@@ -13,34 +13,35 @@ from sqlalchemy import Engine
 from provisioner.store.database import database, postgres
 from provisioner.store.database.database import MEMORY
 from provisioner.store.database.lanes import InlineLane, Lane, ThreadLane
-from provisioner.store.database.migrating import Copier
+from provisioner.store.database.postgres import Copier
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.repositories.agents import SqlAgentRepository
+from provisioner.store.repositories.agents import (
+    SqlAgentRepository,
+    SqlSessionRepository,
+    SqlTokenRepository,
+)
 from provisioner.store.repositories.alerts import SqlAlertRepository
-from provisioner.store.repositories.answers import SqlAnswerRepository
-from provisioner.store.repositories.atlas import SqlAtlasRepository
-from provisioner.store.repositories.audit_exports import SqlAuditExportRepository
+from provisioner.store.repositories.answers import SqlAnswerRepository, SqlRequestRepository
+from provisioner.store.repositories.atlas import SqlAtlasRepository, SqlHomeRepository
+from provisioner.store.repositories.audit_exports import (
+    SqlAuditExportRepository,
+    SqlClockMarkRepository,
+    SqlJournalRepository,
+)
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.repositories.cases import SqlCaseRepository
-from provisioner.store.repositories.clock_marks import SqlClockMarkRepository
-from provisioner.store.repositories.cohorts import SqlCohortRepository
+from provisioner.store.repositories.cohorts import (
+    SqlCohortRepository,
+    SqlEvidenceRepository,
+    SqlFabricRepository,
+)
 from provisioner.store.repositories.credential_standings import SqlCredentialStandings
-from provisioner.store.repositories.evidence import SqlEvidenceRepository
-from provisioner.store.repositories.fabric import SqlFabricRepository
-from provisioner.store.repositories.grants import SqlGrantRepository
-from provisioner.store.repositories.home import SqlHomeRepository
-from provisioner.store.repositories.images import SqlImageRepository
-from provisioner.store.repositories.journal import SqlJournalRepository
+from provisioner.store.repositories.grants import SqlGrantRepository, SqlTenantRepository
+from provisioner.store.repositories.images import SqlImageRepository, SqlPolicyRepository
 from provisioner.store.repositories.journal_archives import SqlArchiveRepository
-from provisioner.store.repositories.nodes import SqlNodeRepository
-from provisioner.store.repositories.operations import SqlOperationRepository
-from provisioner.store.repositories.policies import SqlPolicyRepository
+from provisioner.store.repositories.nodes import SqlNodeRepository, SqlOperationRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
-from provisioner.store.repositories.requests import SqlRequestRepository
-from provisioner.store.repositories.sessions import SqlSessionRepository
 from provisioner.store.repositories.signing_keys import SqlSigningKeyRepository
-from provisioner.store.repositories.tenants import SqlTenantRepository
-from provisioner.store.repositories.tokens import SqlTokenRepository
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 

@@ -18,11 +18,11 @@ from prometheus_client.registry import Collector
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.credential import CredentialSummary
 from provisioner.model.integrations.audit_export import ExportStatus
-from provisioner.planning.campaigns.rollout_stops import compute_budget, find_failures
+from provisioner.planning.campaigns.rollout import compute_budget, find_failures
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Clock
 from provisioner.settings import Settings
-from provisioner.store.rows.metric_rows import EXPIRIES, Fleet, read_fleet
+from provisioner.store.rows.home_rows import EXPIRIES, Fleet, read_fleet
 from provisioner.store.sql_store import SqlStore
 
 CAMPAIGNS_MAX = 20  # in progress at the same time, the newest first: people run one or two

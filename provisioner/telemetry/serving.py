@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.loopback import is_loopback
+from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports import Secret, StoreFailed
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings

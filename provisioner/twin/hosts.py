@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner.adapters.simulated.simulated_runner import name_commands, read_outputs
+from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
 from provisioner.runtime import permit
 from provisioner.sim.site.site import Site

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin, Profile, Release
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.switches.switch import Switch
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
-from provisioner.control.campaigns.campaign_survey import find_selected
-from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.control.campaigns.campaigns import find_selected
+from provisioner.model.campaign import Campaign, CampaignRow, CampaignState
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Blocker

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from provisioner.adapters.redfish.session import password_change
-from provisioner.model.machine.certificate_pins import split_pins
+from provisioner.model.machine.settings import split_pins
 from provisioner.ports import (
     BmcAddress,
     Call,

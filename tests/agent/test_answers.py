@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.adapters.agent.answers import (
+from provisioner.adapters.agent.service import (
     ERROR_MAX,
     digest_of,
     parse_command,

@@ -16,9 +16,14 @@ from images import iso
 from provisioner.adapters.agent.protocol import HIDDEN
 from provisioner.adapters.agent.service import AgentService
 from provisioner.adapters.agent.sessions import BOOT_TOKEN_CHARS, Sessions
-from provisioner.execution.artifacts import boot_images
-from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.execution.artifacts.boot_images import SLOT, BootTickets, fill_slots, find_slots
+from provisioner.execution.artifacts import artifacts as boot_images
+from provisioner.execution.artifacts.artifacts import (
+    SLOT,
+    Artifacts,
+    BootTickets,
+    fill_slots,
+    find_slots,
+)
 from provisioner.model.node import Node, NodeKind
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock

@@ -15,9 +15,8 @@ from aiohttp import web
 from hostile_agent import TOKEN, Handle, hostile_agent
 from scripted_agent import Scripted, broken, busy, lost, taken, taken_and_lost
 
-from provisioner.adapters.agent.client import AgentClient
+from provisioner.adapters.agent.client import AgentClient, HttpsWire
 from provisioner.adapters.agent.tls import open_authority
-from provisioner.adapters.agent.wire import HttpsWire
 from provisioner.model.agent import AgentRequest
 from provisioner.ports import (
     AgentAddress,

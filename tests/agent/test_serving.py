@@ -17,7 +17,7 @@ from provisioner.adapters.agent.tls import CERTIFICATE_FILE, KEY_FILE, open_auth
 from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.runtime.peer_rates import BURST, PER_SECOND, Rate
+from provisioner.runtime.bounded_listener import BURST, PER_SECOND, Rate
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.master_key import MasterKey

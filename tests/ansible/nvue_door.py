@@ -22,8 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from hosts import Host
 
-from provisioner.sim.hardware.clock import FastClock, Schedule
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import FastClock, Schedule, make_certificate
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Switch
 

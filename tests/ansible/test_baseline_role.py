@@ -14,8 +14,8 @@ import pytest
 from hosts import Host
 from role_lab import NIC_A, NIC_B, play, refresh, state_of
 
-from provisioner.model.health import Evidence
-from provisioner.planning.intake import host_look
+from provisioner.model.cohort import Evidence
+from provisioner.planning.intake import host_tools as host_look
 
 SETTINGS = {
     "rails": "on",

@@ -15,7 +15,7 @@ from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.ports import PlaybookCall, PlaybookResult, Remote
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.sql_store import open_store
 
 

@@ -15,8 +15,7 @@ import pytest
 from role_lab import ANSIBLE
 
 from provisioner.adapters.switches.cumulus.nvue_calls import Ask
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.adapters.switches.cumulus.revisions import Revisions
+from provisioner.adapters.switches.cumulus.revisions import NvueLine, Revisions
 from provisioner.ports.switch import SwitchRefused
 from provisioner.settings import Settings
 

@@ -23,7 +23,7 @@ from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role, Scope
 from provisioner.model.alert import Alert
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.matrix import Matrix
@@ -33,7 +33,8 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.settings import Settings
-from provisioner.store.rows import evidence_rows, token_rows
+from provisioner.store.rows import evidence_rows
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
 # read once: it is frozen

@@ -12,16 +12,16 @@ from sqlalchemy import update
 
 from provisioner.api.changes import Outcome
 from provisioner.api.parts import ApiParts
-from provisioner.control.watch.time_standing import TimeStanding
+from provisioner.control.watch.watch_standing import TimeStanding
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.times.instant import format_instant
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.rows import request_rows
 from provisioner.store.rows.evidence_rows import put_inventory
-from provisioner.store.rows.token_rows import read_tokens
-from provisioner.store.schema.access_schema import tokens
+from provisioner.store.rows.request_rows import read_tokens
+from provisioner.store.schema.schema import tokens
 
 
 def test_a_list_is_paged_and_filtered():

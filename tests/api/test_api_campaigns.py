@@ -7,8 +7,14 @@ from typing import Any
 
 from served import NOW, PROFILE, RELEASE, Served, run
 
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+    Progress,
+)
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.model.times.instant import format_instant

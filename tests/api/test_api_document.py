@@ -7,7 +7,7 @@ from typing import Any
 
 from api_document import read_document
 
-from provisioner.api.field_meanings import list_fields, read_meanings
+from provisioner.api.openapi import list_fields, read_meanings
 
 DOCUMENT = read_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]

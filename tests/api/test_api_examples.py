@@ -18,7 +18,7 @@ from served import Served, run
 from test_api_routes import path_of, with_campaign_and_case
 
 from provisioner.api import table
-from provisioner.api.examples import FILE
+from provisioner.api.openapi import FILE
 from provisioner.api.route import Route
 from provisioner.api.routes.pages import Document, Page
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.planning.certification.distribution import BINS, describe_spreads
+from provisioner.planning.certification.cohort import BINS, describe_spreads
 from provisioner.settings import Settings
 
 

@@ -9,18 +9,23 @@ from served import NOW, PROFILE, Served, certificate, node, run
 
 from provisioner.api.fleet_atlas import build_capacity
 from provisioner.model.alert import Alert, Override
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+)
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect, Ticket
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
-from provisioner.planning.repair.case_waits import Party, find_party
+from provisioner.planning.repair.case_policy import Party, find_party
 from provisioner.store.repositories.atlas import MarkKind
 from provisioner.store.rows import evidence_rows
-from provisioner.store.rows.mark_rows import DAY_S, name_time_left
+from provisioner.store.rows.node_rows import DAY_S, name_time_left
 
 RESEAT = "Reseat it."
 

@@ -13,13 +13,12 @@ from served import NOW, Served, run
 
 from provisioner.access.rates import BUCKETS_MAX, Rate
 from provisioner.access.tokens import DAY_S, new_token
-from provisioner.api.gathered_rows import LONG_PERIODS
+from provisioner.api.callers import LONG_PERIODS
 from provisioner.cli.client import connection
-from provisioner.cli.client.connection import Connection
-from provisioner.cli.client.contexts import Place
+from provisioner.cli.client.connection import Connection, Place
 from provisioner.model.access import Role
-from provisioner.runtime import process_scope
-from provisioner.store.rows import token_rows
+from provisioner.runtime import permit as process_scope
+from provisioner.store.rows import request_rows as token_rows
 
 RECLAIM = "/nodes/su0-n01/reclaim"
 

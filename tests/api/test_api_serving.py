@@ -20,7 +20,8 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.settings import Settings
-from provisioner.store.rows import request_rows, token_rows
+from provisioner.store.rows import request_rows
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
 Scenario = Callable[[str, SqlStore, ssl.SSLContext, str], Awaitable[None]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from served import Served, run
 
-from provisioner.cli.client.bodies import build_body
+from provisioner.cli.client.preparing import build_body
 from provisioner.cli.client.surface import read_specs
 from provisioner.model.integrations.webhook import secret_name
 from provisioner.planning.watch.webhooks import secret_of

@@ -15,7 +15,7 @@ from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 
 from provisioner.checks import attested_firmware, collected_reports, secure_boot
 from provisioner.checks.check import CheckContext
-from provisioner.model.health import CheckResult, Evidence, HealthReport
+from provisioner.model.cohort import CheckResult, Evidence, HealthReport
 from provisioner.model.matrix import Matrix
 from provisioner.store.rows import evidence_rows
 

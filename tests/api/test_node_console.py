@@ -13,7 +13,7 @@ from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.machine_logs import MachineLogs, encode
 from provisioner.api import table
 from provisioner.api.app import build_application
-from provisioner.model.integrations.syslog import SyslogMessage
+from provisioner.model.integrations.audit_export import SyslogMessage
 from provisioner.model.node import State
 
 EARLIER = "login of the tenant before"

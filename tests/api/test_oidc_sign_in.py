@@ -15,8 +15,8 @@ from oidc_server import Person, Provider
 from served import Served, serving
 
 from provisioner.access.oidc_sign_in import QUESTION_S, SignInSite, read_question
-from provisioner.api.console_cookie import COOKIE
-from provisioner.api.console_sign_in import COOKIE as QUESTION
+from provisioner.api.console_pages import CONSOLE_SIGN_IN_COOKIE as QUESTION
+from provisioner.api.console_pages import COOKIE
 from provisioner.model.input_error import InputError
 
 

@@ -17,13 +17,15 @@ from provisioner.access.sessions import SECRET, caller_of_session, new_session
 from provisioner.access.tokens import DAY_S, new_token, sha256_of
 from provisioner.api import table
 from provisioner.api.app import build_application
-from provisioner.api.console_cookie import COOKIE
+from provisioner.api.console_pages import COOKIE
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
 from provisioner.model.access import Caller, Role
 from provisioner.settings import Settings
-from provisioner.store.rows import page_rows, session_rows, token_rows
+from provisioner.store.rows import page_rows
+from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.telemetry.logs import scrub
 

@@ -19,7 +19,7 @@ from attested_devices import (
 )
 
 from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
-from provisioner.model.attestation import Verdict
+from provisioner.model.certificate import Verdict
 from provisioner.sim.hardware.device_authority import issue
 
 

@@ -12,7 +12,7 @@ from lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.checks.check import CheckContext
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.matrix import AttestationRule, Match, Matrix, Profile, Release
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.attested_state import (
@@ -23,13 +23,13 @@ from provisioner.planning.certification.attested_state import (
     find_certified_rule,
     read_roots,
 )
-from provisioner.planning.watch.attestation_rules import (
+from provisioner.planning.watch.leaks import (
     Renewal,
     confirm_renewal,
     judge_renewal,
     was_reset,
 )
-from provisioner.sim.hardware.spdm_responder import SpdmResponder
+from provisioner.sim.hardware.simulated_tpm import SpdmResponder
 
 PROVED_AT = 1_795_305_600.0  # 2026-11-22
 

@@ -22,11 +22,14 @@ from collected_evidence import (
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.collected_reports import CHECK_GPUS, GPUS, NVSWITCHES
-from provisioner.model.health import Severity, Verdict
+from provisioner.model.cohort import Severity, Verdict
 from provisioner.model.matrix import AttestationRule, GpuReportRule
-from provisioner.planning.certification.attestation_summary import summarise_devices
-from provisioner.planning.certification.attested_state import digest_roots, read_devices
-from provisioner.sim.hardware.spdm_responder import make_values
+from provisioner.planning.certification.attested_state import (
+    digest_roots,
+    read_devices,
+    summarise_devices,
+)
+from provisioner.sim.hardware.simulated_tpm import make_values
 
 
 def test_devices_that_sign_our_nonce_and_the_golden_values_pass() -> None:

@@ -17,17 +17,19 @@ import yaml
 from attested_devices import AT, AUTHORITY, TRUST
 from typer.testing import CliRunner
 
-from provisioner.checks.attestation.cbor_values import NotCbor, Tagged, parse_cbor
 from provisioner.checks.attestation.concise_manifests import (
     ConciseManifest,
+    NotCbor,
+    Tagged,
     is_concise,
+    parse_cbor,
     read_concise,
 )
 from provisioner.cli.offline.device_evidence import app
 from provisioner.model.matrix import AttestationRule
 from provisioner.sim.hardware.concise_manifest import Tag, encode, sign_corim, write_corim
 from provisioner.sim.hardware.device_authority import DeviceAuthority, issue
-from provisioner.sim.hardware.spdm_responder import make_values
+from provisioner.sim.hardware.simulated_tpm import make_values
 
 VALUES = make_values("firmware", 8)
 DIGESTS = {index: [VALUES[index]] for index in (1, 2, 3)}

@@ -8,8 +8,8 @@ import pytest
 from attested_devices import NONCE
 from test_attest_cli import CHAIN, REPORT, run
 
-from provisioner.checks.attestation.finding_remedies import NOTED, REMEDIES, list_remedies
-from provisioner.model.attestation import FindingName, contradicts, notes, unproves
+from provisioner.checks.attestation.evidence_containers import NOTED, REMEDIES, list_remedies
+from provisioner.model.certificate import FindingName, contradicts, notes, unproves
 from provisioner.model.input_error import InputError
 
 ASKED = ("--nonce", NONCE.hex(), "--at", "2026-11-22")

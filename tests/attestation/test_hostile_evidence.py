@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
 from provisioner.checks.attestation.reference_manifests import read_manifest
 from provisioner.checks.attestation.trust_anchors import digest_spki
-from provisioner.model.attestation import Unacceptable, Verdict
+from provisioner.model.certificate import Unacceptable, Verdict
 
 REPORT = make_gpu().answer(NONCE)
 NEWER = make_gpu(version=0x12).answer(NONCE)

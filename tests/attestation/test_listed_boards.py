@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from test_tpm_credentials import KEY, MAKERS, NOW, SECRET, answer
 
-from provisioner.model.attestation import Unacceptable
+from provisioner.model.certificate import Unacceptable
 from provisioner.model.node import BoardTpm, Node, NodeKind
-from provisioner.planning.certification.board_identity import challenge_board, judge_opening
-from provisioner.planning.certification.listed_boards import (
+from provisioner.planning.certification.board_identity import (
     BOARDS_BYTES_MAX,
+    challenge_board,
     find_holder,
+    judge_opening,
     parse_boards,
 )
 

@@ -27,21 +27,24 @@ from cryptography.x509 import ocsp
 from lying_histories import DEVICES, GENUINE, ROOTS, RULE
 from typer.testing import CliRunner
 
-from provisioner.checks.attestation.certificate_chains import parse_certificates
+from provisioner.checks.attestation.certificate_chains import (
+    check_revocation,
+    parse_answer,
+    parse_certificates,
+)
 from provisioner.checks.attestation.device_reports import Evidence as Report
 from provisioner.checks.attestation.device_reports import Expectation, verify_report
 from provisioner.checks.attestation.reference_manifests import read_manifest
-from provisioner.checks.attestation.revocation_answers import check_revocation, parse_answer
 from provisioner.checks.attested_firmware import CHECK
 from provisioner.checks.check import CheckContext
 from provisioner.cli.offline.device_evidence import app
 from provisioner.execution.observe.reference_files import attach_answers, describe_reference
-from provisioner.model.attestation import Attestation, Effect, Verdict
-from provisioner.model.health import CheckResult, Evidence
-from provisioner.model.health import Verdict as Passed
+from provisioner.model.certificate import Attestation, Effect, Verdict
+from provisioner.model.cohort import CheckResult, Evidence
+from provisioner.model.cohort import Verdict as Passed
 from provisioner.model.input_error import InputError
 from provisioner.sim.hardware.device_authority import Holder, issue
-from provisioner.sim.hardware.spdm_responder import SpdmResponder
+from provisioner.sim.hardware.simulated_tpm import SpdmResponder
 
 NOW = datetime.fromtimestamp(AT, UTC)
 DEVICE = AUTHORITY.make_device("GH100 A01 GSP", "A1")

@@ -19,13 +19,12 @@ from provisioner.checks.attestation.endorsement_certificates import (
     read_endorsement,
     verify_endorsement,
 )
-from provisioner.checks.attestation.tpm_credentials import make_credential, parse_attestation_key
-from provisioner.model.attestation import Unacceptable
+from provisioner.checks.attestation.tpm_quotes import make_credential, parse_attestation_key
+from provisioner.model.certificate import Unacceptable
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_identity import challenge_board, judge_opening
 from provisioner.sim.hardware.device_authority import Holder, issue
-from provisioner.sim.hardware.simulated_endorsement import MAKER, make_authority
-from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
+from provisioner.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 
 NOW = 1_800_000_000.0
 SECRET = b"\x5c" * 32

@@ -23,7 +23,7 @@ from provisioner.checks.attestation.tpm_quotes import (
     parse_quote,
     verify_quote,
 )
-from provisioner.model.attestation import Attestation, Unacceptable, Verdict
+from provisioner.model.certificate import Attestation, Unacceptable, Verdict
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 NONCE = b"\x5a" * 32

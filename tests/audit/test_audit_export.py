@@ -19,7 +19,7 @@ from provisioner.integrations.audit_export.opening import open_audit_sinks
 from provisioner.model.input_error import InputError
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.rows.journal_needs import read_needs
+from provisioner.store.rows.journal_prune import read_needs
 
 needs_rsyslog = pytest.mark.skipif(
     RSYSLOG is None or len(DRIVERS) < 2,

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.daemon.backups import NEWEST, Backups, scheduled_backups
 from provisioner.daemon.data import DATABASE, Data, open_data
+from provisioner.daemon.recovery import NEWEST, Backups, scheduled_backups
 from provisioner.model.input_error import InputError
-from provisioner.planning.watch.backup_schedule import (
+from provisioner.planning.watch.membership import (
     choose_removals,
     find_newest,
     name_backup,
     read_time,
 )
 from provisioner.ports import Secret
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.backup import check_backup, restore_backup

@@ -32,8 +32,12 @@ from typing import Any
 
 import this_machine
 
-from provisioner.adapters.read_only.sources import BmcSource, SwitchSource
-from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
+from provisioner.adapters.read_only.switches import (
+    BmcSource,
+    ReadOnlyBmcs,
+    ReadOnlySwitchWire,
+    SwitchSource,
+)
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
@@ -48,8 +52,7 @@ from provisioner.runtime import permit
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.front import Front
-from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site
 
 NODES = 4096

@@ -36,7 +36,7 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.rows.node_rows import _columns
 from provisioner.store.schema.schema import nodes
 from provisioner.store.sql_store import SqlStore, open_store

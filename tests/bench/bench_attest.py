@@ -18,7 +18,7 @@ from attested_devices import AT, TRUST, Question, chain_of, make_gpu
 
 from provisioner.checks.attestation.certificate_chains import parse_certificates
 from provisioner.checks.attestation.device_reports import Evidence, Expectation, verify_report
-from provisioner.model.attestation import Verdict
+from provisioner.model.certificate import Verdict
 
 LIMIT_S = 60.0  # for 10,000 on one core
 

@@ -32,8 +32,10 @@ from pathlib import Path
 
 import this_machine
 
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState
-from provisioner.model.campaign_policy import (
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignState,
     Canary,
     Domain,
     Limit,
@@ -41,8 +43,8 @@ from provisioner.model.campaign_policy import (
     TenantTerms,
     Wave,
 )
-from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
-from provisioner.planning.campaigns.campaign_progress import build_initial_rows
+from provisioner.planning.campaigns.campaign_moves import build_initial_rows
+from provisioner.planning.campaigns.campaign_preview import Forecast, forecast_campaign
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.waves import soak_s, waves_per_layer
 

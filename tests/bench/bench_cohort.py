@@ -12,13 +12,14 @@ import time
 from random import Random
 
 from provisioner.model.cohort import Baseline, Sample
-from provisioner.planning.certification.baseline import LearningPolicy, learn_baseline
 from provisioner.planning.certification.cohort import (
     MEMBERS_MAX,
+    LearningPolicy,
     Policy,
     find_outliers,
     judge_cohort,
     judge_node,
+    learn_baseline,
 )
 
 NODES = 4096

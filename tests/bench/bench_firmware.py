@@ -42,8 +42,8 @@ from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.sim.hardware.build import make_image
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.images import make_image
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site

@@ -27,7 +27,7 @@ import this_machine
 from budgeted_fleet import watch_fleet
 from virtual_time import run
 
-from provisioner.planning.watch.first_round import FIRST_REQUESTS, compute_extra_rate
+from provisioner.planning.watch.watch_rules import FIRST_REQUESTS, compute_extra_rate
 from provisioner.settings import Settings
 
 NODES, LOOK_S, MUST_S = 65_536, 1800.0, 7200.0

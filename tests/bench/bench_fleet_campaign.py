@@ -46,12 +46,11 @@ from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.execution.actions.hold import Hold
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, CampaignState
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
-from provisioner.planning.campaigns.campaign_forecast import Forecast
+from provisioner.planning.campaigns.campaign_preview import Forecast
 from provisioner.settings import Settings
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.sql_store import SqlStore, open_store

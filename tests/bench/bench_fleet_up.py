@@ -41,8 +41,7 @@ from processes import used
 
 from provisioner import components, demo
 from provisioner.daemon.data import Data, open_data, read_matrix
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import prepare_files
+from provisioner.demo.site import choose_settings, prepare_files
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop

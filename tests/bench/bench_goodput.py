@@ -26,9 +26,8 @@ import bench_campaign
 import this_machine
 from goodput_year import DAY_S, NODES, Policy, Times, Year, list_rates, play_year
 
-from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.model.campaign_policy import Canary, Limit, Wave
-from provisioner.planning.campaigns.campaign_forecast import forecast_campaign
+from provisioner.model.campaign import Campaign, CampaignState, Canary, Limit, Wave
+from provisioner.planning.campaigns.campaign_preview import forecast_campaign
 
 DEMANDED = 0.97
 PLACE_S = 160.0  # `make bench-mttr`: the whole journey of a spare, in virtual time

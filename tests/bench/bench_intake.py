@@ -40,8 +40,7 @@ from processes import Peak, used
 
 from provisioner import demo
 from provisioner.daemon.data import open_data
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import prepare_files
+from provisioner.demo.site import choose_settings, prepare_files
 from provisioner.model.node import NodeKind, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock

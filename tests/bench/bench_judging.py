@@ -16,9 +16,9 @@ from pathlib import Path
 
 from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
-from provisioner.model.health import Evidence, Verdict
+from provisioner.model.cohort import Evidence, Verdict
 from provisioner.model.node import NodeKind
-from provisioner.planning.certification.rejudging import parse_outputs
+from provisioner.planning.certification.regression import parse_outputs
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())

@@ -43,8 +43,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.cabling import RAILS, Place, list_places
-from provisioner.sim.hardware.clock import Schedule
+from provisioner.sim.hardware.clock import RAILS, Place, Schedule, list_places
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch
 from provisioner.sim.switches.switch_config import Revision

@@ -47,7 +47,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.plan import Neighbour
-from provisioner.planning.campaigns.campaign_progress import build_initial_rows
+from provisioner.planning.campaigns.campaign_moves import build_initial_rows
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 from provisioner.runtime.event_loop import new_event_loop

@@ -48,7 +48,7 @@ from provisioner.model.node import Node, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.serve_tls import server_context
+from provisioner.sim.hardware.clock import server_context
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 

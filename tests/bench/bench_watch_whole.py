@@ -40,15 +40,14 @@ from watched_fleet import LISTENER, Fleet, Kind, posting, told
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing.subscriptions import Offer, read_offer
 from provisioner.adapters.redfish.governor import LoginGovernor
-from provisioner.adapters.redfish.line import Line
 from provisioner.adapters.redfish.session import SESSIONS, Login
-from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.transport import Line, RedfishTransport
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import Watcher
 from provisioner.daemon.data import Data, open_data
-from provisioner.daemon.event_supervisor import MODULE
 from provisioner.daemon.events import open_watch
+from provisioner.daemon.events_process import MODULE
 from provisioner.execution.actions.reach import Reach
 from provisioner.model.node import BmcRef, Node
 from provisioner.planning.watch import watch_rules

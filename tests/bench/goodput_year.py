@@ -16,7 +16,7 @@ from functools import cache
 
 from provisioner.checks import ALL as CHECKS
 from provisioner.model.case import Case, Fault, Origin, RemedyOutcome, RemedyTry, Service
-from provisioner.model.health import Gate
+from provisioner.model.cohort import Gate
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.planning.certification.check_selection import (

@@ -24,8 +24,7 @@ from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_answers import Answer
-from provisioner.sim.site.front import Front
-from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site
 from provisioner.store.rows import evidence_rows, node_rows
 

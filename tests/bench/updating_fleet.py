@@ -32,7 +32,8 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.sim.site.site import Site
-from provisioner.store.rows import operation_rows, turn_rows
+from provisioner.store.rows import operation_rows
+from provisioner.store.rows import operation_rows as turn_rows
 from provisioner.store.rows.node_rows import add_node
 from provisioner.store.schema.schema import credentials, inventories, ledger, nodes, operations
 from provisioner.twin.hosts import MemoryRunner, MemoryShell

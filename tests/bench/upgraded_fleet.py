@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import bench_campaign
 from sqlalchemy import Connection, insert
 
-from provisioner.model.campaign import CampaignNode
-from provisioner.model.campaign_policy import Domain, Limit
+from provisioner.model.campaign import CampaignNode, Domain, Limit
 from provisioner.model.cohort import Sample
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.store.rows import cohort_rows, evidence_rows
+from provisioner.store.rows import evidence_rows
+from provisioner.store.rows import evidence_rows as cohort_rows
 from provisioner.store.rows.node_rows import _columns
 from provisioner.store.schema.schema import nodes
 from provisioner.twin.loop import EPOCH

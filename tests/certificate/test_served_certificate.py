@@ -11,11 +11,11 @@ import pytest
 from acme_site import MISSING, NAME, running_acme
 from cryptography import x509
 
-from provisioner.daemon.served_certificate import EXPIRES, ServedCertificate, served_tls
+from provisioner.daemon.api import EXPIRES, ServedCertificate, served_tls
 from provisioner.model.input_error import InputError
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import make_certificate
 
 
 async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.checks import devlink_health
 from provisioner.checks.check import CheckContext
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 
 CARDS = ("0000:18:00.0", "0000:40:00.0")
 LINE = devlink_health.DEVLINK_HEALTH.line

@@ -14,7 +14,7 @@ import pytest
 from provisioner.checks import ALL
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.readers.smi_sentences import find_sentence
-from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Severity, Verdict
 
 GOLDEN = Path(__file__).parents[1] / "golden/checks"
 QUERY = (GOLDEN / "sram_ecc/good/smi_query.txt").read_text()

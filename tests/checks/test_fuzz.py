@@ -16,7 +16,7 @@ from test_golden import CONTEXT, good
 
 from provisioner import checks
 from provisioner.checks.check import BEFORE, Check
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 
 WORDS = st.sampled_from(
     ["", "0", "-1", "N/A", "[Not Supported]", "1e999", "NaN", "9" * 40, "\x00", "\x1b[2J", "Yes"]

@@ -9,8 +9,8 @@ import pytest
 
 from provisioner.checks import gdr_loopback
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.gid_index import FIND_GID, read_gid
-from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.checks.readers.sysfs import FIND_GID, read_gid
+from provisioner.model.cohort import Evidence, Severity, Verdict
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe5d:0c2a"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from provisioner import checks
 from provisioner.checks.check import BEFORE, Check, CheckContext
 from provisioner.checks.commands import HOST_COMMANDS
-from provisioner.model.health import Evidence, Gate, Severity, Verdict
+from provisioner.model.cohort import Evidence, Gate, Severity, Verdict
 from provisioner.model.node import NodeKind
 
 ROOT = Path(__file__).parent.parent / "golden" / "checks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provisioner.checks import lldp, rdma_links
 from provisioner.checks.context import build_context
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port
 from provisioner.model.matrix import Matrix

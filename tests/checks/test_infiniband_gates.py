@@ -15,7 +15,7 @@ from test_golden import CONTEXT, good
 
 from provisioner import checks
 from provisioner.checks.check import BEFORE, Check
-from provisioner.model.health import CheckResult, Evidence, Gate, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Gate, Verdict
 from provisioner.model.node import NodeKind
 
 HOST = [c for c in checks.ALL if c.kind is NodeKind.HOST]

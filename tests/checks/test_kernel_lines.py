@@ -14,10 +14,14 @@ from pydantic import ValidationError
 
 from provisioner.checks import kernel_errors, kernel_log
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.kernel_lines import begins_at_boot, is_harmless, read_level
-from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.readers.kernel_lines import (
+    begins_at_boot,
+    is_harmless,
+    parse_log_line,
+    read_level,
+)
 from provisioner.checks.xid.xid_events import NO_CODE, find_event
-from provisioner.model.health import CheckResult, Evidence, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Severity, Verdict
 from provisioner.settings import Settings
 
 GREETING = "Linux version 6.8.0-51-generic (buildd@lcy02) #52-Ubuntu SMP"

@@ -11,8 +11,8 @@ import pytest
 from provisioner.adapters.switches.sonic import config_db
 from provisioner.checks import lldp
 from provisioner.checks.check import CheckContext
-from provisioner.execution.validate.judging import judging_context
-from provisioner.model.health import Evidence, Finding, Verdict
+from provisioner.execution.validate.validator import judging_context
+from provisioner.model.cohort import Evidence, Finding, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port
 from provisioner.model.matrix import Matrix

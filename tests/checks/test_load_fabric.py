@@ -19,7 +19,7 @@ from provisioner.checks.fabric.fabric_workloads import (
     build_rdma_pair_test,
 )
 from provisioner.checks.fabric.rail_port import Member, RailPort
-from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.model.cohort import Evidence, Severity, Verdict
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())

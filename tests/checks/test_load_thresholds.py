@@ -11,7 +11,7 @@ from provisioner.checks import dcgm_diag, hbm, thresholds
 from provisioner.checks.check import CheckContext, NotJudged
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS, Limit
 from provisioner.checks.thresholds import check_threshold, find, require_threshold
-from provisioner.model.health import Evidence, Verdict
+from provisioner.model.cohort import Evidence, Verdict
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 H100 = CheckContext(gpu_model="H100")

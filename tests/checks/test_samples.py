@@ -15,7 +15,7 @@ from test_samples_load import CASES
 
 from provisioner import checks
 from provisioner.checks.check import CheckContext
-from provisioner.model.health import Evidence, Verdict
+from provisioner.model.cohort import Evidence, Verdict
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", ROOT / ".." / "shared" / "samples"))

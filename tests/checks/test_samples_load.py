@@ -13,7 +13,7 @@ import pytest
 from provisioner import checks
 from provisioner.checks.check import CheckContext
 from provisioner.checks.threshold_data import Limit
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", Path(__file__).parents[3] / "shared/samples"))
 BY_NAME = {check.name: check for check in checks.ALL}

@@ -10,7 +10,7 @@ import pytest
 from provisioner import checks
 from provisioner.checks.check import BEFORE, CheckContext
 from provisioner.checks.threshold_data import Limit
-from provisioner.model.health import Evidence, Verdict
+from provisioner.model.cohort import Evidence, Verdict
 
 ROOT = Path(__file__).parents[1] / "golden" / "checks"
 CONTEXT = CheckContext.model_validate_json((ROOT / "context.json").read_text())

@@ -24,7 +24,7 @@ from provisioner import checks
 from provisioner.checks import rail_routes
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.readers.tool_output import END_WORDS as END
-from provisioner.model.health import Evidence, Gate, Verdict
+from provisioner.model.cohort import Evidence, Gate, Verdict
 from provisioner.model.node import NodeKind
 from provisioner.planning.intake import host_tools
 from tests.real.test_ipmi_consoles import PASSWORD, serve_ipmi

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.kernel_log import CHECK
-from provisioner.checks.readers.log_lines import parse_log_line
+from provisioner.checks.readers.kernel_lines import parse_log_line
 from provisioner.checks.xid.error_codes import Family, rank_severity
 from provisioner.checks.xid.xid_events import EVENTS_MAX, ErrorEvent, find_events, index_slots
-from provisioner.model.health import Evidence, Severity, Verdict
+from provisioner.model.cohort import Evidence, Severity, Verdict
 
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", "../shared/samples"))
 WORDS = "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=nvidia-smi, Timeout after 6s"

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.checks.xid.error_codes import SEVERITY, Action
-from provisioner.checks.xid.sxid_table import SXIDS, Fatality, explain_sxid
+from provisioner.checks.xid.error_codes import SEVERITY, SXIDS, XIDS, Action, Fatality, explain_sxid
 from provisioner.checks.xid.xid_events import NO_CODE
-from provisioner.checks.xid.xid_explain import explain_xid
-from provisioner.checks.xid.xid_nvlink import NvlinkMeaning, decode_registers
-from provisioner.checks.xid.xid_nvlink5 import ROWS, decode_status
-from provisioner.checks.xid.xid_table import XIDS
-from provisioner.model.health import Severity
+from provisioner.checks.xid.xid_explain import (
+    ROWS,
+    NvlinkMeaning,
+    decode_registers,
+    decode_status,
+    explain_xid,
+)
+from provisioner.model.cohort import Severity
 
 SAMPLES = Path(os.environ.get("PROVISIONER_SAMPLES", "../shared/samples"))
 

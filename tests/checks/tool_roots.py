@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 
 SUITES = ("bullseye", "bookworm", "trixie")
 PACKAGES = (

@@ -21,7 +21,7 @@ from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock
-from provisioner.runtime.site_clock import read_clock
+from provisioner.runtime.wall_clock import read_clock
 from provisioner.settings import Settings
 from provisioner.twin.rehearsal_process import RehearsalProcess
 

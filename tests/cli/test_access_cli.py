@@ -17,7 +17,7 @@ from provisioner.access.tokens import sha256_of
 from provisioner.daemon.data import open_data
 from provisioner.model.access import Caller, Role
 from provisioner.settings import Settings
-from provisioner.store.rows import session_rows
+from provisioner.store.rows import request_rows as session_rows
 
 
 def run(*words: str) -> tuple[int, str, str]:

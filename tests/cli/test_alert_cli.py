@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import run
 
-from provisioner.cli.serve.alert_sources import read_senders
+from provisioner.cli.serve.daemon_parts import read_senders
 from provisioner.daemon.data import DATABASE
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.input_error import InputError

@@ -15,7 +15,7 @@ from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.store.database.database import open_database
-from provisioner.store.database.migrating import revisions
+from provisioner.store.database.postgres import revisions
 
 NOW = 1_700_000_000.0
 FIRST = Path(__file__).parents[1] / "store" / "first_schema.sql"

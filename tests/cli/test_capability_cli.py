@@ -12,7 +12,7 @@ from program import Done, run
 
 from provisioner.daemon.data import open_data
 from provisioner.model.adoption.capability import Capability
-from provisioner.model.events.capability_events import ActWithheld
+from provisioner.model.events.request_events import ActWithheld
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, Origin, Placement, State
 

@@ -1,6 +1,6 @@
 """A case as text for people."""
 
-from provisioner.cli.client.case_views import count_evidence, list_case_lines
+from provisioner.cli.client.campaign_views import count_evidence, list_case_lines
 from provisioner.model.case import Case, Origin, Service, Stage
 
 

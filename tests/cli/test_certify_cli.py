@@ -11,7 +11,7 @@ import pytest
 from program import run
 
 from provisioner.daemon.data import open_data
-from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind
 

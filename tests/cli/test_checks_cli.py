@@ -11,7 +11,7 @@ import pytest
 from program import Done, run
 
 from provisioner import checks
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "checks"
 

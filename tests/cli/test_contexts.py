@@ -15,7 +15,7 @@ from program import Done, alone
 from served import node
 
 from provisioner.access.tokens import new_token
-from provisioner.cli.client.contexts import find_file, find_place, read_contexts
+from provisioner.cli.client.connection import find_file, find_place, read_contexts
 from provisioner.daemon.api import SOCKET
 from provisioner.daemon.data import open_data
 from provisioner.model.access import Role
@@ -23,7 +23,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 
 BLOCKER = Blocker(
     reason=Reason.CHECK_FAILED, subject="gpu\x1b[2J", detail="one is missing", unblock="Reseat it."

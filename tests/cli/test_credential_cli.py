@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from program import Done, run
 
-from provisioner.api import local_peer
+from provisioner.api import console_pages as local_peer
 from provisioner.daemon.data import open_data
 from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind

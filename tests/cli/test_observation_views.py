@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.cli.client.output import show_rows
-from provisioner.model.adoption.observation import Observation
+from provisioner.model.adoption.capability import Observation
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.release_drift import find_lapsed_certificates

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.serve.resealing import NEW_KEY, reseal
+from provisioner.cli.serve.backup import NEW_KEY, reseal
 from provisioner.daemon.cluster import digest_code
 from provisioner.daemon.data import held_data, open_data
 from provisioner.model.input_error import InputError

@@ -14,7 +14,7 @@ from campaign_fleet import Fleet
 from campaign_parts import MATRIX
 from program import Done, run
 
-from provisioner.api import local_peer
+from provisioner.api import console_pages as local_peer
 from provisioner.daemon.data import DATABASE, open_data, read_matrix
 from provisioner.model.access import ChangeKind
 from provisioner.model.case import Case, Origin, Service
@@ -22,7 +22,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.ports import StaleWrite
-from provisioner.store.rows.request_writes import write_node_request
+from provisioner.store.rows.request_rows import write_node_request
 from provisioner.store.sql_store import open_store
 
 NOW = 1_700_000_000.0

@@ -12,8 +12,7 @@ from program import run
 from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.runtime.site_clock import CLOCK_FILE, read_clock, write_clock
-from provisioner.runtime.wall_clock import WallClock
+from provisioner.runtime.wall_clock import CLOCK_FILE, WallClock, read_clock, write_clock
 
 DAY_S = 86_400.0
 

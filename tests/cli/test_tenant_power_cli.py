@@ -17,7 +17,7 @@ from provisioner.daemon.data import open_data
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.model.tenant import Tenant
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 
 
 @pytest.fixture

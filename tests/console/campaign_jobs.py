@@ -9,9 +9,15 @@ from console_release import EARLIER, NEWER
 from console_site import Site
 from served import RELEASE
 
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_policy import Policy
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+    Policy,
+    Progress,
+)
 
 AREA = "Campaigns"
 SELECT = "su=2 and kind=host"

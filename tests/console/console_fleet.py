@@ -10,8 +10,14 @@ from given_events import event_of
 from served import PROFILE, RELEASE, fill
 from sqlalchemy import Connection
 
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+    Progress,
+)
 from provisioner.model.case import (
     Case,
     Fault,
@@ -26,7 +32,7 @@ from provisioner.model.case import (
     Suspect,
     Ticket,
 )
-from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Activation, BackgroundCopy, Component, Device, DeviceKind
 from provisioner.model.inventory import Inventory as Seen
 from provisioner.model.location import Location, Port

@@ -26,16 +26,15 @@ from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.times.instant import format_instant
 from provisioner.ports.storage import Store
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
 # one person opens a page for each test, faster than the server notices that the last one is gone

@@ -8,7 +8,7 @@ from served import PROFILE, RELEASE
 from sqlalchemy import Connection
 
 from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.operation import ActionStatus
 from provisioner.store.rows import evidence_rows
 from provisioner.store.sql_store import SqlStore

@@ -6,7 +6,7 @@ from chromium import Looker
 from console_site import Site
 
 from provisioner.model.adoption.capability import Capability, Grant, GrantScope
-from provisioner.model.events.capability_events import ActWithheld
+from provisioner.model.events.request_events import ActWithheld
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, Origin, Placement, State
 from provisioner.runtime import permit

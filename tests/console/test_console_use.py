@@ -17,13 +17,12 @@ from given_events import event_of
 from sqlalchemy import select, update
 
 from provisioner.model.access import Session
-from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, CampaignState, Policy
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import State
 from provisioner.model.times.instant import parse_instant
-from provisioner.store.rows import session_rows
-from provisioner.store.schema.access_schema import console_sessions
+from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.schema.schema import console_sessions
 
 PIXEL = """() => {
     const [c, m] = ['canvas', '.map-mark'].map((word) => document.querySelector(word));

@@ -16,10 +16,10 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.observe.certificate_exchange import CertificateExchange
-from provisioner.model.machine.certificate_pins import split_pins
+from provisioner.model.machine.settings import split_pins
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning.lifecycle.bmc_certificates import WANT
+from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as WANT
 from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.sim.hardware.build import build_machine

@@ -22,8 +22,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.bmc_defaults import choose_reset
 from provisioner.ports import Secret
 from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import Schedule, make_certificate
 from provisioner.sim.redfish.accounts import Account
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.store.repositories.master_key import MasterKey

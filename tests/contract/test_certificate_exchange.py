@@ -17,9 +17,9 @@ from exchange_bench import FACTORY, ExchangeBench
 from virtual_time import run
 
 from provisioner.control.context import Context
-from provisioner.control.node.certificate_exchanger import CertificateExchanger
-from provisioner.control.watch.certificate_keeper import CertificateKeeper
-from provisioner.model.machine.certificate_pins import PINS_MAX, add_pin, split_pins
+from provisioner.control.node.credential_rotator import CertificateExchanger
+from provisioner.control.watch.credential_keeper import CertificateKeeper
+from provisioner.model.machine.settings import PINS_MAX, add_pin, split_pins
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply
 from provisioner.twin.wires import MemoryBmcs

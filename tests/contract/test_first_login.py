@@ -15,8 +15,7 @@ from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_answers import Answer
 from provisioner.sim.site.fault_presets import inject_fault
-from provisioner.sim.site.front import Front
-from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault

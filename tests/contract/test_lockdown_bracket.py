@@ -11,9 +11,9 @@ from exchange_bench import ExchangeBench
 from test_bmc_defaults import FusedHold
 from virtual_time import run
 
-from provisioner.adapters.redfish.settings.bios_defaults import reset_bios
+from provisioner.adapters.redfish.settings.bios_writes import reset_bios
 from provisioner.control.context import Context
-from provisioner.control.node.lockdown_bracket import LockdownBracket, is_lifted
+from provisioner.control.node.credential_rotator import LockdownBracket, is_lifted
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Blocker, Reason
 

@@ -20,7 +20,7 @@ from virtual_time import VirtualClock, run
 
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.login_change import change_login
+from provisioner.execution.observe.rotation import change_login
 from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.model.events.event import Event
 from provisioner.model.node import BmcRef, Node, NodeKind

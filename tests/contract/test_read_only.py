@@ -11,22 +11,28 @@ import pytest
 from aiohttp import web
 from devices import Bmc, run
 
-from provisioner.adapters.read_only.hosts import NoAgents, NoPlays, ReadOnlyPdu, ReadOnlyShell
-from provisioner.adapters.read_only.partitions import ReadOnlyPartitions
+from provisioner.adapters.read_only.hosts import (
+    NoAgents,
+    NoPlays,
+    ReadOnlyPartitions,
+    ReadOnlyPdu,
+    ReadOnlyShell,
+)
 from provisioner.adapters.redfish.session import is_session_call
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.checks import lldp
 from provisioner.cli.options.serve_options import PLAYBOOKS, check_places
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.observing import narrow_fabrics, narrow_parts
 from provisioner.execution.observe.inband import BOOT_ID, REBOOT
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
-from provisioner.planning.intake import host_look, inband_facts
-from provisioner.planning.intake.reading_commands import is_reading_command
+from provisioner.planning.intake import host_tools as host_look
+from provisioner.planning.intake import inband_facts
+from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import (
     Call,
@@ -37,8 +43,7 @@ from provisioner.ports import (
     ShellOutput,
 )
 from provisioner.ports.agents import AgentAddress
-from provisioner.ports.isolation import PartitionReads, Partitions
-from provisioner.ports.reading import (
+from provisioner.ports.inband import (
     BmcReads,
     HostReads,
     OutletReads,
@@ -46,6 +51,7 @@ from provisioner.ports.reading import (
     ReadCommand,
     SwitchWireReads,
 )
+from provisioner.ports.isolation import PartitionReads, Partitions
 from provisioner.ports.switch import SwitchReads
 from provisioner.ports.wire import Secret
 from provisioner.runtime import permit

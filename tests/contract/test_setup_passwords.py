@@ -12,9 +12,9 @@ from virtual_time import run
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.settings.setup_password import read_setup_password
-from provisioner.execution.steps.setup_passwords import Progress, advance
-from provisioner.model.machine.setup_password import SetupPasswordState
+from provisioner.adapters.redfish.settings.bios_writes import read_setup_password
+from provisioner.execution.steps.bios_defaults import Progress, advance
+from provisioner.model.machine.settings import SetupPasswordState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import SETUP, list_logins
 from provisioner.ports import BmcAddress, Secret, Unreachable

@@ -11,8 +11,14 @@ import threading
 import pytest
 from devices import Bmc, Broken, run
 
-from provisioner.adapters.redfish.discovery import Probe, probe, probe_all, scan
-from provisioner.adapters.redfish.ssdp import discover_services, read_origins
+from provisioner.adapters.redfish.discovery import (
+    Probe,
+    discover_services,
+    probe,
+    probe_all,
+    read_origins,
+    scan,
+)
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Gap, Reason

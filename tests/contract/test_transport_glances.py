@@ -14,8 +14,7 @@ from aiohttp import web
 from devices import SESSIONS, Bmc, Broken, run
 
 from provisioner.adapters.bounded_http import Attempt, bare_context, open_session
-from provisioner.adapters.redfish.glance import is_possible, read_once
-from provisioner.adapters.redfish.glance_answer import HEAD_MAX_BYTES, read_answer
+from provisioner.adapters.redfish.glance import HEAD_MAX_BYTES, is_possible, read_answer, read_once
 from provisioner.adapters.redfish.governor import WINDOW_S, LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import (

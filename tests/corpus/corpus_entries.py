@@ -23,7 +23,7 @@ from provisioner.checks.kernel_errors import KERNEL_ERRORS
 from provisioner.checks.readers.tool_output import END_WORDS
 from provisioner.model.base import Record
 from provisioner.model.case import PartClass
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 
 FOLDER = Path(__file__).parent
 HEALTHY = "healthy"

@@ -17,7 +17,7 @@ from corpus_entries import HEALTHY, KINDS, Entry, build_outputs
 from healthy_node import CONTEXT, INVENTORY, NODE, write_tables
 
 from provisioner.model.base import Record
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.planning.repair.case_policy import faults_of
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, locate_fault, names_of

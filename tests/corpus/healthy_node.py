@@ -15,7 +15,7 @@ from provisioner import checks
 from provisioner.checks import gpu_inventory, rdma_links
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.xid.xid_events import index_slots
-from provisioner.model.health import Evidence, Gate
+from provisioner.model.cohort import Evidence, Gate
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind

@@ -17,7 +17,7 @@ from corpus_score import (
 )
 from healthy_node import CHECKS, CONTEXT, INVENTORY, read_good_outputs
 
-from provisioner.model.health import Verdict
+from provisioner.model.cohort import Verdict
 
 ENTRIES_MIN = 190
 HEALTHY_MIN = 50

@@ -27,7 +27,7 @@ from provisioner.model.operation import ActionStatus
 from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
+from provisioner.planning.watch.high_water import adopted_proof, settle_by_word
 from provisioner.sim.site.truth import find_switch_outages, find_violations
 from provisioner.sim.switches.switch import Switch
 from provisioner.store.repositories.recovery import SqlRecoveryRepository

@@ -28,8 +28,7 @@ from test_journeys import misdeeds
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
-from provisioner.model.campaign import CampaignState
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import CampaignState, Policy
 from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry

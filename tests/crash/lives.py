@@ -29,7 +29,7 @@ from legs import LEGS, Leg, journey_to, made, slow
 from points import LOOPS, CrashLane, Lives, Place, trace
 from returned import HOST
 
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

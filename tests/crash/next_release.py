@@ -16,7 +16,7 @@ import yaml
 from rig import MATRIX
 
 from provisioner.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, build_overlay
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 
 NEXT = "site-next"
 BFB, NIC = "bf-bundle-next.bfb", "fw-next.bin"

@@ -23,7 +23,7 @@ import pytest
 from page_reading import ROOT, Block, blocks, simple_commands
 from typer.testing import CliRunner
 
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.cli import app
 
 PAGE = ROOT / "docs" / "tutorial.md"

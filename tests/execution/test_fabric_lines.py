@@ -12,16 +12,16 @@ import pytest
 
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
-from provisioner.execution.validate.fabric_lines import (
+from provisioner.execution.validate.fabric_outputs import (
     CLEAN,
     FOLDER,
     LOOK,
     MARK,
     build_measure_line,
     host_end,
+    parse_sections,
     serve,
 )
-from provisioner.execution.validate.fabric_outputs import parse_sections
 
 RULE = "-" * 87
 OWN = f"{MARK}_{os.getpid()}"  # other tests mark theirs at the same time on this machine

@@ -15,8 +15,8 @@ from provisioner.execution.validate.fabric_outputs import (
     parse_sections,
     rdma_rail,
 )
+from provisioner.model.cohort import Evidence
 from provisioner.model.fabric_session import FabricRun, RailRun
-from provisioner.model.health import Evidence
 
 CONTEXT = CheckContext(gpu_model="H100")
 RULE = "-" * 87

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.execution.steps.written_system import parse_root_disks
+from provisioner.execution.steps.deployment import parse_root_disks
 
 ANSWERS = {
     "a partition": ("part \ndisk S64HNE0R100001\n", ("S64HNE0R100001",)),

@@ -20,7 +20,7 @@ from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification import certification
 from provisioner.planning.lifecycle.decide import Fence, Release
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 
 
 class Parts:

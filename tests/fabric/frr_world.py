@@ -24,19 +24,18 @@ from provisioner.control.node.performer import Performer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
+from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.tenancy import Tenancy
-from provisioner.execution.tenancy.tenant_sessions import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Location, Port
-from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement, ReleaseConditions, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.lifecycle.decide import Fence, Release
-from provisioner.planning.release import handover
+from provisioner.planning.release import entitlement as handover
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Secret, ShellCommand, ShellOutput
 from provisioner.runtime.wall_clock import WallClock

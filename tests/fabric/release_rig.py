@@ -18,7 +18,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
-from provisioner.model.release import GateRow
+from provisioner.model.recovery import GateRow
 from provisioner.model.tenant import Outside, Tenant
 from provisioner.sim.switches.switch import Switch
 

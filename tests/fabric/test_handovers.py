@@ -13,9 +13,9 @@ from release_rig import LEAF, NODE, Bench, play, trees
 from test_release_order import LAST, TWO, silence, spoil
 
 from provisioner.control.node.performer import STANDING_TRIES_MAX
+from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.port_label import DatabaseMark
 from provisioner.model.tenant import PortPlacement
 
 BUSY = Blocker(reason=Reason.BUSY, subject=NODE, detail="it was busy", unblock="Wait.")

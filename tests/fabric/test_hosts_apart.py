@@ -11,7 +11,7 @@ from release_rig import CANARY, LEAF, NODE, Bench, play, trees
 from provisioner.adapters.switches.cumulus.host_filter import NAME
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.release_sequence import ReleaseOutcome
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 
 FEW = frozenset({0, 3, 7})  # of the in-band network, with the planted faults, and the last
 ON = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}

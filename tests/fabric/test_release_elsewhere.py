@@ -13,9 +13,9 @@ from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.release.release_ask import FAR_LEAVES_MAX, far_leaves
+from provisioner.planning.release.port_isolation import FAR_LEAVES_MAX, far_leaves
 from provisioner.sim.switches.switch import Switch
 
 FAR = "leaf-su0-r7"  # of another node of the tenant; the released one has no cable there

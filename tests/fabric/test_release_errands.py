@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.execution.tenancy import release_probes as sending
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.execution.tenancy import release_recheck as sending
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.release import release_probes
 from provisioner.planning.release.release_probes import Errand, Partners, Ping
 

@@ -8,7 +8,7 @@ import pytest
 from release_faults import FAULTS
 from release_rig import FEW, LEAF, NODE, OTHER_LEAF, Bench, bad, play
 
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.release.release_gate import list_gate_blockers
 
 

@@ -16,7 +16,7 @@ from provisioner.execution.tenancy.release_sequence import (
 )
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.release import release_probes
 
 TWO, LAST = frozenset({3, 7}), "leaf-su0-r7"

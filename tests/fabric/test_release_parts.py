@@ -13,11 +13,11 @@ from test_release_order import LAST, OBJECTION, TWO, alone, checks, customer, sp
 
 from provisioner.execution.tenancy.release_sequence import ReleaseOutcome, seal_release
 from provisioner.execution.tenancy.tenancy import MoveOutcome
+from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.port_label import DatabaseMark
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 
 MARK = DatabaseMark("0123abcd" * 4, 1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from release_rig import SERVER, Bench, bad, play
 
-from provisioner.model.release import GateCheck
+from provisioner.model.recovery import GateCheck
 
 TWO = frozenset({3, 7})
 

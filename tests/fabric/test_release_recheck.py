@@ -12,8 +12,8 @@ from release_rig import LEAF, MATRIX, NODE, PEER, Bench, play
 
 from provisioner.checks.threshold_data import Limit, Limits
 from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
-from provisioner.model.health import Evidence
-from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.cohort import Evidence
+from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 
 TWO = frozenset({3, 7})

@@ -14,7 +14,7 @@ from provisioner.execution.tenancy.release_sequence import seal_release
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
-from provisioner.model.release import GateCheck
+from provisioner.model.recovery import GateCheck
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.release import release_proof
 

@@ -35,8 +35,8 @@ from provisioner.ports import (
     Secret,
 )
 from provisioner.settings import Settings
-from provisioner.sim.hardware.images import make_image
-from provisioner.sim.site.front import Front
+from provisioner.sim.hardware.build import make_image
+from provisioner.sim.site.serve import Front
 from provisioner.sim.site.site import Site
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault

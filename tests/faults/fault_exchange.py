@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from provisioner.adapters.redfish.session import Login
 from provisioner.ports import BmcAddress, Call, Reply, TooLarge, Unreachable, Upload
-from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Front
 from provisioner.twin.wires import encode_multipart
 
 NODE, NAME = "su0-n00", "su0-n00/host"

@@ -10,12 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from provisioner.adapters.redfish.pinning import presented_fingerprint
+from provisioner.adapters.redfish.transport import presented_fingerprint
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.front import Front
-from provisioner.sim.site.serve import Addresses, Server
+from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"

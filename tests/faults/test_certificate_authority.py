@@ -15,15 +15,14 @@ import pytest
 from sockets import Served, run, served
 
 from provisioner.adapters.certificate_command import CertificateCommand
-from provisioner.adapters.redfish.pinning import presented_fingerprint
-from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.redfish.transport import RedfishTransport, presented_fingerprint
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.observe.certificate_exchange import CertificateExchange
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning.lifecycle.bmc_certificates import WANT
+from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as WANT
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Secret, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import FastClock

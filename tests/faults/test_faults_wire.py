@@ -14,7 +14,7 @@ from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply, Unreachable
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 from provisioner.sim.site.fault_presets import ALL, inject_fault
 
 SYSTEM = Call("GET", "/redfish/v1/Systems/1", timeout_s=20)

@@ -15,7 +15,7 @@ from provisioner.control.context import Context
 from provisioner.control.engine.overload import CALM_SAMPLES, Overload, measure_load
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.lifecycle.overload import Level, Load, find_strains, highest_level
+from provisioner.planning.lifecycle.admission import Level, Load, find_strains, highest_level
 from provisioner.settings import Settings
 
 CALM = Load(descriptors=50, descriptors_max=1024, disk_free_bytes=100 * 1024**3)

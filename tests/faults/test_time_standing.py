@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import pytest
 
-from provisioner.control.watch.time_standing import GAP_MAX_S, LAST, DecidingClock, TimeStanding
+from provisioner.control.watch.watch_standing import GAP_MAX_S, LAST, DecidingClock, TimeStanding
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
 from provisioner.store import SqlStore, open_store
-from provisioner.store.rows import clock_rows
+from provisioner.store.rows import agent_rows as clock_rows
 
 HOUR_S = 3600.0
 BEGAN = 1_800_000_000.0

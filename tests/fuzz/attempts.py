@@ -16,7 +16,7 @@ from registry import PARSERS
 
 from provisioner import checks
 from provisioner.checks.check import BEFORE, Check, CheckContext
-from provisioner.model.health import Evidence, Verdict
+from provisioner.model.cohort import Evidence, Verdict
 
 HERE = Path(__file__).resolve().parents[1]
 ROOT = HERE / "golden" / "checks"

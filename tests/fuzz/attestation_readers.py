@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.checks.attestation.cbor_values import NotCbor
+from provisioner.checks.attestation.concise_manifests import NotCbor
 from provisioner.checks.attestation.endorsement_certificates import Makers
 from provisioner.checks.check import Unreadable
-from provisioner.model.attestation import Unacceptable
+from provisioner.model.certificate import Unacceptable
 
-_BOARD = "planning.certification.board_proofs"
+_BOARD = "planning.certification.board_identity"
 _BOUND = {"bound": b"b" * 32, "enrolled": None, "now": 1.8e9}
 ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("checks.attestation.certificate_chains", (ValueError,), "parse_certificate", {}),
@@ -19,7 +19,7 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ("checks.attestation.evidence_containers", (), "read_manifest_file", {"name": "own.xml"}),
     ("checks.attestation.event_log", (Unacceptable,), "parse_event_log", {}),
     ("checks.attestation.tpm_quotes", (Unacceptable,), "parse_quote", {}),
-    ("checks.attestation.opaque_data", (Unacceptable,), "parse_opaque_data", {}),
+    ("checks.attestation.spdm_messages", (Unacceptable,), "parse_opaque_data", {}),
     (
         "checks.attestation.reference_manifests",
         (),
@@ -33,9 +33,9 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
         "read_anchors",
         {"source": "own.pem"},
     ),
-    ("checks.attestation.revocation_answers", (ValueError,), "parse_answer", {}),
-    ("checks.attestation.boot_databases", (Unreadable,), "read_boot_states", {}),
-    ("checks.attestation.cbor_values", (NotCbor,), "parse_cbor", {}),
+    ("checks.attestation.certificate_chains", (ValueError,), "parse_answer", {}),
+    ("checks.attestation.event_log", (Unreadable,), "read_boot_states", {}),
+    ("checks.attestation.concise_manifests", (NotCbor,), "parse_cbor", {}),
     (
         "checks.attestation.concise_manifests",
         (),
@@ -53,18 +53,18 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ),
     ("checks.attestation.endorsement_certificates", (ValueError,), "parse_makers", {}),
     ("checks.attestation.endorsement_certificates", (Unacceptable,), "read_endorsement", {}),
-    ("planning.certification.listed_boards", (ValueError,), "parse_boards", {}),
-    ("checks.attestation.tpm_credentials", (Unacceptable,), "parse_attestation_key", {}),
+    ("planning.certification.board_identity", (ValueError,), "parse_boards", {}),
+    ("checks.attestation.tpm_quotes", (Unacceptable,), "parse_attestation_key", {}),
 )
 ATTESTATION_BESIDE: Mapping[str, str] = {
     "checks.attestation.event_log:digest_pcrs": "it takes what was read, and bounded, before",
     "checks.attestation.device_reports:verify_report": (
         "attempted through checks.attestation.spdm_messages:parse_signed_measurements"
     ),
-    "checks.attestation.tpm_credentials:name_template": "it takes a key that was parsed before",
-    "checks.attestation.tpm_credentials:make_credential": "it writes; its key was read before",
-    "planning.certification.board_answers:decode_field": "attempted through judge_board",
-    "planning.certification.board_answers:read_detail": "attempted through judge_board",
+    "checks.attestation.tpm_quotes:name_template": "it takes a key that was parsed before",
+    "checks.attestation.tpm_quotes:make_credential": "it writes; its key was read before",
+    "planning.certification.board_identity:decode_field": "attempted through judge_board",
+    "planning.certification.board_identity:read_detail": "attempted through judge_board",
     "planning.certification.board_identity:judge_opening": (
         "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
@@ -78,20 +78,20 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "planning.certification.attested_state:read_devices": (
         "attempted through the judge of its check"
     ),
-    "planning.certification.attestation_summary:summarise_devices": (
+    "planning.certification.attested_state:summarise_devices": (
         "attempted through the judge of its check"
     ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
-    "checks.attestation.cbor_values:write_bytes": "it writes",
-    "checks.attestation.cbor_values:write_text": "it writes",
-    "cli.options.times:parse_time": "it takes an option of the command line",
-    "checks.attestation.boot_databases:digest_entries": (
+    "checks.attestation.concise_manifests:write_bytes": "it writes",
+    "checks.attestation.concise_manifests:write_text": "it writes",
+    "cli.options.checked_options:parse_time": "it takes an option of the command line",
+    "checks.attestation.event_log:digest_entries": (
         "attempted through checks.attestation.boot_databases:read_boot_states"
     ),
-    "planning.certification.witnessed_values:collect_devices": (
+    "planning.certification.attested_state:collect_devices": (
         "it verifies what judges read, which are all attempted"
     ),
-    "planning.certification.witnessed_values:collect_witnessed": (
+    "planning.certification.attested_state:collect_witnessed": (
         "it verifies what judges read, which are all attempted"
     ),
     "checks.attested_firmware:read_rows": "a part of judges, which are all attempted",
@@ -101,10 +101,10 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "planning.certification.attested_state:describe_attestation": "it takes a record of ours",
     "planning.certification.attested_state:parse_evidence": "it takes a record of ours",
     "planning.certification.attested_state:read_roots": "attempted through the judge of its check",
-    "planning.certification.attestation_summary:summarise_boot": (
+    "planning.certification.attested_state:summarise_boot": (
         "attempted through checks.attestation.boot_databases:read_boot_states"
     ),
-    "planning.certification.attestation_summary:summarise_roots": (
+    "planning.certification.attested_state:summarise_roots": (
         "attempted through the judge of its check"
     ),
 }

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.playbooks.events import Events
-from provisioner.adapters.redfish.eventing.sse import SseReader
+from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.api import table
 from provisioner.execution.artifacts import bundles
-from provisioner.model.bundle import MANIFEST
-from provisioner.model.health import Evidence
+from provisioner.model.agent import MANIFEST
+from provisioner.model.cohort import Evidence
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.watch.pushed_alerts import Source, parse_push
-from provisioner.planning.watch.pushed_nodes import Directory
+from provisioner.planning.watch.pushed_alerts import Directory, Source, parse_push
 from provisioner.ports import Reply
 
 PACKAGE = Path(__file__).resolve().parents[2] / "provisioner"

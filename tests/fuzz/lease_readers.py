@@ -11,13 +11,13 @@ _INTAKE = "planning.intake"
 _FILE = {"source": "leases"}
 LEASE_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     (f"{_INTAKE}.dhcp_leases", (InputError,), "read_leases", _FILE),
-    (f"{_INTAKE}.kea_leases", (InputError,), "read_kea_leases", _FILE),
-    (f"{_INTAKE}.dnsmasq_leases", (), "read_dnsmasq_leases", _FILE),
-    (f"{_INTAKE}.dnsmasq_notes", (), "read_dnsmasq_notes", _FILE),
-    (f"{_INTAKE}.kea_answers", (InputError,), "read_page", _FILE),
-    (f"{_INTAKE}.dhcpd_leases", (), "read_dhcpd_leases", _FILE),
+    (f"{_INTAKE}.dhcp_leases", (InputError,), "read_kea_leases", _FILE),
+    (f"{_INTAKE}.dhcp_leases", (), "read_dnsmasq_leases", _FILE),
+    (f"{_INTAKE}.dhcp_leases", (), "read_dnsmasq_notes", _FILE),
+    (f"{_INTAKE}.lease_comparison", (InputError,), "read_page", _FILE),
+    (f"{_INTAKE}.dhcp_leases", (), "read_dhcpd_leases", _FILE),
     (
-        f"{_INTAKE}.lease_values",
+        f"{_INTAKE}.dhcp_leases",
         (),
         "normalize_mac normalize_lease_address read_seconds clean_name",
         {},

@@ -9,11 +9,11 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import PortError
 
 _BODY = {"Boot": {"Mode": "UEFI"}}
-_SETTINGS = "adapters.redfish.settings.attributes"
+_SETTINGS = "adapters.redfish.settings.reading"
 REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("adapters.redfish.eventing.events", (), "read_document read_conditions read_entry", {}),
     ("adapters.redfish.eventing.registries", (), "read_registry", {}),
-    ("adapters.redfish.glance_answer", (PortError,), "read_answer", {"size_max_bytes": 256}),
+    ("adapters.redfish.glance", (PortError,), "read_answer", {"size_max_bytes": 256}),
     ("adapters.redfish.messages", (), "read_messages body_of collect_messages task_paths", {}),
     ("adapters.redfish.messages", (), "read_refusal", {"subject": "x", "unblock": "y"}),
     ("adapters.redfish.messages", (), "find_named find_not_taken", {"body": _BODY}),
@@ -24,8 +24,9 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     ("adapters.redfish.messages", (), "list_leaves", {}),
     ("adapters.redfish.parsing", (), "as_object objects text truth number at path_of link mac", {}),
     ("adapters.redfish.parsing", (), "mac_of_guid parse_packed", {}),
+    ("adapters.redfish.parsing", (ValueError, RecursionError), "parse_fields", {}),
     (
-        "adapters.redfish.recordings.pseudonym_forms",
+        "adapters.redfish.recordings.pseudonyms",
         (),
         "make_pseudonym",
         {"key": b"key", "kind": "GUID"},
@@ -34,15 +35,15 @@ REDFISH_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str,
     ("adapters.redfish.service", (), "target_of list_actions", {}),
     ("adapters.redfish.service", (), "action_of", {"name": "Reset"}),
     ("adapters.redfish.session", (), "sessions_path path_of password_change retry_after_s", {}),
-    ("adapters.redfish.ssdp", (PortError,), "read_origins", {}),
+    ("adapters.redfish.discovery", (PortError,), "read_origins", {}),
     ("adapters.redfish.tasks", (), "of_task of_hpe", {}),
     ("adapters.redfish.tasks", (), "read_view", {"path": "/redfish/v1/TaskService/Tasks/1"}),
-    ("adapters.redfish.settings.secure_boot_keys", (), "fingerprint_pem", {}),
+    ("adapters.redfish.settings.bios_writes", (), "fingerprint_pem", {}),
     ("adapters.redfish.upkeep.certificates", (), "read_request", {}),
-    ("adapters.redfish.upkeep.remainders", (), "fingerprint_key", {}),
-    ("adapters.redfish.upkeep.link_counters", (), "list_counts", {"prefix": "", "depth": 0}),
+    ("adapters.redfish.upkeep.bmc_time", (), "fingerprint_key", {}),
+    ("adapters.redfish.upkeep.leaks", (), "list_counts", {"prefix": "", "depth": 0}),
     (
-        "execution.observe.issued_certificate",
+        "execution.observe.certificate_exchange",
         (),
         "judge_issued",
         {"bmc": "n/host", "now": 0.0, "renew_days": 30.0},

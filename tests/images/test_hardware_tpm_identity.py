@@ -16,19 +16,19 @@ from provisioner_hardware_manager.commands import Output
 from software_tpm import NEEDS_SWTPM, Board, manufacture
 
 from provisioner.checks.attestation.endorsement_certificates import Makers, parse_makers
-from provisioner.checks.attestation.tpm_credentials import (
+from provisioner.checks.attestation.tpm_quotes import (
     make_credential,
     name_template,
     parse_attestation_key,
 )
-from provisioner.model.attestation import Unacceptable
+from provisioner.model.certificate import Unacceptable
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_identity import (
     Challenge,
     challenge_board,
+    judge_board,
     judge_opening,
 )
-from provisioner.planning.certification.board_proofs import judge_board
 
 NONCE = b"\x01" * 32
 SECRET = b"\x5c" * 32

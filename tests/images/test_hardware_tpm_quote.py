@@ -10,7 +10,7 @@ from provisioner_hardware_manager import tpm_quote
 from provisioner_hardware_manager.commands import Output
 from software_tpm import NEEDS_SWTPM, Board
 
-from provisioner.planning.certification.board_proofs import judge_board
+from provisioner.planning.certification.board_identity import judge_board
 
 NOW = 1_800_000_000.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from images import locks, ramdisk, uki
 from images.locks import BadInput, Package
-from provisioner.execution.artifacts.boot_images import find_slots
+from provisioner.execution.artifacts.artifacts import find_slots
 
 needs_tools = pytest.mark.skipif(
     not uki.STUB.is_file() or any(shutil.which(tool) is None for tool in uki.TOOLS),

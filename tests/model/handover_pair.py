@@ -29,7 +29,7 @@ from provisioner.control.engine.engine_shared import SharedEngine
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation, OperationStatus
 from provisioner.ports import StoreFailed
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.store.rows import operation_rows
 from provisioner.store.rows.records import parse_node
 from provisioner.store.schema.schema import certificates, nodes

@@ -30,7 +30,7 @@ TABLE = (
         (
             "provisioner.planning.release.release_gate:*",
             "provisioner.planning.release.release_gate_routes:*",
-            "provisioner.planning.release.release_ask:*",
+            "provisioner.planning.release.port_isolation:*",
             "provisioner.planning.release.release_proof:*",
             "provisioner.planning.release.port_isolation:*",
         ),
@@ -75,7 +75,7 @@ TABLE = (
         "where ports are, read back",
         (
             "provisioner.execution.tenancy.leaf:*",
-            "provisioner.execution.actions.switch_source:*",
+            "provisioner.execution.actions.reach:*",
             "provisioner.adapters.switches.cumulus.port_reading:*",
         ),
         (
@@ -100,7 +100,7 @@ TABLE = (
         "certification",
         (
             "provisioner.planning.certification.certification:*",
-            "provisioner.planning.certification.gates:*",
+            "provisioner.planning.certification.certification:*",
         ),
         (
             "tests/planning/test_certification.py",
@@ -167,11 +167,10 @@ EQUIVALENT: dict[str, str] = {
     "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
         "those who wait have their answers then, and are passed over by the next writer"
     ),
-    "provisioner.execution.actions.switch_source:SwitchSource.__init__: "
-    "self._until = 0.0 => pass": (
+    "provisioner.execution.actions.reach:SwitchSource.__init__: self._until = 0.0 => pass": (
         "without an opened switch the time is not read, and with one it is set"
     ),
-    "provisioner.execution.actions.switch_source:SwitchSource.__init__: 0.0 => 1.0": (
+    "provisioner.execution.actions.reach:SwitchSource.__init__: 0.0 => 1.0": (
         "without an opened switch the time is not read, and with one it is set"
     ),
     "provisioner.store.rows.operation_rows:open_operation: "

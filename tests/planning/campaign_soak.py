@@ -20,26 +20,24 @@ from campaign_worlds import counts, keys, out_of
 
 from provisioner.model.campaign import (
     SETTLED,
+    Breaker,
     Campaign,
     CampaignNode,
     CampaignState,
-    Decision,
-    NodeProgress,
-    Progress,
-)
-from provisioner.model.campaign_policy import (
-    Breaker,
     Canary,
+    Decision,
     Domain,
     LeafHosts,
     Limit,
+    NodeProgress,
     Policy,
+    Progress,
     TenantTerms,
     Wave,
 )
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_progress import (
+from provisioner.planning.campaigns.campaign_moves import (
     apply_decision,
     build_initial_rows,
     record_failure,

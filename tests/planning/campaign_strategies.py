@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from provisioner.model.campaign import CampaignNode
-from provisioner.model.campaign_policy import (
+from provisioner.model.campaign import (
     HOST_DOMAINS,
     SWITCH_DOMAINS,
     Breaker,
+    CampaignNode,
     Canary,
     LeafHosts,
     Limit,

@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_policy import (
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignState,
     Canary,
     Domain,
     LeafHosts,
     Limit,
+    NodeProgress,
     Policy,
+    Progress,
     TenantTerms,
     Wave,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from provisioner import checks
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import CheckResult, Finding, Gate, HealthReport, Verdict
+from provisioner.model.cohort import CheckResult, Finding, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State

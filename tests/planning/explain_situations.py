@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from provisioner.model.alert import Alert
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+    Progress,
+)
 from provisioner.model.case import (
     Case,
     Origin,
@@ -18,7 +24,7 @@ from provisioner.model.case import (
     Ticket,
 )
 from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import Finding, Gate, Severity
+from provisioner.model.cohort import Finding, Gate, Severity
 from provisioner.model.inventory import Activation
 from provisioner.model.location import Location
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from provisioner.model.leaf_state import (
+from provisioner.model.location import Port
+from provisioner.model.recovery import (
+    LeafRecord,
     LeafState,
     NeighbourState,
     PeerState,
@@ -14,10 +16,8 @@ from provisioner.model.leaf_state import (
     VniState,
     VrfState,
 )
-from provisioner.model.location import Port
-from provisioner.model.release import LeafRecord
 from provisioner.planning.release import release_gate
-from provisioner.planning.release.release_ask import GateAsk, record_of
+from provisioner.planning.release.port_isolation import GateAsk, record_of
 
 PEER, MAC, TARGET = "192.0.2.1", "94:6d:ae:00:00:01", "64512:5001"
 BOTH = ("inbound", "outbound")

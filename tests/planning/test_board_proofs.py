@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.model.node import BoardTpm
-from provisioner.planning.certification.board_proofs import BoardProof, bind_nonce, judge_board
+from provisioner.planning.certification.board_identity import BoardProof, bind_nonce, judge_board
 from provisioner.sim.hardware.device_authority import DeviceAuthority
 from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 

@@ -6,13 +6,21 @@ import pytest
 from campaign_soak import soak
 from campaign_worlds import campaign, host, policy, rows
 
-from provisioner.model.campaign import CampaignNode, CampaignState, Progress
-from provisioner.model.campaign_policy import Canary, Domain, Limit, Policy, TenantTerms, Wave
+from provisioner.model.campaign import (
+    CampaignNode,
+    CampaignState,
+    Canary,
+    Domain,
+    Limit,
+    Policy,
+    Progress,
+    TenantTerms,
+    Wave,
+)
 from provisioner.model.outcome import Reason
-from provisioner.planning.campaigns.campaign_forecast import forecast_campaign
-from provisioner.planning.campaigns.campaign_preview import preview_campaign
-from provisioner.planning.campaigns.campaign_progress import build_initial_rows, summarize_left
-from provisioner.planning.campaigns.campaign_refusals import find_standstill
+from provisioner.planning.campaigns.campaign_moves import build_initial_rows, summarize_left
+from provisioner.planning.campaigns.campaign_preview import forecast_campaign, preview_campaign
+from provisioner.planning.campaigns.campaign_report import find_standstill
 from provisioner.planning.campaigns.rollout import decide
 
 DAY_S = 86_400

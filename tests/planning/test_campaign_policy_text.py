@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.model.campaign_policy import Domain, Limit, Policy, Window
+from provisioner.model.campaign import Domain, Limit, Policy, Window
 from provisioner.model.input_error import InputError
 from provisioner.planning.campaigns.campaign_policy_text import parse_policy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.erasure import Result
-from provisioner.planning.erasure.card_storage import explain_no_wipe, judge_wipe
+from provisioner.planning.erasure.bmc_defaults import explain_no_wipe, judge_wipe
 from provisioner.settings import Settings
 
 BOTH = ("EmmcWipe", "NvmeWipe")

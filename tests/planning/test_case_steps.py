@@ -18,7 +18,7 @@ from provisioner.model.case import (
 )
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.repair.case_steps import (
+from provisioner.planning.repair.case_policy import (
     Verb,
     describe_next_step,
     list_due_verbs,

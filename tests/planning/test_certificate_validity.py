@@ -22,7 +22,7 @@ from certified_node import (
 
 from provisioner import checks
 from provisioner.model.certificate import GateProof
-from provisioner.model.health import Gate
+from provisioner.model.cohort import Gate
 from provisioner.model.inventory import Component, Device, DeviceKind
 from provisioner.model.location import Location
 from provisioner.model.node import NodeKind, State

@@ -21,7 +21,7 @@ from certified_node import (
 )
 
 from provisioner import checks
-from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Finding, Gate, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason

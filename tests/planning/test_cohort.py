@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.cohort import Baseline, Sample
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.cohort import Baseline, CheckResult, Gate, HealthReport, Sample, Verdict
 from provisioner.model.inventory import Inventory
-from provisioner.planning.certification.baseline import LearningPolicy, NotLearned, learn_baseline
 from provisioner.planning.certification.cohort import (
+    LearningPolicy,
+    NotLearned,
     Policy,
     add_outliers,
     find_odd_siblings,
     find_outliers,
     judge_node,
+    learn_baseline,
     sample_of,
 )
 

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.cli.client.campaign_views import describe_crossing
-from provisioner.model.campaign import Campaign, CampaignNode, NodeProgress, Progress
-from provisioner.model.campaign_policy import Domain, Limit
-from provisioner.planning.campaigns.campaign_preview import preview_campaign
-from provisioner.planning.campaigns.crossing_domains import Crossing, measure_crossing
+from provisioner.model.campaign import Campaign, CampaignNode, Domain, Limit, NodeProgress, Progress
+from provisioner.planning.campaigns.campaign_preview import (
+    Crossing,
+    measure_crossing,
+    preview_campaign,
+)
 
 LIMITS = {Domain.RACK: Limit(count=1), Domain.SCALABLE_UNIT: Limit(count=2)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.erasure import Result
-from provisioner.model.machine.bios_state import BiosState
-from provisioner.planning.erasure.bios_defaults import judge_defaults
+from provisioner.model.machine.settings import BiosState
+from provisioner.planning.erasure.bmc_defaults import judge_defaults
 
 BEFORE = BiosState(names=("Sriov", "Smt", "Vtd"), digests=("a", "b", "c"))
 AFTER = BiosState(names=("Sriov", "Smt", "Vtd"), digests=("a", "b", "x"))

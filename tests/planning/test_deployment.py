@@ -13,7 +13,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History
-from provisioner.planning.certification.rail_links import list_rail_links
+from provisioner.planning.certification.host_settings import list_rail_links
 from provisioner.planning.erasure.deployment import (
     MIB,
     ImageFile,

@@ -13,14 +13,13 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.release.adoption import (
     Owners,
-    detach_node,
-    end_detachment,
-)
-from provisioner.planning.release.capabilities import describe_refusal, list_allowed
-from provisioner.planning.release.detachment import (
     PresentWork,
     describe_detachment,
+    describe_refusal,
+    detach_node,
+    end_detachment,
     find_detach_obstacles,
+    list_allowed,
 )
 from provisioner.planning.tenancy.allocation import list_wishes
 

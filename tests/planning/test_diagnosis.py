@@ -10,7 +10,7 @@ from provisioner.model.case import Fault, PartClass, RemedyKind
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.certification.part_changes import list_parts
+from provisioner.planning.certification.regression import list_parts
 from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, load_rules
 from provisioner.planning.repair.part_names import (
     at_missing,

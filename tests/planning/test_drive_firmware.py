@@ -11,16 +11,16 @@ import json
 
 import pytest
 
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation, Component, Inventory
-from provisioner.model.machine.drive_firmware import join_version
+from provisioner.model.machine.settings import join_version
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Plan
-from provisioner.planning.intake.drive_firmware import COMMAND, is_pinned_somewhere, read_drives
+from provisioner.planning.intake.inband_facts import COMMAND, is_pinned_somewhere, read_drives
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.matrix.review import review_matrix
-from provisioner.planning.path.pins import judge_pin, select_target
+from provisioner.planning.path.conditions import judge_pin, select_target
 from provisioner.planning.path.planner import plan
 
 MICRON, SAMSUNG = "MTFDKCC1T9TGP-1BK1DABYY", "SAMSUNG MZWLL1T6HEHP-00003"

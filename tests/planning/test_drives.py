@@ -7,8 +7,8 @@ import pytest
 from provisioner.model.erasure import Disk, ErasureReport
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.certification.part_changes import STRANGER
-from provisioner.planning.erasure import drives
+from provisioner.planning.certification.regression import STRANGER
+from provisioner.planning.erasure import erasure as drives
 
 
 def seen(*bmc: str, host: tuple[str, ...] = ()) -> Inventory:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
-from provisioner.planning.certification.error_history import (
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
+from provisioner.planning.certification.escalation import (
     evidence_of,
     judge_history,
     list_restarts,

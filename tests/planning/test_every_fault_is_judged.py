@@ -13,7 +13,7 @@ from provisioner.checks.kernel_log import CHECK as KERNEL_LOG
 from provisioner.checks.xid.error_codes import Family
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Fault, PartClass, RemedyKind
-from provisioner.model.health import (
+from provisioner.model.cohort import (
     CheckResult,
     Evidence,
     Finding,
@@ -24,8 +24,11 @@ from provisioner.model.health import (
 )
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification.error_history import judge_history
-from provisioner.planning.certification.escalation import BY_THE_TABLE, find_escalations
+from provisioner.planning.certification.escalation import (
+    BY_THE_TABLE,
+    find_escalations,
+    judge_history,
+)
 from provisioner.planning.certification.escalation_rules import (
     RULES,
     Occurrence,

@@ -12,8 +12,13 @@ import pytest
 from explain_situations import GPU, NOW, SILENT, SITUATIONS, node, plan
 
 from provisioner.model.node import State
-from provisioner.planning.lifecycle.explain import Situation, explain
-from provisioner.planning.lifecycle.explain_words import clean_text, format_age, format_span
+from provisioner.planning.lifecycle.explain import (
+    Situation,
+    clean_text,
+    explain,
+    format_age,
+    format_span,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"
 

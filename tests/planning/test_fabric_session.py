@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.control.fabric.fabric import policy_of
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.fabric_session import (
     FabricMember,
     FabricOutcome,
@@ -12,7 +13,6 @@ from provisioner.model.fabric_session import (
     FabricSession,
     RailRun,
 )
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason

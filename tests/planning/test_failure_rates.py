@@ -7,8 +7,8 @@ import random
 import pytest
 from planted import World, fabric_of, isolate, name_of, plant, shared_parts
 
-from provisioner.planning.fault_location.failure_rates import find_explanations
 from provisioner.planning.fault_location.isolation import Campaign, find_culprits
+from provisioner.planning.fault_location.isolation_blame import find_explanations
 from provisioner.planning.fault_location.isolation_words import Culprit, IsolationPolicy, Round
 
 NODES = 96

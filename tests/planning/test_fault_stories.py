@@ -10,9 +10,8 @@ import yaml
 
 from provisioner.model.case import Fault, RemedyKind
 from provisioner.model.inventory import Device, DeviceKind, Inventory
-from provisioner.planning.repair.diagnosis import Diagnosis, diagnose
+from provisioner.planning.repair.diagnosis import Diagnosis, diagnose, load_shared_causes
 from provisioner.planning.repair.remedies import load_escalation_orders
-from provisioner.planning.repair.shared_causes import load_shared_causes
 
 STORIES: dict[str, dict[str, Any]] = {
     s["story"]: s

@@ -10,8 +10,8 @@ from test_planner import edge, matrix, node
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import Edge
 from provisioner.model.plan import Plan, StepKind
+from provisioner.planning.path.conditions import get_rank
 from provisioner.planning.path.planner import plan
-from provisioner.planning.path.ranks import get_rank
 
 COLD, AC, RESET = Activation.COLD_BOOT, Activation.AC_CYCLE, Activation.BMC_RESET
 

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from provisioner import checks
 from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification import attestation, gates
+from provisioner.planning.certification import attestation
+from provisioner.planning.certification import certification as gates
 from provisioner.planning.certification.check_selection import (
     Cause,
     Change,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 from provisioner.planning.certification.host_settings import (
     find_differences,
     find_setting_fault,
 )
-from provisioner.planning.intake.host_look import build_look, read_facts, read_sets
+from provisioner.planning.intake.host_tools import build_look, read_facts, read_sets
 
 CARD = "0000:1a:00.0"
 SET = {"roce_trust": "dscp", "kernel_arguments": "iommu=pt", "package:nccl-tests": "2.14.1-1"}

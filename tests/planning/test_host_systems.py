@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.matrix import Pin
-from provisioner.planning.intake.host_systems import refuse_system
+from provisioner.planning.intake.host_tools import refuse_system
 
 PINS = {
     "host.driver": Pin(version="550.90.07"),

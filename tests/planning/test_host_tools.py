@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner import checks
-from provisioner.model.health import Evidence, Gate
+from provisioner.model.cohort import Evidence, Gate
 from provisioner.planning.intake.host_tools import (
     CUDA_PERFTEST,
     LOOK,

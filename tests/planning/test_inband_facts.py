@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import Activation, Component, DeviceKind
 from provisioner.model.node import BmcRef
 from provisioner.model.outcome import Reason

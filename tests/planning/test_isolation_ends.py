@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.planning.fault_location.isolation_ends import BothEnds, EndCounters, name_part
+from provisioner.planning.fault_location.fabric_verdicts import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation_words import Blame, Culprit
 
 LINK = Blame(culprit=Culprit.LINK, node="n0001", rail=2, confidence=0.999, reason="it fails")

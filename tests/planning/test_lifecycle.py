@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.fabric_session import FabricOutcome
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan

@@ -9,7 +9,8 @@ from test_release_cables import CARDS, HERE, KNOWN, PARTS, THERE
 from provisioner.checks.cabling import CableFault, End
 from provisioner.checks.lldp import Ends
 from provisioner.model.inventory import Device, DeviceKind, Inventory
-from provisioner.planning.release import mac_cables, release_cables
+from provisioner.planning.release import release_cables
+from provisioner.planning.release import release_cables as mac_cables
 
 SILENT = Ends(CARDS, ())
 

@@ -22,13 +22,13 @@ from provisioner.model.machine.settings import (
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import History, StagedFact
-from provisioner.planning.machine_settings.dependencies import find_lock, predict
 from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
     BMC,
     find_pinned_setting,
     select_machine_sets,
 )
+from provisioner.planning.machine_settings.resolution import find_lock, predict
 from provisioner.planning.machine_settings.running_sets import build_components, find_differences
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.planner import plan

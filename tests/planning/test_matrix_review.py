@@ -9,11 +9,10 @@ import pytest
 
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.graph import build_layout
-from provisioner.planning.matrix.graph_svg import draw_svg
+from provisioner.planning.matrix.graph import build_layout, draw_svg
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
-from provisioner.planning.path.reachability import (
+from provisioner.planning.path.distances import (
     find_cycle,
     find_reachable,
     find_unreachable,

@@ -8,7 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from provisioner.planning.campaigns.limits import Members, build_forest, count_used
-from provisioner.planning.campaigns.packing import Packing
+from provisioner.planning.campaigns.rollout_room import Packing
 
 
 def _domains(count: int, size: int, limits: list[int], name: str) -> list[Members]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.model.artifact import FileReading, Validators
+from provisioner.model.agent import FileReading, Validators
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import outside_files
 from provisioner.planning.watch.outside_files import (

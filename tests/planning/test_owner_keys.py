@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.model.erasure import Result
-from provisioner.planning.erasure.owner_keys import OF_THE_IMAGE, judge_owner_keys
+from provisioner.planning.erasure.bmc_defaults import OF_THE_IMAGE, judge_owner_keys
 
 SITE, PLANTED = "AB" * 32, "5f" * 32
 PROGRAM = f"program {'01' * 32}"

@@ -10,7 +10,7 @@ from provisioner import components
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
-from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.conditions import judge_pin
 from provisioner.planning.path.planner import plan
 
 # as a device prints it, and as a document does

@@ -11,7 +11,7 @@ from provisioner.model.matrix import Match, Profile, Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_rules import may_overlap
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.path.model_names import matches_token
+from provisioner.planning.path.conditions import matches_token
 from provisioner.planning.path.profiles import choose_profile
 
 

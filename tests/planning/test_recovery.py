@@ -13,7 +13,7 @@ from provisioner.model.recovery import DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.erasure.erasure import policy_of, require_erasure
 from provisioner.planning.lifecycle.decide import Fence, Release, View, decide
-from provisioner.planning.watch.recovery import (
+from provisioner.planning.watch.high_water import (
     UNKNOWN_TENANT,
     adopted_proof,
     compare,

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 from release_world import PEER, good_leaf
 
-from provisioner.model.leaf_state import PeerState
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.recovery import PeerState
 from provisioner.model.tenant import Outside, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.release.release_ask import FAR_LEAVES_MAX, ask_of, far_leaves, record_of
+from provisioner.planning.release.port_isolation import (
+    FAR_LEAVES_MAX,
+    ask_of,
+    far_leaves,
+    record_of,
+)
 
 
 def port(switch: str, rail: int = 0, guid: str = "") -> Port:

@@ -8,7 +8,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.model.release import RowVerdict
+from provisioner.model.recovery import RowVerdict
 from provisioner.planning.release import release_cables
 
 

@@ -8,7 +8,7 @@ import pytest
 from release_world import World
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.release.release_proof import (
     certificate_digest,

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import pytest
 from release_world import MAC, PEER, PORTS, TARGET, World, route, vni
 
-from provisioner.model.leaf_state import NeighbourState, PeerState, VniState
-from provisioner.model.release import RowVerdict
+from provisioner.model.recovery import NeighbourState, PeerState, RowVerdict, VniState
 
 Change = Callable[[World], object]
 

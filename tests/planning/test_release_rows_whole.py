@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from release_world import ASK, CONFIGURED, MAC, PORTS, World, good_leaf, route
 
-from provisioner.model.leaf_state import NeighbourState
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, NeighbourState, RowVerdict
 from provisioner.planning.release import release_gate, release_gate_routes
 
 Change = Callable[[World], object]

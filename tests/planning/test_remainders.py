@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Result
-from provisioner.model.machine.remainders import BmcAccount, BmcRemainders
+from provisioner.model.machine.settings import BmcAccount, BmcRemainders
+from provisioner.planning.erasure.bmc_defaults import judge_remainders, record_part
 from provisioner.planning.erasure.erasure import list_unsanitized
-from provisioner.planning.erasure.remainders import judge_remainders, record_part
 
 OURS = BmcAccount(name="root", role="Administrator")
 CLEAN = BmcRemainders(accounts=(OURS,), destinations=("https://ours/1",), waiting={})

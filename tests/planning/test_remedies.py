@@ -22,11 +22,12 @@ from provisioner.model.case import (
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
-from provisioner.planning.certification import part_changes as parts
+from provisioner.planning.certification import regression as parts
 from provisioner.planning.erasure.erasure import policy_of as erasure_policy
 from provisioner.planning.erasure.erasure import require_erasure
-from provisioner.planning.repair import offenders, remedies, repair_report
-from provisioner.planning.repair.offenders import Advice, OffenderPolicy
+from provisioner.planning.repair import case_joining as offenders
+from provisioner.planning.repair import remedies, repair_report
+from provisioner.planning.repair.case_joining import Advice, OffenderPolicy
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
 from provisioner.settings import Settings
 

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from provisioner.model.health import CheckResult, Finding, Gate, Severity, Verdict
-from provisioner.planning.certification.repeats import (
+from provisioner.model.cohort import CheckResult, Finding, Gate, Severity, Verdict
+from provisioner.planning.certification.regression import (
     RepeatPolicy,
     is_narrow_miss,
     should_repeat,

@@ -6,8 +6,7 @@ from provisioner import components
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
-from provisioner.planning.path.planner import PlanCache, PlanningNode, plan
-from provisioner.planning.path.rollback import WayBack, plan_way_back
+from provisioner.planning.path.planner import PlanCache, PlanningNode, WayBack, plan, plan_way_back
 
 URL = "https://example.com/notes"
 

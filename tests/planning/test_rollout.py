@@ -7,36 +7,34 @@ from datetime import datetime
 from campaign_worlds import campaign, host, leaf, policy, rows
 
 from provisioner.model.campaign import (
+    AtDeadline,
+    Breaker,
     Campaign,
     CampaignNode,
     CampaignState,
-    Decision,
-    NodeProgress,
-    Progress,
-)
-from provisioner.model.campaign_policy import (
-    AtDeadline,
-    Breaker,
     Canary,
+    Decision,
     Domain,
     Freeze,
     LeafHosts,
     Limit,
+    NodeProgress,
+    Progress,
     TenantTerms,
     Wave,
     Window,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_preview import preview_campaign
-from provisioner.planning.campaigns.campaign_progress import (
+from provisioner.planning.campaigns.campaign_moves import (
     apply_decision,
     build_initial_rows,
     record_failure,
     start_soak,
 )
+from provisioner.planning.campaigns.campaign_policy_text import NEVER, find_begin, find_openings
+from provisioner.planning.campaigns.campaign_preview import preview_campaign
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.waves import assign_waves
-from provisioner.planning.campaigns.windows import NEVER, find_begin, find_openings
 
 DAY = 86_400
 MONDAY = 4 * DAY  # 5 January 1970

@@ -14,20 +14,18 @@ from provisioner.model.campaign import (
     Campaign,
     CampaignNode,
     CampaignState,
-    NodeProgress,
-    Progress,
-)
-from provisioner.model.campaign_policy import (
     LeafHosts,
     Limit,
+    NodeProgress,
     Policy,
+    Progress,
 )
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_moves import defer_node
-from provisioner.planning.campaigns.campaign_progress import (
+from provisioner.planning.campaigns.campaign_moves import (
     apply_decision,
     build_initial_rows,
+    defer_node,
     record_failure,
     start_soak,
 )

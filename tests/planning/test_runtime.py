@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.certification.runtime import ROOT, select_settings
+from provisioner.planning.certification.host_settings import ROOT, select_settings
 from provisioner.planning.matrix.matrix_text import parse
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"

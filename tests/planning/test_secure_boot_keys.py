@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
-from provisioner.model.machine.secure_boot_keys import KeyDatabase, SecureBootKeys
-from provisioner.planning.erasure.erasure import list_unsanitized
-from provisioner.planning.erasure.secure_boot_keys import (
+from provisioner.model.machine.settings import KeyDatabase, SecureBootKeys
+from provisioner.planning.erasure.bmc_defaults import (
     explain_no_restoring,
     judge_keys,
     record_keys,
 )
+from provisioner.planning.erasure.erasure import list_unsanitized
 
 OURS = "a" * 64
 VENDOR = "b" * 64

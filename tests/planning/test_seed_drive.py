@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.planning.erasure.seed_drive import SECTOR, build_volume, pack_volume
+from provisioner.planning.erasure.deployment import SECTOR, build_volume, pack_volume
 
 FILES = {
     "user-data": "#cloud-config\n" + "x" * 5000,

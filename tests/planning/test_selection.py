@@ -8,27 +8,25 @@ from hypothesis import strategies as st
 
 from provisioner.checks import ALL
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import Gate
+from provisioner.model.cohort import Gate
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
 from provisioner.planning.certification.certification import list_serials, list_versions
-from provisioner.planning.certification.check_coverage import (
+from provisioner.planning.certification.check_selection import (
     DEVICES,
     EVERYTHING,
     TESTS,
-    domains_of_component,
-    domains_of_device,
-)
-from provisioner.planning.certification.check_selection import (
     Cause,
     Change,
     FaultRecord,
     SelectionPolicy,
     change_since,
     domains_of,
+    domains_of_component,
+    domains_of_device,
     incident_probability,
     select_checks,
 )
-from provisioner.planning.repair.offenders import select_deeper_checks
+from provisioner.planning.repair.case_joining import select_deeper_checks
 
 ALL_GATES = SelectionPolicy(gates=frozenset(Gate))
 INVENTORY = Inventory(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.planning.lifecycle.sharing import compute_share, has_too_many
+from provisioner.planning.lifecycle.admission import compute_share, has_too_many
 
 COUNTS = st.integers(0, 100_000)
 

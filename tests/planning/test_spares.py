@@ -12,7 +12,7 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.tenancy import spares
-from provisioner.planning.tenancy.spare_reserve import SpareReserve
+from provisioner.planning.tenancy.spares import SpareReserve
 
 WHY = Blocker(reason=Reason.CHECK_FAILED, subject="n", detail="", unblock="")
 

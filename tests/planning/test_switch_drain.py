@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.cumulus.bgp_drain import wrong_firmware
+from provisioner.adapters.switches.cumulus.services import wrong_firmware
 from provisioner.model.switch import Wellness
-from provisioner.planning.lifecycle.switch_drain import (
+from provisioner.planning.lifecycle.admission import (
     find_carrying_ports,
     find_clean_ports,
     find_damaged_ports,

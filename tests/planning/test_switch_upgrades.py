@@ -12,14 +12,14 @@ from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.outcome import Reason
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.matrix.review import Weight, review_matrix
-from provisioner.planning.path.planner import plan
-from provisioner.planning.path.switch_upgrades import (
+from provisioner.planning.path.hops import (
     IMAGE,
     ONIE,
     PACKAGES,
     find_forbidden_edges,
     find_violation,
 )
+from provisioner.planning.path.planner import plan
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 WAYS = {

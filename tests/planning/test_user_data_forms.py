@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.release import RowVerdict
-from provisioner.planning.release.login_removal import build_removal
-from provisioner.planning.release.user_data import (
+from provisioner.model.recovery import RowVerdict
+from provisioner.planning.release.tenant_login import (
     CLOUD_CONFIG,
     END,
     SCRIPT,
@@ -19,6 +18,7 @@ from provisioner.planning.release.user_data import (
     SETTINGS,
     USER_DATA_MAX,
     build_placement,
+    build_removal,
     judge_placement,
     parse_user_data,
 )

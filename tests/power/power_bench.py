@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.leak_gate import LeakGate
-from provisioner.execution.actions.outlets import Feeds
+from provisioner.execution.actions.power import Feeds, LeakGate
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.executor import Executor

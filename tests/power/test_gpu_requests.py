@@ -11,7 +11,7 @@ from test_power_requests import HOST, RESTS, SERVES, Bench, with_bench
 
 from provisioner.control.node.requested_acts import is_requested
 from provisioner.execution.actions.work import Work
-from provisioner.execution.steps.requested_gpu_reset import build_reset_work
+from provisioner.execution.steps.requested_acts import build_reset_work
 from provisioner.model.node import Boots, Node, NodeKind, State
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.outcome import Blocker

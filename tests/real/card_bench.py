@@ -26,7 +26,7 @@ from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 from provisioner.adapters.playbooks import AnsibleRunner, Remote
-from provisioner.adapters.playbooks.folder import RunFolder
-from provisioner.adapters.playbooks.processes import kill_all
+from provisioner.adapters.playbooks.folder import RunFolder, kill_all
 from provisioner.ports import PlaybookCall
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.sql_store import SqlStore, open_store
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"

@@ -19,7 +19,7 @@ from provisioner.api.app import build_application
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.execution.steps.offering import require_offer
+from provisioner.execution.steps.methods_redfish import require_offer
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.runtime.wall_clock import WallClock

@@ -19,7 +19,7 @@ from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, 
 from provisioner.execution.artifacts.outside_artifacts import LEFT_S, PART, OutsideArtifacts
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import make_certificate
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 

@@ -14,11 +14,11 @@ from frr_world import World, opened
 
 from provisioner.adapters.switches.cumulus import nvue_calls as cumulus
 from provisioner.adapters.switches.cumulus.host_filter import NAME
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
+from provisioner.adapters.switches.cumulus.revisions import NvueLine
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.model.fabric_session import FabricMember, FabricSession
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 

@@ -21,7 +21,7 @@ from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.ipmi_consoles import IpmiConsoles, SuiteRefused, read_failure
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, Busy, LoginRefused, Secret, Unreachable
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 
 PASSWORD = "sixteen-bytes-pw"
 LAN = """\

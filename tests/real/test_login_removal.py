@@ -14,9 +14,9 @@ from provisioner.adapters.ssh import SshShell
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.model.release import RowVerdict
-from provisioner.planning.erasure.seed_drive import build_volume
-from provisioner.planning.release.login_removal import (
+from provisioner.model.recovery import RowVerdict
+from provisioner.planning.erasure.deployment import build_volume
+from provisioner.planning.release.tenant_login import (
     END,
     build_removal,
     judge_removal,

@@ -16,7 +16,7 @@ from hosts import Host, hosts, why_not
 from provisioner.adapters.ssh import SshShell
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.execution.actions.work import Site
-from provisioner.execution.validate.fabric_lines import FOLDER, MARK
+from provisioner.execution.validate.fabric_outputs import FOLDER, MARK
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.execution.validate.mpi_door import PORT, Door, open_door
 from provisioner.model.fabric_session import FabricRun

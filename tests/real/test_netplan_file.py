@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from test_rails_frr import RAILS, inventory, leaf_end, mac, node
 
-from provisioner.planning.certification.rail_links import list_rail_links, write_netplan
+from provisioner.planning.certification.host_settings import list_rail_links, write_netplan
 from provisioner.settings import Settings
 
 PACKAGES = "base-files,netplan.io,bash,dash,coreutils,systemd"

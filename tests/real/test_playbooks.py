@@ -92,7 +92,7 @@ def with_runner(plays: Path, data: Path, work: Any, **settings: float) -> tuple[
 
 async def over(store: SqlStore, limit_s: float = 60.0) -> None:
     """Until the store knows the end of every run."""
-    from provisioner.store.repositories.runs import SqlRunRepository
+    from provisioner.store.repositories.agents import SqlRunRepository
 
     until = time.monotonic() + limit_s
     while await SqlRunRepository(store).list_open():

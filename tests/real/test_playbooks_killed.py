@@ -20,9 +20,9 @@ from hosts import Host, hosts, why_not
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
 from provisioner.adapters.playbooks import AnsibleRunner
-from provisioner.adapters.playbooks.processes import find_marked
+from provisioner.adapters.playbooks.folder import find_marked
 from provisioner.ports import PlaybookResult, Run
-from provisioner.store.repositories.runs import SqlRunRepository
+from provisioner.store.repositories.agents import SqlRunRepository
 
 KILLS = int(os.environ.get("KILLS", "50"))
 SEED = int(os.environ.get("SEED", "7"))

@@ -19,12 +19,12 @@ from frr_probes import pings
 
 from provisioner.checks import rail_routes
 from provisioner.checks.context import build_context
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.certification.rail_links import list_rail_links, write_netplan
+from provisioner.planning.certification.host_settings import list_rail_links, write_netplan
 from provisioner.settings import Settings
 
 COLLECTIONS = Path(__file__).parents[2] / "ansible" / "collections"

@@ -14,9 +14,9 @@ from static_tree import serving
 from typer.testing import CliRunner
 
 from provisioner.cli import app
-from provisioner.cli.options.recordings import read_recording
+from provisioner.cli.options.bmc_options import read_recording
 from provisioner.model.input_error import InputError
-from provisioner.sim.site.serve_recordings import serve_recordings
+from provisioner.sim.site.serve_site import serve_recordings
 
 TINY = Path(__file__).parents[1] / "recorded" / "tiny_dgx"
 

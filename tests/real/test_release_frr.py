@@ -15,7 +15,7 @@ from frr_world import World, opened
 
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.model.node import Placement
-from provisioner.model.release import RowVerdict
+from provisioner.model.recovery import RowVerdict
 from provisioner.planning.tenancy.tenants import Request
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())

@@ -24,14 +24,13 @@ import yaml
 from provisioner import demo
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import DemoFiles, prepare_files
+from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.database.copying import copy_file
+from provisioner.store.database.backup import copy_file
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 HOST, SPEED, LIMIT_S = "su0-n00", 600.0, 240.0  # of a loaded machine

@@ -13,7 +13,7 @@ from hosts import hosts, why_not
 
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.ports import BmcAddress, CertificateChanged, LoginRefused, Secret, Unreachable
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 
 BOOT = b"\x1b[2J[    0.000000] Linux version 6.8.0\r\nlogin: "
 

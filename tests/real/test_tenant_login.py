@@ -10,13 +10,14 @@ import pytest
 from hosts import Host, hosts, why_not
 
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.release import RowVerdict
-from provisioner.planning.erasure.host_metadata import ADDRESS, ROOT, build_metadata
-from provisioner.planning.release.ssh_key import compute_fingerprint, parse_public_key
+from provisioner.model.recovery import RowVerdict
+from provisioner.planning.erasure.deployment import ADDRESS, ROOT, build_metadata
 from provisioner.planning.release.tenant_login import (
     END,
     build_login,
+    compute_fingerprint,
     judge_login,
+    parse_public_key,
     refuse_login,
 )
 

@@ -19,9 +19,14 @@ from pathlib import Path
 import pytest
 
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.release import RowVerdict
-from provisioner.planning.release.login_removal import build_removal, judge_removal
-from provisioner.planning.release.user_data import SEED, build_placement, judge_placement
+from provisioner.model.recovery import RowVerdict
+from provisioner.planning.release.tenant_login import (
+    SEED,
+    build_placement,
+    build_removal,
+    judge_placement,
+    judge_removal,
+)
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "examples" / "acceptance"))

@@ -18,7 +18,7 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.daemon.events import open_watch
-from provisioner.model.watch import Way
+from provisioner.model.alert import Way
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
 from provisioner.runtime.wall_clock import WallClock

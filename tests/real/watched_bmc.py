@@ -16,8 +16,8 @@ from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.events import open_watch
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
+from provisioner.model.alert import Way
 from provisioner.model.node import BmcRef, Node, NodeKind, State
-from provisioner.model.watch import Way
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock

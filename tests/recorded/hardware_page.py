@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from provisioner import quirks
-from provisioner.adapters.redfish.recordings.recording import Recording
+from provisioner.adapters.redfish.recordings.recorder import Recording
 from provisioner.cli.offline.compatibility import build_row, make_page
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from scripted_bmc import V1, Bmc, reply
 from tree_transport import ADDRESS
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.execution.steps.boot_sources import from_disk, offer
+from provisioner.execution.steps.agent_steps import from_disk, offer
 from provisioner.quirks import Quirk
 
 URL = "http://10.0.0.2:8070/maintenance.iso"

@@ -12,7 +12,7 @@ from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.upkeep.remainders import fingerprint_key, read_remainders
+from provisioner.adapters.redfish.upkeep.bmc_time import fingerprint_key, read_remainders
 
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 from static_tree import recorded_tree

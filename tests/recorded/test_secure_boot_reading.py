@@ -11,12 +11,12 @@ import pytest
 from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
-from provisioner.adapters.redfish.readings import read_secure_boot
+from provisioner.adapters.redfish.hardware_tree import read_secure_boot
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.settings.secure_boot_keys import read_secure_boot_keys
-from provisioner.checks.attestation.boot_databases import read_boot_states
+from provisioner.adapters.redfish.settings.bios_writes import read_secure_boot_keys
+from provisioner.checks.attestation.event_log import read_boot_states
 from provisioner.model.erasure import Result
-from provisioner.planning.erasure.secure_boot_keys import judge_keys
+from provisioner.planning.erasure.bmc_defaults import judge_keys
 
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 from static_tree import recorded_tree

@@ -10,8 +10,8 @@ import pytest
 from settings_trees import TREES, find_bios, find_pending, read_all, read_settings_tree
 
 from provisioner.adapters.redfish.parsing import parse_packed
-from provisioner.adapters.redfish.settings.attributes import parse_attributes, parse_registry
-from provisioner.cli.offline.inspect_settings import list_attributes
+from provisioner.adapters.redfish.settings.reading import parse_attributes, parse_registry
+from provisioner.cli.offline.inspect import list_attributes
 from provisioner.model.machine.settings import HIDDEN, BiosSettings
 from provisioner.model.outcome import Reason
 

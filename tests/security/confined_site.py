@@ -26,20 +26,18 @@ from provisioner import demo
 from provisioner.access.tokens import new_token
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.api import table
-from provisioner.cli.client.connection import Connection, NoAnswer, connect
-from provisioner.cli.client.contexts import Place
+from provisioner.cli.client.connection import Connection, NoAnswer, Place, connect
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import DemoFiles, prepare_files
+from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 NOBODY = 65534

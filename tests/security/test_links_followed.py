@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
 
+from provisioner.adapters.agent.client import HttpsWire
 from provisioner.adapters.agent.tls import open_authority
-from provisioner.adapters.agent.wire import HttpsWire
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.ufm import UfmAddress, UfmTransport
-from provisioner.cli.client import contexts
+from provisioner.cli.client import connection as contexts
 from provisioner.cli.client.connection import NoAnswer, connect
 from provisioner.integrations.inventories.netbox import NetBox
 from provisioner.integrations.tickets.webhook import Webhook

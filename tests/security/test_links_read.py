@@ -14,7 +14,8 @@ from yarl import URL
 from provisioner.adapters.agent.protocol import Heartbeat, parse_heartbeat
 from provisioner.adapters.agent.tls import Authority, _certificate, open_authority
 from provisioner.adapters.bounded_http import own_url
-from provisioner.adapters.redfish import parsing, session, ssdp
+from provisioner.adapters.redfish import discovery as ssdp
+from provisioner.adapters.redfish import parsing, session
 from provisioner.adapters.redfish.messages import task_paths
 from provisioner.ports import Malformed, Reply
 

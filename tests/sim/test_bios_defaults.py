@@ -10,10 +10,10 @@ from bmc_wire import VENDORS, Wire, host_of
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport
 from provisioner.model.erasure import Result
-from provisioner.model.machine.bios_state import BiosState
+from provisioner.model.machine.settings import BiosState
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.erasure.bios_defaults import judge_defaults
-from provisioner.sim.hardware.images import make_image
+from provisioner.planning.erasure.bmc_defaults import judge_defaults
+from provisioner.sim.hardware.build import make_image
 
 HGX = "/redfish/v1/UpdateService/FirmwareInventory/HGX_0"
 

@@ -11,9 +11,10 @@ from typing import Any
 from bmc_wire import host_of
 from served import Served, run
 
-from provisioner.adapters.redfish import diagnostics, telemetry
-from provisioner.adapters.redfish.readings import Reading
-from provisioner.adapters.redfish.upkeep.link_counters import list_counts, read_link_counters
+from provisioner.adapters.redfish import accounts as telemetry
+from provisioner.adapters.redfish import diagnostics
+from provisioner.adapters.redfish.hardware_tree import Reading
+from provisioner.adapters.redfish.upkeep.leaks import list_counts, read_link_counters
 
 SEL = "/redfish/v1/Managers/1/LogServices/SEL"
 JOURNAL = "/redfish/v1/Managers/HGX_BMC_0/LogServices/Journal"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from bmc_wire import VENDORS, host_of
 
-from provisioner.model.machine.remainders import BmcAccount
+from provisioner.model.machine.settings import BmcAccount
 from provisioner.sim.redfish.accounts import Account
 
 

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 from provisioner.cli import app
 from provisioner.model.input_error import InputError
 from provisioner.sim.faults.faults import Rule
+from provisioner.sim.hardware.build import make_image
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.images import make_image
 from provisioner.sim.site.serve import Addresses, Server
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site

@@ -13,8 +13,7 @@ import pytest
 from bmc_wire import VENDORS, host_of
 
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.upkeep.bmc_time import read_clock, set_clock
-from provisioner.adapters.redfish.upkeep.licences import list_licences
+from provisioner.adapters.redfish.upkeep.bmc_time import list_licences, read_clock, set_clock
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.watch_rules import find_skew
 from provisioner.ports import BmcAddress, Call, Reply

@@ -12,7 +12,7 @@ import pytest
 from bmc_wire import QUIRKS, VENDORS, Wire, host_of
 
 from provisioner.execution.actions.power import switch_off
-from provisioner.execution.steps.boot_sources import boot_disk, boot_image
+from provisioner.execution.steps.agent_steps import boot_disk, boot_image
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.settings.maintenance import BootWay
 

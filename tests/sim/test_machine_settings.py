@@ -1,7 +1,7 @@
 """The round trip of BIOS settings at every simulated vendor, and BMCs that do not behave.
 
 Read, preview, write, pending, boot, prove. What the stand-ins do has its source in
-`sim/redfish/bios_tables.py` and `sim/redfish/sources.py`.
+`sim/redfish/shapes_bios.py` and `sim/redfish/sources.py`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from bmc_door import Door, reason
 
-from provisioner.sim.redfish.recorded_shapes import read_shape
-from provisioner.sim.redfish.shapes import SHAPES
+from provisioner.sim.redfish.bmc import read_shape
+from provisioner.sim.redfish.shape import SHAPES
 from provisioner.sim.redfish.sources import ASSUMED, RULES
 
 sys.path.append(str(Path(__file__).parents[1] / "real"))

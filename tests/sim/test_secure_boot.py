@@ -14,13 +14,13 @@ from bmc_wire import Wire, host_of
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.checks import secure_boot
-from provisioner.checks.attestation.boot_databases import BootState, read_boot_states
+from provisioner.checks.attestation.event_log import BootState, read_boot_states
 from provisioner.checks.context import build_context
-from provisioner.model.health import CheckResult, Evidence, Verdict
+from provisioner.model.cohort import CheckResult, Evidence, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import BoardTpm, Node, NodeKind
-from provisioner.sim.redfish.boot_databases import list_makers_keys, make_boot_key
+from provisioner.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 
 NAMES = ["PK", "KEK", "db", "dbx"]
 

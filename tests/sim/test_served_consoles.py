@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site

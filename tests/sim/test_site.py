@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from provisioner.sim.hardware.cabling import Place, list_places
-from provisioner.sim.hardware.clock import HandClock
+from provisioner.sim.hardware.clock import HandClock, Place, list_places
 from provisioner.sim.site.site import Site
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from provisioner.sim.hardware.build import make_image
 from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.hardware.images import make_image
 from provisioner.sim.redfish.bmc import from_files
 from provisioner.sim.site.control import Control, list_logs
-from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Front
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import (
     collect_truth,

@@ -10,7 +10,7 @@ import asyncio
 from bmc_wire import host_of
 
 from provisioner.model.matrix import Pin
-from provisioner.planning.path.pins import judge_pin
+from provisioner.planning.path.conditions import judge_pin
 from provisioner.sim.hardware.build import list_connectx
 
 

@@ -8,7 +8,7 @@ import json
 
 from provisioner.sim.faults.faults import read_rules
 from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.site.front import Front
+from provisioner.sim.site.serve import Front
 from provisioner.sim.site.site import Site
 from provisioner.sim.switches.ufm import NAME, PASSWORD, UfmService
 

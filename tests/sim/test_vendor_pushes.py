@@ -18,7 +18,7 @@ from bmc_wire import VENDORS, Wire
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.ports import BmcAddress, Call, Reply, Upload
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 from provisioner.twin.wires import encode_multipart
 
 UPDATE = "/redfish/v1/UpdateService"

@@ -18,8 +18,7 @@ from given_events import in_state
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaigns import Campaigns
 from provisioner.control.context import Context
-from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, CampaignState, Policy
 from provisioner.model.cohort import Sample
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, Placement, State

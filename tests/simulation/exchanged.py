@@ -11,11 +11,10 @@ from returned import HOST
 from rig import World
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
-from provisioner.control.repairs.case_exchange import Exchanges
+from provisioner.control.repairs.case_desk import CaseDesk, Exchanges
 from provisioner.demo.site import ARTIFACTS
 from provisioner.ports import Secret
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.bmc import from_files, make_service

@@ -23,13 +23,12 @@ from provisioner.control.context import Context
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
-from provisioner.model.adoption.capability import Capability, Grant, GrantScope
-from provisioner.model.adoption.observation import Observation
-from provisioner.model.campaign import Campaign, CampaignState, NodeProgress
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.adoption.capability import Capability, Grant, GrantScope, Observation
+from provisioner.model.campaign import Campaign, CampaignState, NodeProgress, Policy
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind
-from provisioner.runtime import permit, process_scope
+from provisioner.runtime import permit
+from provisioner.runtime import permit as process_scope
 from provisioner.sim.site.fault_presets import inject_fault
 from provisioner.sim.site.truth import NOBODYS, collect_truth
 from provisioner.store.repositories.master_key import MasterKey

@@ -19,9 +19,9 @@ from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.power_requests import PowerAct, write_want
-from provisioner.planning.release.capabilities import list_allowed
+from provisioner.planning.release.adoption import list_allowed
 from provisioner.ports import StaleWrite
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 
 HOSTS = ("su0-n00", "su0-n01")
 FLIGHT_S = 0.2  # a request may take this long from the gate to the device (`twin.wires.Wire`)

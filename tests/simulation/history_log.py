@@ -12,7 +12,7 @@ from linear_check import Call
 
 from provisioner.model.operation import Operation
 from provisioner.store import SqlStore
-from provisioner.store.repositories.operations import SqlOperationRepository
+from provisioner.store.repositories.nodes import SqlOperationRepository
 from provisioner.store.rows import operation_rows
 
 # The daemon that runs this context: set by the world, read where a request arrives at a device.

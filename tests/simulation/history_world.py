@@ -43,16 +43,17 @@ from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
 from provisioner.execution.actions.host_keys import HostLogin
-from provisioner.execution.actions.leaf_turns import list_held_turns
+from provisioner.execution.actions.reach import list_held_turns
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import StoreFailed, Unreachable
-from provisioner.runtime import permit, process_scope
+from provisioner.runtime import permit
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock
 from provisioner.sim.site.truth import NOBODYS
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED
 from provisioner.store.schema.schema import certificates

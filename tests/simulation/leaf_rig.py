@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from memory_hosts import MemoryRunner
 
-from provisioner.adapters.simulated.simulated_runner import name_commands, read_outputs
+from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
 from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects

@@ -13,6 +13,7 @@ from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import HealthReport
 from provisioner.model.erasure import (
     Disk,
     ErasurePolicy,
@@ -21,7 +22,6 @@ from provisioner.model.erasure import (
     Holder,
     Result,
 )
-from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker

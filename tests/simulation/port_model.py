@@ -39,7 +39,7 @@ from port_model_watch import WatchSteps
 from port_truth import MAINTENANCE, Violated
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.plan import Plan

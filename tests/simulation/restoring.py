@@ -17,12 +17,12 @@ from provisioner.model.node import Node, State
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.watch.recovery import adopted_proof, settle_by_word
+from provisioner.planning.watch.high_water import adopted_proof, settle_by_word
 from provisioner.runtime import permit
-from provisioner.store.database.copying import copy_file
+from provisioner.store.database.backup import copy_file
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.vault import Vault
-from provisioner.store.schema.recovery_schema import site_state
+from provisioner.store.schema.schema import site_state
 from provisioner.store.sql_store import open_store
 
 HOUR_S = 3600.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
 from provisioner.adapters.switches import make_switches
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
 from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare_files
@@ -22,14 +22,14 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.node import Node, State
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
 from provisioner.settings import Settings
 from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 from provisioner.twin.hosts import MemoryRunner, MemoryShell, Runs

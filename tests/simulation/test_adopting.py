@@ -12,7 +12,7 @@ from virtual_time import run
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.cli.client.preparing import read_adoption
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes

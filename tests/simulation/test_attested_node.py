@@ -20,7 +20,7 @@ from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import NAME
 from provisioner.checks.collected_reports import GPUS, NVSWITCHES
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import Verdict
+from provisioner.model.cohort import Verdict
 from provisioner.model.node import Node, State
 from provisioner.sim.hardware.device_authority import find_authority
 from provisioner.sim.hardware.report_devices import list_gpu_values, list_switch_values

@@ -14,7 +14,7 @@ from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.operator_requests import retry_node
 from provisioner.ports import Secret
 from provisioner.sim.redfish.accounts import Account
-from provisioner.sim.redfish.redfish_defaults import TYPES, mount_defaults
+from provisioner.sim.redfish.redfish_power import TYPES, mount_defaults
 
 QUIRKS = {"supermicro": "supermicro", "nvidia_openbmc": "nvidia_openbmc"}
 MANAGER = "/redfish/v1/Managers/1"

@@ -11,8 +11,7 @@ from rig import MATRIX, World
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
-from provisioner.model.campaign import Campaign, CampaignState
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, CampaignState, Policy
 from provisioner.model.node import Node, State
 from provisioner.twin.loop import run
 

@@ -8,8 +8,7 @@ from campaign_fleet import Fleet
 from given_events import in_state
 
 from provisioner.model.adoption.capability import LADDER, Grant, GrantScope
-from provisioner.model.campaign import CampaignState
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import CampaignState, Policy
 from provisioner.model.node import Origin, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 

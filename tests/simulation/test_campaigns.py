@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from campaign_fleet import Fleet
 
-from provisioner.model.campaign import CampaignState
-from provisioner.model.campaign_row import PinScope, ReleasePin
+from provisioner.model.campaign import CampaignState, PinScope, ReleasePin
 
 QUICK: dict[str, object] = {
     "canary": {"size": 2, "soak_s": 600},

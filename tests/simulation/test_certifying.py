@@ -8,11 +8,10 @@ import pytest
 from test_returns import HOST, lived, state, states, swap_gpu, want
 
 from provisioner.checks import ALL
-from provisioner.model.cohort import Sample
-from provisioner.model.health import Gate, HealthReport
+from provisioner.model.cohort import Gate, HealthReport, Sample
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification.check_coverage import TESTS
+from provisioner.planning.certification.check_selection import TESTS
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 
 METRIC = "all_reduce_gb_s/host"

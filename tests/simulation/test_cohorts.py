@@ -10,7 +10,7 @@ from typing import Any
 import virtual_time
 from rig import World
 
-from provisioner.control.fabric.cohorts import Cohorts
+from provisioner.control.fabric.fabric_standing import Cohorts
 from provisioner.model.cohort import Sample
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from provisioner.daemon.data import read_matrix
-from provisioner.demo.golden_values import PROFILE, require_attestation
 from provisioner.demo.site import BASE, RELEASE, build_overlay
+from provisioner.demo.stay import PROFILE, require_attestation
 from provisioner.model.matrix import AttestationRule
-from provisioner.planning.matrix.reference_gaps import find_reference_gaps
+from provisioner.planning.matrix.pinned_files import find_reference_gaps
 from provisioner.sim.redfish.redfish_integrity import list_measurements
 from provisioner.sim.site.site import Site
 

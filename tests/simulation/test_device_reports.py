@@ -22,17 +22,17 @@ from provisioner.checks.check import CheckContext
 from provisioner.checks.collected_reports import GPUS, NVSWITCHES
 from provisioner.checks.context import build_context
 from provisioner.control.context import Context
-from provisioner.control.watch.report_questions import ReportQuestions
+from provisioner.control.watch.attestation_watch import ReportQuestions
 from provisioner.execution.validate.validator import Validator
-from provisioner.model.health import CheckResult, HealthReport, Verdict
+from provisioner.model.cohort import CheckResult, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.planning.certification import certification
 from provisioner.planning.certification.attested_state import parse_evidence
-from provisioner.planning.certification.rejudging import rejudge_report
+from provisioner.planning.certification.regression import rejudge_report
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.watch.attestation_rules import Renewal
+from provisioner.planning.watch.leaks import Renewal
 from provisioner.sim.hardware.device_authority import find_authority
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.report_devices import sign_manifest

@@ -9,7 +9,7 @@ from typing import Any
 from leaf_rig import Rig
 
 from provisioner.execution.actions.once import Sent
-from provisioner.execution.observe.switch_api import open_switch, turn_of
+from provisioner.execution.observe.rotation import open_switch, turn_of
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason

@@ -11,11 +11,11 @@ from leaf_rig import Rig
 from repairing import HOST, Shop, lived
 
 from provisioner.execution.actions.once import Act
-from provisioner.execution.steps import gpu_reset
+from provisioner.execution.steps import requested_acts as gpu_reset
 from provisioner.model.case import Case
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.repair import remedy_steps
+from provisioner.planning.repair import remedies as remedy_steps
 
 NODE = "su0-n00"
 Result = TypeVar("Result")

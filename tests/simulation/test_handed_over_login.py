@@ -9,7 +9,7 @@ from rig import World
 from test_returns import HOST, HOUR_S, lived, state, want
 
 from provisioner.model.node import Boots, Node, Placement, State
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.model.tenant import ReleaseProof, TenantKey, TenantUserData, name_user_data
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.ports.wire import Secret

@@ -16,8 +16,8 @@ from history_log import Certified, Entered, History, Intent, Taken, Write
 from history_world import SENT_WITHIN_S, ClusterWorld
 
 from provisioner.execution.actions import once
-from provisioner.execution.observe import switch_api
-from provisioner.execution.steps import switch_drain
+from provisioner.execution.observe import rotation as switch_api
+from provisioner.execution.steps import methods_switch_settings as switch_drain
 from provisioner.execution.tenancy import leaf, leaf_config
 
 PUSH = Write(11.0, "n1", "push", "a", "push", slot="DPU_0")

@@ -15,10 +15,8 @@ from test_validator import NODE, matrix
 from provisioner import checks
 from provisioner.checks.readers.tool_output import END_WORDS
 from provisioner.checks.threshold_data import Limits
-from provisioner.execution.validate.judging import GRAMMARS, judging_context
-from provisioner.execution.validate.validator import Validator
-from provisioner.model.cohort import Baseline
-from provisioner.model.health import CheckResult, Gate, HealthReport, Verdict
+from provisioner.execution.validate.validator import GRAMMARS, Validator, judging_context
+from provisioner.model.cohort import Baseline, CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker

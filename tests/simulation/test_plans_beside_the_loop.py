@@ -11,7 +11,7 @@ import virtual_time
 from campaign_fleet import Fleet
 from rig import World
 
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Policy
 from provisioner.model.plan import Plan
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 

@@ -17,11 +17,10 @@ from port_world import PortWorld
 from soak_ports import finished
 from virtual_time import run
 
-from provisioner.model.node import Node
+from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.outcome import Blocker
-from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import PortPlacement
-from provisioner.planning.release import handover
+from provisioner.planning.release import entitlement as handover
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.switches.switch import Switch
 

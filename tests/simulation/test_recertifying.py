@@ -11,10 +11,10 @@ from rig import World
 from test_returns import HOST, HOUR_S, lived, state
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification.check_coverage import TESTS, Domain
+from provisioner.planning.certification.check_selection import TESTS, Domain
 
 
 async def proved(world: World) -> tuple[HealthReport, Certificate]:

@@ -13,8 +13,7 @@ from rig import MATRIX, World
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, Policy
 from provisioner.twin import rehearsal_process
 from provisioner.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.twin.loop import run

@@ -18,7 +18,7 @@ from test_erasure_journeys import report_of
 from provisioner.demo.site import ARTIFACTS
 from provisioner.model.erasure import ErasureReport, Holder, Result
 from provisioner.model.node import Boots, Node, State
-from provisioner.sim.hardware.images import make_image
+from provisioner.sim.hardware.build import make_image
 
 CARD_BMC = "BF-24.10-10"
 CARD_EROT = "00.02.0195.0000_n02"

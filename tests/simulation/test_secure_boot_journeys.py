@@ -12,10 +12,10 @@ from rig import World
 from test_erasure_crashes import stormy
 from test_erasure_journeys import report_of
 
-from provisioner.adapters.redfish.settings.secure_boot_keys import fingerprint_pem
+from provisioner.adapters.redfish.settings.bios_writes import fingerprint_pem
 from provisioner.model.erasure import ErasureRecord, Holder, Method, Result
 from provisioner.model.node import Boots, Node, State
-from provisioner.sim.redfish.boot_databases import list_makers_keys, make_boot_key
+from provisioner.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 
 FOREIGN = fingerprint_pem(make_boot_key("somebody else"))
 

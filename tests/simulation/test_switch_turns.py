@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.execution.actions.leaf_turns import turn
-from provisioner.execution.observe.switch_api import open_switch, turn_of
-from provisioner.execution.steps.switch_drain import Drain
+from provisioner.execution.actions.reach import turn
+from provisioner.execution.observe.rotation import open_switch, turn_of
+from provisioner.execution.steps.methods_switch_settings import Drain
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Switch
 

@@ -13,7 +13,7 @@ from leaf_rig import Rig
 
 from provisioner import checks
 from provisioner.execution.validate.validator import Validator
-from provisioner.model.health import HealthReport, Verdict
+from provisioner.model.cohort import HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind

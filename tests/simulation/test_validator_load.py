@@ -10,7 +10,7 @@ from test_validator import NODE, matrix, validate
 
 from provisioner import checks
 from provisioner.execution.validate.validator import Validator
-from provisioner.model.health import HealthReport, Verdict
+from provisioner.model.cohort import HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import NodeKind
 

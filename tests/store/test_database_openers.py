@@ -8,12 +8,9 @@ from pathlib import Path
 OPENERS = frozenset({"open_store", "open_data", "open_database", "open_reading", "open_postgres"})
 PRODUCT = Path(__file__).parents[2] / "provisioner"
 ALLOWED = {
-    "cli/serve/audit.py": "audit verify",
-    "cli/serve/backup.py": "backup, restore, db upgrade",
+    "cli/serve/reading.py": "audit verify, --offline",
+    "cli/serve/backup.py": "backup, restore, db upgrade, db wrap-key, db unwrap-key, db reseal",
     "cli/serve/doctor.py": "doctor",
-    "cli/serve/key_wrapping.py": "db wrap-key, db unwrap-key",
-    "cli/serve/reading.py": "--offline",
-    "cli/serve/resealing.py": "db reseal",
     "cli/serve/serve.py": "serve",
     "daemon/data.py": "the composition root",
     "demo/__init__.py": "demo",

@@ -28,12 +28,10 @@ from provisioner.store.database.journal_archive import (
     write_archive,
 )
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import exchange_signing_key, open_signer
-from provisioner.store.rows.journal import check_beginning, verify
-from provisioner.store.rows.journal_base import read_base
-from provisioner.store.rows.journal_needs import Needs, read_needs
-from provisioner.store.rows.journal_prune import Span, prune
-from provisioner.store.rows.signing_key_rows import believed
+from provisioner.store.repositories.signing_keys import exchange_signing_key, open_signer
+from provisioner.store.rows.credential_rows import believed
+from provisioner.store.rows.journal import check_beginning, read_base, verify
+from provisioner.store.rows.journal_prune import Needs, Span, prune, read_needs
 from provisioner.store.signing import Signer
 
 NOW = 1000.0

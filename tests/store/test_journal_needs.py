@@ -13,7 +13,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.campaign import Campaign, CampaignState
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import Gate
+from provisioner.model.cohort import Gate
 from provisioner.model.integrations.webhook import Webhook
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import OperationStatus
@@ -21,8 +21,8 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.store import SqlStore
 from provisioner.store.database.journal_archive import read_lines, write_archive
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
-from provisioner.store.rows.journal_base import GENESIS
+from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.rows.journal import GENESIS
 from provisioner.store.rows.journal_prune import Span, prune_unneeded
 from provisioner.store.rows.request_rows import add_request, save_request
 

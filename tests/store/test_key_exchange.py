@@ -18,13 +18,13 @@ from provisioner.store.repositories import key_exchange
 from provisioner.store.repositories.key_exchange import (
     BATCH,
     OLD_FILE,
+    KeyRing,
     begin_exchange,
     end_exchange,
     prepare_key,
     prepare_keys,
     walk,
 )
-from provisioner.store.repositories.key_ring import KeyRing
 from provisioner.store.repositories.master_key import KEY_FILE, NEXT_FILE, MasterKey, read_key_ids
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.schema.schema import credentials

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.serve.resealing import reseal
+from provisioner.cli.serve.backup import reseal
 from provisioner.daemon.cluster import digest_code
 from provisioner.model.input_error import InputError
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Secret
 from provisioner.store import open_store
 from provisioner.store.database.seat import Seat, count_key_holders
-from provisioner.store.repositories.key_exchange import prepare_keys
-from provisioner.store.repositories.key_ring import KeyRing
+from provisioner.store.repositories.key_exchange import KeyRing, prepare_keys
 from provisioner.store.repositories.master_key import KEY_FILE, NEXT_FILE, read_key_file
 from provisioner.store.repositories.vault import Vault
 

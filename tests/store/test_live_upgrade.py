@@ -28,9 +28,9 @@ from provisioner.model.tenant import Tenant
 from provisioner.ports import Fenced
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.database.copying import copier
+from provisioner.store.database.backup import copier
 from provisioner.store.database.database import _engine
-from provisioner.store.database.migrating import migrate, revisions
+from provisioner.store.database.postgres import migrate, revisions
 from provisioner.store.sql_store import SqlStore, open_store
 
 Rows = Mapping[str, Sequence[tuple[Any, ...]]]

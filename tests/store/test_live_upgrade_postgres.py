@@ -17,9 +17,8 @@ from postgres_server import Server
 from sqlalchemy import NullPool, create_engine
 from test_live_upgrade import check_goes_on, live
 
-from provisioner.store.database.copying import copier
-from provisioner.store.database.migrating import migrate, revisions
-from provisioner.store.database.postgres import postgres_url
+from provisioner.store.database.backup import copier
+from provisioner.store.database.postgres import migrate, postgres_url, revisions
 from provisioner.store.sql_store import open_store
 
 Columns = Mapping[str, Sequence[str]]

@@ -22,13 +22,12 @@ from provisioner.store.database.backup import (
     MANIFEST,
     PROOF,
     check_backup,
+    copier,
     make_backup,
     restore_backup,
 )
-from provisioner.store.database.copying import copier
-from provisioner.store.database.migrating import migrate, revisions
-from provisioner.store.database.postgres import open_postgres
-from provisioner.store.rows.journal_needs import Needs
+from provisioner.store.database.postgres import migrate, open_postgres, revisions
+from provisioner.store.rows.journal_prune import Needs
 
 FIRST = Path(__file__).parent / "first_schema.sql"
 NOW = 1_700_000_000.0

@@ -10,14 +10,14 @@ from given_events import event_of
 from sqlalchemy import text
 
 from provisioner.model.alert import Override
-from provisioner.model.campaign_row import PinScope, ReleasePin
+from provisioner.model.campaign import PinScope, ReleasePin
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Tenant
 from provisioner.ports import DamagedRow, StaleWrite
 from provisioner.store import SqlStore, open_store
-from provisioner.store.database.examining import find_damaged
+from provisioner.store.database.database import find_damaged
 from provisioner.store.repositories.alerts import put_override, read_overrides
 from provisioner.store.rows import page_rows
 

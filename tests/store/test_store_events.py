@@ -13,15 +13,15 @@ from provisioner.model.events import EVENTS, EventKind, list_names, name_kind
 from provisioner.model.events.fleet_events import WebhookChanged
 from provisioner.model.events.node_events import StateChanged
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.planning.lifecycle.transition import describe_transition, enter_state
+from provisioner.planning.lifecycle.journey import describe_transition, enter_state
 from provisioner.planning.watch.webhooks import TYPE_PREFIX
 
 PRODUCT = Path(provisioner.__file__).parent
 # the function that changes a state, and those that make the row of a node that was not there
 WRITERS = {
-    "planning/lifecycle/transition.py",
+    "planning/lifecycle/journey.py",
     "planning/intake/pairing.py",
-    "planning/certification/part_changes.py",
+    "planning/certification/regression.py",
     "planning/release/adoption.py",
 }
 

@@ -12,7 +12,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.ports.errors import StaleWrite, StoreFailed
 from provisioner.store import open_store
-from provisioner.store.rows.fleet import Fleet
+from provisioner.store.rows.node_rows import Fleet
 
 
 def node(number: int) -> Node:

@@ -6,8 +6,7 @@ import pytest
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Device, DeviceKind, Inventory
-from provisioner.model.node import Node, NodeKind
-from provisioner.model.standing import ReleaseConditions
+from provisioner.model.node import Node, NodeKind, ReleaseConditions
 from provisioner.model.tenant import Tenant
 from provisioner.planning.certification import certification
 from provisioner.ports import StaleWrite

@@ -22,17 +22,15 @@ from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 from provisioner.store import open_store
-from provisioner.store.database.backup import make_backup, restore_backup
-from provisioner.store.database.copying import copy_file
+from provisioner.store.database.backup import copy_file, make_backup, restore_backup
 from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.high_water import MARK_FILE
 from provisioner.store.database.journal_archive import read_lines, read_span, write_archive
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
-from provisioner.store.rows import session_rows
-from provisioner.store.rows.journal_base import read_base
-from provisioner.store.rows.journal_needs import Needs
-from provisioner.store.rows.journal_prune import Span, prune
+from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows.journal import read_base
+from provisioner.store.rows.journal_prune import Needs, Span, prune
 from provisioner.store.sql_store import SqlStore
 
 NOW = 1_700_000_000.0

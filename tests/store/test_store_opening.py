@@ -23,9 +23,9 @@ from provisioner.daemon.data import held_data
 from provisioner.model.input_error import InputError
 from provisioner.ports import StoreFailed
 from provisioner.store import lock_data_directory, lock_database, open_store
-from provisioner.store.database.copying import copier
+from provisioner.store.database.backup import copier
 from provisioner.store.database.database import NEWEST, _copy_schema, _engine, open_database
-from provisioner.store.database.migrating import MIGRATIONS, migrate, revisions
+from provisioner.store.database.postgres import MIGRATIONS, migrate, revisions
 from provisioner.store.schema.schema import metadata
 
 FIRST = Path(__file__).parent / "first_schema.sql"
@@ -319,7 +319,7 @@ def test_rows_written_under_the_first_schema_are_still_read(tmp_path):
 def test_a_migration_that_is_cut_off_leaves_nothing(tmp_path, monkeypatch):
     migrations = tmp_path / "migrations"
     shutil.copytree(
-        Path(sys.modules["provisioner.store.database.migrating"].MIGRATIONS),
+        Path(sys.modules["provisioner.store.database.postgres"].MIGRATIONS),
         migrations,
         ignore=shutil.ignore_patterns("__pycache__"),
     )
@@ -333,7 +333,7 @@ def test_a_migration_that_is_cut_off_leaves_nothing(tmp_path, monkeypatch):
     )
     file = tmp_path / "data" / "store.db"
     open_and_close(file)
-    monkeypatch.setattr("provisioner.store.database.migrating.MIGRATIONS", migrations)
+    monkeypatch.setattr("provisioner.store.database.postgres.MIGRATIONS", migrations)
     with pytest.raises(RuntimeError, match="cut off"):
         open_store(file, copy_first=copier(str(file), tmp_path))
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from provisioner.ports import Secret, StoreFailed
 from provisioner.store import Vault, open_signer, open_store, prepare_key
 from provisioner.store.database import postgres
 from provisioner.store.repositories.atlas import MarkKind
-from provisioner.store.rows.metric_rows import read_fleet
+from provisioner.store.rows.home_rows import read_fleet
 from provisioner.store.schema.schema import metadata
 
 

@@ -7,7 +7,7 @@ from given_events import event_of, in_state
 from sqlalchemy import text
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import ActionStatus, OperationStatus

@@ -10,8 +10,9 @@ from provisioner.access.sessions import new_session
 from provisioner.access.tokens import new_token
 from provisioner.model.access import Caller, Role, Session, SessionLimits
 from provisioner.store import SqlStore
-from provisioner.store.rows import session_rows, token_rows
-from provisioner.store.schema.access_schema import console_sessions
+from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows import request_rows as token_rows
+from provisioner.store.schema.schema import console_sessions
 
 LIMITS = SessionLimits(whole_s=1000.0, idle_s=100.0, proof_s=10.0, per_person=2)
 NOW = 50_000.0

@@ -27,10 +27,9 @@ from sqlalchemy import NullPool, create_engine
 from test_live_upgrade import check_goes_on, live
 
 from provisioner.daemon.recovery import counted_writes
-from provisioner.store.database.copying import copier
+from provisioner.store.database.backup import copier
 from provisioner.store.database.data_directory import prepare_directory
-from provisioner.store.database.migrating import migrate, revisions
-from provisioner.store.database.postgres import is_postgres, postgres_url
+from provisioner.store.database.postgres import is_postgres, migrate, postgres_url, revisions
 from provisioner.store.sql_store import open_store
 
 ROOT = Path(__file__).parents[2]

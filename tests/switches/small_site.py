@@ -15,9 +15,8 @@ from port_given import Credentials
 from virtual_time import VirtualClock, run
 
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.execution.actions.reach import Reach
-from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.adapters.switches.cumulus.revisions import NvueLine
+from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.execution.tenancy.tenancy import Tenancy

@@ -16,7 +16,7 @@ from virtual_time import VirtualClock
 
 from provisioner.adapters.switches import cumulus, sonic
 from provisioner.adapters.switches.systems import SwitchSystem, SwitchSystems, Wires
-from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.actions.reach import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Reply, Secret, Switch, SwitchAddress

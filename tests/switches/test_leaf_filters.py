@@ -9,8 +9,8 @@ import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
 from provisioner.adapters.switches.cumulus.host_filter import NAME
+from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
-from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
 from provisioner.model.switch import Move
 from provisioner.ports import Reply
 

@@ -9,7 +9,7 @@ from switch_boxes import CumulusBox, SonicBox, play
 
 from provisioner.adapters.switches.sonic import switch_state as sonic_state
 from provisioner.execution.tenancy.leaf import Leaf
-from provisioner.planning.intake.reading_commands import is_reading_command
+from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.ports import PortError, Switch
 
 BRIDGED, ROUTED = "7c:fe:90:80:9f:05", "94:6d:ae:00:00:01"

@@ -11,10 +11,9 @@ from leaf_rig import Rig
 from sonic_standin import SonicSwitch
 
 from provisioner.adapters.switches import make_switches
-from provisioner.control.watch.port_epochs import find_lost_moves
+from provisioner.control.watch.recovery import find_lost_moves
 from provisioner.execution.tenancy.tenancy import Tenancy
-from provisioner.model.node import Node
-from provisioner.model.port_label import (
+from provisioner.model.host_filter import (
     SIZE_MAX,
     DatabaseMark,
     PortLabel,
@@ -22,7 +21,8 @@ from provisioner.model.port_label import (
     read_label,
     write_label,
 )
-from provisioner.planning.watch.recovery import find_newer_labels
+from provisioner.model.node import Node
+from provisioner.planning.watch.high_water import find_newer_labels
 from provisioner.ports import Call, Reply, SwitchAddress
 
 MARK = DatabaseMark("0123abcd" * 4, 1)

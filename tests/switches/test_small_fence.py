@@ -8,11 +8,11 @@ import pytest
 from small_site import NOT_SENT, Asked, SmallSite, play
 
 from provisioner.adapters.switches.cumulus.host_filter import NAME
+from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
-from provisioner.model.port_label import DatabaseMark
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.ports import Malformed, Reply
 
 ON = {"lookup_networks": ("10.64.0.0/16",), "switch_apply_limit_s": 10.0}

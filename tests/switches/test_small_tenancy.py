@@ -9,7 +9,7 @@ from small_site import SmallSite, play, replacing
 
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.model.tenant import PortPlacement
 from provisioner.ports import Unreachable
 

@@ -16,7 +16,7 @@ from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.sonic import acl_rows
 from provisioner.adapters.switches.sonic import config_db as sonic
 from provisioner.adapters.switches.sonic import switch_state as sonic_state
-from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.actions.reach import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Images, Move

@@ -16,10 +16,9 @@ from provisioner.adapters.switches.sonic.acl_rows import NAME
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.switch_api import open_switch
-from provisioner.execution.steps.methods_sonic import install_sonic_image
-from provisioner.execution.steps.methods_switch import boot_image
-from provisioner.execution.steps.switch_drain import Drain
+from provisioner.execution.observe.rotation import open_switch
+from provisioner.execution.steps.methods_switch import boot_image, install_sonic_image
+from provisioner.execution.steps.methods_switch_settings import Drain
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.inventory import Activation

@@ -22,8 +22,8 @@ from provisioner.adapters.switches.cumulus.services import read_services
 from provisioner.adapters.switches.sonic import services as sonic_services
 from provisioner.adapters.switches.systems import SwitchSystems, Wires
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.observe.switch_api import open_switch
-from provisioner.execution.observe.switch_services import read_switch_settings
+from provisioner.execution.observe.collector import read_switch_settings
+from provisioner.execution.observe.rotation import open_switch
 from provisioner.execution.steps.methods_switch_settings import write_switch_settings
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind

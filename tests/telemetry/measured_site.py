@@ -14,8 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from provisioner.daemon.telemetry import open_telemetry, served_metrics
 from provisioner.model.alert import Alert, Classification
-from provisioner.model.campaign import Campaign, CampaignNode, CampaignState, NodeProgress, Progress
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    CampaignState,
+    NodeProgress,
+    Progress,
+)
 from provisioner.model.case import Case, Origin, Service
 from provisioner.model.certificate import Certificate
 from provisioner.model.credential import RotationCause

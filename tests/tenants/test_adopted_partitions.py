@@ -10,8 +10,8 @@ from rig import World
 from ufm_standin import Ufm
 from ufm_thread import Elsewhere, ufm_over_https
 
-from provisioner.adapters.granted.partitions import GrantedPartitions
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.adapters.granted.hosts import GrantedPartitions
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.model.adoption.capability import LADDER, Grant, GrantScope
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind, Placement

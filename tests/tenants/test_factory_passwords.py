@@ -13,7 +13,7 @@ from leaf_rig import Rig
 from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.switch_password import take_over
+from provisioner.execution.observe.identify import take_over
 from provisioner.model.node import Node
 from provisioner.model.outcome import Reason
 from provisioner.ports import LoginRefused, PortError, Secret, Unreachable

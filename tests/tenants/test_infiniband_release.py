@@ -9,7 +9,7 @@ from rig import World
 from ufm_standin import Ufm
 from ufm_thread import Elsewhere, ufm_over_https
 
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import PKEY_MAINTENANCE, Tenant
 from provisioner.planning.places.address_plan import AddressPlan

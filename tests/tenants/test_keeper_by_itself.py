@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from worlds import World, run
 
-from provisioner.adapters.switches.cumulus.tenant_routing import read_states, read_targets
+from provisioner.adapters.switches.cumulus.tenant_networks import read_states, read_targets
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy import tenant_sessions as rules
+from provisioner.planning.tenancy import vrf_plan as rules
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.sim.switches.switch import Switch

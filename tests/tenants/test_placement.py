@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
-from provisioner.planning.tenancy.allocation import COMING_MAX_S, allocate_nodes
+from provisioner.planning.tenancy.allocation import (
+    COMING_MAX_S,
+    allocate_nodes,
+    choose_departures,
+    share_nodes,
+)
 from provisioner.planning.tenancy.defragmentation import propose_exchanges
-from provisioner.planning.tenancy.departure import choose_departures
-from provisioner.planning.tenancy.fair_shares import share_nodes
 from provisioner.planning.tenancy.placement import Site, Wish, cost_placement, place_tenants
 
 PER_RACK = 4

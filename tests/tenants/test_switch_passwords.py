@@ -14,7 +14,7 @@ from leaf_rig import Rig
 from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.switch_rotation import change_switch_login
+from provisioner.execution.observe.rotation import change_switch_login
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import list_logins

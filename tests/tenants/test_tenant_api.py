@@ -16,7 +16,7 @@ from provisioner.daemon.api import api_parts
 from provisioner.daemon.data import read_matrix
 from provisioner.model.access import Role
 from provisioner.settings import Settings
-from provisioner.store.rows import token_rows
+from provisioner.store.rows import request_rows as token_rows
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

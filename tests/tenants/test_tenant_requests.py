@@ -10,8 +10,11 @@ from fabrics import host, session, tenant, two_units
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
-from provisioner.planning.tenancy.allocation import allocate_nodes
-from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
+from provisioner.planning.tenancy.allocation import (
+    allocate_nodes,
+    count_usage,
+    find_exceeded_quotas,
+)
 from provisioner.planning.tenancy.tenants import (
     Request,
     Shrunk,

@@ -13,8 +13,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.model.tenant_network import NetworkState, RoutePolicy
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_plan import plan_networks
-from provisioner.planning.tenancy.vrf_summary import describe_change
+from provisioner.planning.tenancy.vrf_plan import describe_change, plan_networks
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]

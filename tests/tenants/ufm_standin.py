@@ -14,7 +14,7 @@ from aiohttp import web
 
 from provisioner.adapters.ufm import UfmAddress
 from provisioner.ports import Secret
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import make_certificate
 from provisioner.sim.switches.ufm import UfmService
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from leaf_rig import Rig
 
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
-from provisioner.execution.tenancy.tenant_sessions import TenantSessions
+from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan

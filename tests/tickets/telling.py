@@ -10,7 +10,7 @@ from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.ticketing import Ticketing
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.repair.bundling import Bundler
+from provisioner.execution.repair.case_evidence import Bundler
 from provisioner.model.case import (
     Case,
     Origin,
@@ -26,7 +26,7 @@ from provisioner.ports import BmcTransport, Secret, Switches
 from provisioner.ports.tickets import TicketSystem
 from provisioner.settings import Settings
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

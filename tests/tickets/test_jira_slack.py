@@ -17,8 +17,8 @@ from provisioner.integrations.tickets.opening import open_tickets
 from provisioner.integrations.tickets.slack import Slack, check_answer, read_own_messages, read_ts
 from provisioner.model.case import Ending
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.ticket import TicketMessage
-from provisioner.planning.repair import ticket_words
+from provisioner.model.integrations.audit_export import TicketMessage
+from provisioner.planning.repair import repair_report as ticket_words
 from provisioner.ports import LoginRefused, Malformed, PortError, Secret, Unreachable
 from provisioner.settings import Settings
 

@@ -16,8 +16,8 @@ from telling import CASE, NODE, HandClock, telling
 from provisioner.integrations.tickets.mailbox import Mailbox, MailServer
 from provisioner.integrations.tickets.opening import open_tickets
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.ticket import TicketMessage
-from provisioner.planning.repair import ticket_words
+from provisioner.model.integrations.audit_export import TicketMessage
+from provisioner.planning.repair import repair_report as ticket_words
 from provisioner.ports import Unreachable
 from provisioner.settings import Settings
 

@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 from given_events import in_state
 from rig import World
 
-from provisioner.adapters.redfish.eventing.sse import SseReader
+from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.daemon import Daemon
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.planning.certification import certification
 from provisioner.ports import BmcAddress, Unreachable
 from provisioner.sim.redfish.redfish_events import Events
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 
 HOST = "su0-n00"
 

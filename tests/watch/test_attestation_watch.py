@@ -18,7 +18,7 @@ from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.checks.check import CheckContext
 from provisioner.execution.observe.watch import OutOfBand
-from provisioner.model.health import Evidence, HealthReport, Verdict
+from provisioner.model.cohort import Evidence, HealthReport, Verdict
 from provisioner.model.matrix import (
     AttestationRule,
     AttestedComponents,
@@ -28,14 +28,14 @@ from provisioner.model.matrix import (
     TrustedMaker,
 )
 from provisioner.planning.certification import attested_state, certification
-from provisioner.planning.watch.attestation_rules import DIFFERS, UNPROVED
+from provisioner.planning.watch.leaks import DIFFERS, UNPROVED
 from provisioner.sim.hardware.device_authority import find_authority
-from provisioner.sim.hardware.spdm_responder import make_values
+from provisioner.sim.hardware.simulated_tpm import make_values
 from provisioner.sim.redfish.redfish_integrity import (
     IMPLANTED,
     list_measurements,
 )
-from provisioner.store.repositories.signing_rows import open_signer
+from provisioner.store.repositories.signing_keys import open_signer
 
 Result = TypeVar("Result")
 DAY_S = 86400.0

@@ -14,7 +14,7 @@ from virtual_time import VirtualClock
 
 from provisioner.control.watch.watcher import ROUND_S
 from provisioner.execution.observe.watch import BURST_S, Budget
-from provisioner.planning.watch.first_round import FIRST_REQUESTS, compute_extra_rate
+from provisioner.planning.watch.watch_rules import FIRST_REQUESTS, compute_extra_rate
 
 
 def longest_wait(glances: dict[str, list[float]]) -> float:

@@ -16,14 +16,14 @@ from serving import HOST, Serving, world
 
 from provisioner.adapters.consoles.console_files import DAY_S, ConsoleFiles
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.upkeep.consoles import OPENBMC_PORT, find_console
+from provisioner.adapters.redfish.upkeep.leaks import OPENBMC_PORT, find_console
 from provisioner.control.context import Context
 from provisioner.control.watch.console_watch import ConsoleWatch
-from provisioner.execution.observe.console_tail import describe_console, read_console_text
+from provisioner.execution.observe.inband import describe_console, read_console_text
 from provisioner.model.outcome import Blocker
-from provisioner.planning.watch.console_text import LINE_MAX, LineMeter, LineReader
+from provisioner.planning.watch.syslog_reader import LINE_MAX, LineMeter, LineReader
 from provisioner.ports import BmcAddress, Call, LoginRefused, Reply
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 from provisioner.quirks import UNKNOWN
 
 

@@ -20,14 +20,14 @@ from provisioner.adapters.machine_logs import FOLDER, MachineLogs, MessageMeter,
 from provisioner.daemon.data import open_data
 from provisioner.daemon.log_intake import list_switches, open_log_intake
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.syslog import SyslogLine, SyslogMessage
+from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.serve_tls import make_certificate
+from provisioner.sim.hardware.clock import make_certificate
 from provisioner.store.sql_store import SqlStore
 
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")

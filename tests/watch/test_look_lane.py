@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from provisioner.control.watch.look_lane import LookLane
+from provisioner.control.watch.watched_nodes import LookLane
 from provisioner.ports import StoreFailed
 
 

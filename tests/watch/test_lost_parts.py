@@ -13,7 +13,7 @@ from test_rules import certificate, seen
 from provisioner.model.inventory import Device, DeviceKind, Inventory, Power
 from provisioner.model.node import State
 from provisioner.model.outcome import Gap, Reason
-from provisioner.planning.repair import lost_parts
+from provisioner.planning.repair import case_joining as lost_parts
 
 HOUR_S = 3600.0
 MISSING = ("PartMissing", "gpu/GPU_SXM_5")

@@ -12,8 +12,13 @@ from provisioner.model.alert import Classification
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.watch.pushed_alerts import ITEMS_MAX, ORDINARY, Source, parse_push
-from provisioner.planning.watch.pushed_nodes import Directory
+from provisioner.planning.watch.pushed_alerts import (
+    ITEMS_MAX,
+    ORDINARY,
+    Directory,
+    Source,
+    parse_push,
+)
 
 NOW = 1_790_000_000.0
 C = Classification

@@ -14,14 +14,14 @@ import pytest
 import virtual_time
 from serving import HOST, Serving, world
 
-from provisioner.adapters.redfish.eventing.event_identity import (
+from provisioner.adapters.redfish.eventing.events import (
+    Pushed,
     identify_event,
     order_by_time,
+    read_document,
     resume_point,
 )
-from provisioner.adapters.redfish.eventing.events import Pushed, read_document
-from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S
-from provisioner.control.watch.event_memory import EVENTS_KEPT, EventMemory
+from provisioner.control.watch.event_feeds import BACKOFF_FIRST_S, EVENTS_KEPT, EventMemory
 from provisioner.model.node import Node, NodeKind
 from provisioner.store.sql_store import open_store
 

@@ -15,7 +15,7 @@ from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
-from provisioner.control.repairs.unit_index import NAMES_MAX, UnitIndex
+from provisioner.control.repairs.stand_ins import NAMES_MAX, UnitIndex
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.case import Case, Ending, Service, Stage

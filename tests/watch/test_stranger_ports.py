@@ -11,10 +11,10 @@ from provisioner.control.watch.recovery import Recovery
 from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.model.node import Origin, State
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
-from provisioner.planning.watch.recovery import settle_port_by_word
+from provisioner.planning.watch.high_water import settle_port_by_word
 from provisioner.ports import StaleWrite
 from provisioner.sim.switches.switch import Neighbour
-from provisioner.store.schema.recovery_schema import site_state
+from provisioner.store.schema.schema import site_state
 
 
 async def survey(bench: Bench) -> list[Difference]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.redfish.eventing import events, sse
+from provisioner.adapters.redfish.eventing import event_stream as sse
+from provisioner.adapters.redfish.eventing import events
 from provisioner.model.alert import Classification
 from provisioner.ports import TooLarge
 

@@ -14,12 +14,11 @@ from given_events import in_state
 from program import run
 from serving import HOST, Serving, world
 
-from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.watch_standing import read_standing
-from provisioner.daemon.data import open_data
-from provisioner.daemon.watch_status import STATUS_FILE, kept_status, read_status, write_status
+from provisioner.daemon.data import STATUS_FILE, kept_status, open_data, read_status, write_status
+from provisioner.model.alert import WatchStatus, Way
 from provisioner.model.node import State
-from provisioner.model.watch import WatchStatus, Way
 from provisioner.planning.watch.watch_rules import Counters
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.control.fleet_changes import FleetChanges, StateIndex
-from provisioner.control.repairs.unit_index import UnitIndex
-from provisioner.control.watch.turns import STALE_MAX, DueTimes, Turns
-from provisioner.control.watch.watched_nodes import WatchedNodes
+from provisioner.control.context import FleetChanges, StateIndex
+from provisioner.control.repairs.stand_ins import UnitIndex
+from provisioner.control.watch.watched_nodes import STALE_MAX, DueTimes, Turns, WatchedNodes
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 

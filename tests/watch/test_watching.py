@@ -10,7 +10,7 @@ import virtual_time
 from given_events import in_state
 from serving import HOST, Serving, world
 
-from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.model.alert import ANY, Override
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State

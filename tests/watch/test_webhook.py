@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from provisioner.adapters.bounded_http import Trust
-from provisioner.control.watch.port_watch import PortReport
+from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.daemon.events import (
     BODY_MAX,
     REPLAY_S,

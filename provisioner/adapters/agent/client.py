@@ -8,13 +8,30 @@ sends a command twice.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any, Protocol
 
-from provisioner.adapters.agent import answers
-from provisioner.adapters.agent.answers import Command
-from provisioner.model.agent import AgentRequest
+import aiohttp
+
+from provisioner.adapters.agent import service as answers
+from provisioner.adapters.agent.protocol import normal_mac
+from provisioner.adapters.agent.service import ANSWER_MAX, Command
+from provisioner.adapters.agent.sessions import Sessions
+from provisioner.adapters.bounded_http import (
+    FAILURES,
+    Attempt,
+    BoundedSession,
+    first_of_each,
+    open_session,
+    port_error,
+    time_limit,
+)
+from provisioner.model.agent import AgentRequest, AgentSession
 from provisioner.ports import (
     AgentAddress,
     AgentResult,
@@ -23,9 +40,77 @@ from provisioner.ports import (
     Clock,
     LoginRefused,
     Malformed,
+    PortError,
     Reply,
+    Secret,
     Unreachable,
 )
+from provisioner.settings import Settings
+
+# ------------------------------------------------------------------------------
+# Requests to agents over HTTPS: only the certificate that the agent itself sent is accepted.
+#
+# The token has to be in the query (api/app.py of ironic-python-agent: `request.args`). So no URL
+# of
+# a request is ever logged or quoted here, and the token is taken out of every error.
+
+
+PINS_MAX = 4096  # agents whose pin is remembered, for their connections to be used again
+
+
+class HttpsWire:
+    """`AgentWire` over HTTPS. To be made inside the event loop."""
+
+    def __init__(self) -> None:
+        self._session = open_session(per_host=2, keep_alive=True)
+        self._pins: dict[str, aiohttp.Fingerprint] = {}  # by certificate
+
+    async def request(
+        self, agent: AgentAddress, method: str, path: str, body: Any, timeout_s: float
+    ) -> Reply:
+        token = agent.token.reveal()
+        attempt = Attempt(safe=method == "GET")
+        pinned = self._pin(agent)
+        session = BoundedSession(self._session, pinned, attempt, ANSWER_MAX)
+        try:
+            async with session.request(
+                method,
+                agent.url + path,
+                params={"agent_token": token},
+                data=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+                timeout=time_limit(timeout_s),
+            ) as response:
+                content = await response.read()
+                headers = first_of_each(response.headers.items())
+                return Reply(response.status, headers, content)
+        except (*FAILURES, PortError) as error:
+            raise _without(port_error(agent.node, error, attempt), token) from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    def _pin(self, agent: AgentAddress) -> aiohttp.Fingerprint:
+        """Return the check of the pin before the first byte leaves; names are not compared."""
+        if agent.certificate not in self._pins:
+            try:
+                der = ssl.PEM_cert_to_DER_cert(agent.certificate.strip())
+            except ValueError:
+                raise CertificateChanged(f"{agent.node}: its certificate is none") from None
+            while len(self._pins) >= PINS_MAX:
+                self._pins.pop(next(iter(self._pins)))
+            self._pins[agent.certificate] = aiohttp.Fingerprint(sha256(der).digest())
+        return self._pins[agent.certificate]
+
+
+def _without(error: PortError, token: str) -> PortError:
+    """Return the same error with the token taken out of its text."""
+    error.args = tuple(
+        a.replace(token, "***") if isinstance(a, str) and token else a for a in error.args
+    )
+    return error
+
 
 COMMANDS = "/v1/commands/"
 # seconds; an inventory took 22 s on an emulated machine; it is answered at once otherwise
@@ -212,3 +297,114 @@ class AgentClient:
         if reply.status == 401:
             raise LoginRefused(f"{agent.node}: the agent does not know its token")
         return reply
+
+
+# ------------------------------------------------------------------------------
+# The maintenance agents that are up, and commands to them: the port `Agents`.
+
+
+LOOK_S = 2.0  # seconds between two readings of an agent's presence, which cost nothing
+
+
+class AgentRegistry:
+    """The port `ports.Agents`. `Sessions` holds the rows of the lookup and heartbeat API."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        client: AgentClient,
+        clock: Clock,
+        settings: Settings,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._sessions = sessions
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._look_s = look_s
+        self._turns: dict[str, asyncio.Lock] = {}  # node -> one command at a time
+
+    @property
+    def lookup_gives_token(self) -> bool:
+        """Return whether the first lookup gets the token of a boot whose image carries none."""
+        return self._settings.agent_lookup_trusts == "first"
+
+    async def expect(
+        self, node: str, macs: Sequence[str], limit_s: float, *, through_boot: bool = False
+    ) -> Secret | None:
+        own = sorted(set(filter(None, map(normal_mac, macs))))
+        assert own, f"{node}: an agent is expected by its addresses, and none was given"
+        now = self._clock.now()
+        token = await self._sessions.begin(node, own, now, now + limit_s, through_boot=through_boot)
+        return Secret(token) if token else None
+
+    async def present(self, node: str) -> AgentAddress | None:
+        session = await self._sessions.find_session(node)
+        if session is None or not self._fresh(session):
+            return None
+        token = await self._sessions.token(session)
+        return AgentAddress(
+            node=node,
+            url=session.url,
+            certificate=session.certificate,
+            token=Secret(token),
+            version=session.version,
+            seen_at=session.seen_at,
+        )
+
+    async def wait(self, node: str, timeout_s: float) -> AgentAddress | None:
+        ends = self._clock.now() + timeout_s
+        while (agent := await self.present(node)) is None:
+            remaining_s = ends - self._clock.now()
+            if remaining_s <= 0:
+                return None
+            await self._clock.sleep(min(self._look_s, remaining_s))
+        return agent
+
+    async def dismiss(self, node: str) -> None:
+        session = await self._sessions.find_session(node)
+        if session is not None and not session.dismissed:
+            await self._sessions.end(session)
+
+    async def command(
+        self, agent: AgentAddress, name: str, parameters: Mapping[str, Any], timeout_s: float
+    ) -> AgentResult:
+        async with self._turns.setdefault(agent.node, asyncio.Lock()):
+            session = await self._sessions.find_session(agent.node)
+            if session is None or not self._is(session, agent):
+                raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
+
+            async def note(request: AgentRequest | None) -> None:
+                now = await self._sessions.find_session(agent.node)
+                if now is not None and self._is(now, agent):
+                    await self._sessions.change(agent.node, asked=request)
+
+            request = session.asked
+            return await self._client.run(agent, name, parameters, timeout_s, request, note)
+
+    async def recall(
+        self, agent: AgentAddress, name: str, since: float, timeout_s: float
+    ) -> AgentResult | None:
+        async with self._turns.setdefault(agent.node, asyncio.Lock()):
+            session = await self._sessions.find_session(agent.node)
+            if session is None or not self._is(session, agent):
+                raise Unreachable(f"{agent.node}: that agent is gone", maybe_executed=False)
+            request = session.asked
+            if request is None or request.name != name or request.sent_at < since:
+                return None
+            return await self._client.recall(agent, request, timeout_s)
+
+    def _fresh(self, session: AgentSession) -> bool:
+        """Return whether the agent called lately, with a token that is still valid."""
+        now = self._clock.now()
+        return (
+            not session.dismissed
+            and session.seen_at > 0
+            and now - session.seen_at <= self._settings.agent_heartbeat_s
+            and now <= session.handed_at + self._settings.agent_token_s
+        )
+
+    @staticmethod
+    def _is(session: AgentSession, agent: AgentAddress) -> bool:
+        """Return whether this session is of this very agent, not of an earlier or later boot."""
+        return not session.dismissed and session.certificate == agent.certificate

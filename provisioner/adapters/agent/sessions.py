@@ -12,7 +12,7 @@ from provisioner.adapters.agent.protocol import node_uuid
 from provisioner.model.agent import AgentSession
 from provisioner.ports import AgentRepository, Credentials, Secret
 
-BOOT_TOKEN_CHARS = 64  # as long as the slot of an image (`execution/artifacts/boot_images.py`)
+BOOT_TOKEN_CHARS = 64  # as long as the slot of an image (`execution/artifacts/artifacts.py`)
 NewToken = Callable[[], str]  # at least 32 characters (ironic-python-agent 13.0.0, agent.py)
 
 

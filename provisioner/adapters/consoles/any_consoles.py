@@ -10,7 +10,7 @@ from provisioner.adapters.consoles.ipmi_consoles import PROGRAM, IpmiConsoles, h
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress
-from provisioner.ports.consoles import ConsoleDoor, Consoles
+from provisioner.ports.agents import ConsoleDoor, Consoles
 
 
 class AnyConsoles:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from provisioner.ports import BmcAddress, Busy, LoginRefused, PortError, Unreachable
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 from provisioner.runtime import permit
 
 PROGRAM = "ipmitool"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from provisioner.ports import BmcAddress, CertificateChanged, LoginRefused, Unreachable
-from provisioner.ports.consoles import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor
 from provisioner.runtime import permit
 from provisioner.runtime.late_module import LateModule
 

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from provisioner.adapters.read_only.hosts import ReadOnlyPartitions
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.intake.reading_commands import is_reading_command
-from provisioner.planning.release.capabilities import find_need_of_play
+from provisioner.model.tenant import Tenant
+from provisioner.planning.intake.inband_facts import is_reading_command
+from provisioner.planning.release.adoption import (
+    GRANT_REMEDY,
+    find_need_of_play,
+    find_need_of_request,
+)
 from provisioner.ports import (
     Agents,
+    BmcAddress,
+    BmcTransport,
+    Call,
+    FabricDelta,
     HostShell,
+    Member,
+    NotGranted,
     PlaybookCall,
     PlaybookResult,
     PlaybookRunner,
+    Reply,
     Secret,
     ShellCommand,
     ShellOutput,
 )
 from provisioner.ports.agents import AgentAddress, AgentResult
-from provisioner.ports.power import Pdu
+from provisioner.ports.inband import READING_METHODS
+from provisioner.ports.isolation import Partitions, Pdu
 from provisioner.runtime import permit
 from provisioner.runtime.capability_gate import CapabilityGate, Need
 
@@ -156,3 +170,89 @@ class GrantedPdu:
         act = f"switch outlet {self._name}/{outlet} {'on' if on else 'off'}"
         async with admit_act(self._gate, nodes, Capability.FIRMWARE, act):
             return await self._pdu.switch_outlet(outlet, on=on)
+
+
+# ------------------------------------------------------------------------------
+# `Partitions` behind the gate of capabilities: GUIDs of adopted nodes move only where granted.
+#
+# A move concerns the adopted nodes that have one of its GUIDs. Partitions are made empty and
+# deleted
+# empty, which concerns the adopted nodes whose tenant's they are.
+
+
+class GrantedPartitions(ReadOnlyPartitions):
+    """`Partitions` whose every change passes the gate; a refusal is a blocker, as of a device."""
+
+    def __init__(self, partitions: Partitions, gate: CapabilityGate) -> None:
+        super().__init__(partitions)
+        self._partitions = partitions
+        self._gate = gate
+
+    async def bring(self, delta: FabricDelta) -> tuple[Blocker, ...]:
+        nodes = [n for n in await self._gate.list_guarded() if n.vrf in delta.networks]
+        act = f"partitions: {'; '.join(line for step in delta.steps for line in step.lines)}"
+        try:
+            async with admit_act(self._gate, nodes, Capability.ISOLATION, act[:300]):
+                return await self._partitions.bring(delta)
+        except NotGranted as refused:
+            return (_refuse("partitions", refused),)
+
+    async def place(
+        self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
+    ) -> tuple[Blocker, ...]:
+        guids = {member.name for member in members}
+        nodes = [n for n in await self._gate.list_guarded() if _has(n, guids)]
+        act = f"move {len(guids)} InfiniBand ports into the partition of {vrf}"
+        try:
+            async with admit_act(self._gate, nodes, Capability.ISOLATION, act):
+                return await self._partitions.place(members, vrf, tenants)
+        except NotGranted as refused:
+            return (_refuse(nodes[0].id, refused),)
+
+
+def _has(node: Node, guids: Collection[str]) -> bool:
+    return any(port.guid in guids for port in node.ports if port.guid)
+
+
+def _refuse(subject: str, refused: NotGranted) -> Blocker:
+    return Blocker(
+        reason=refused.reason, subject=subject, detail=str(refused)[:400], unblock=GRANT_REMEDY
+    )
+
+
+# ------------------------------------------------------------------------------
+# `BmcTransport` behind the gate of capabilities.
+
+
+class GrantedBmcs:
+    """Requests that change a BMC of an adopted node need the capability of their path."""
+
+    def __init__(self, transport: BmcTransport, gate: CapabilityGate) -> None:
+        self._transport = transport
+        self._gate = gate
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        if call.method in READING_METHODS:
+            return await self._transport.request(bmc, call)
+        need = find_need_of_request(call.path)
+        url = bmc.url.rstrip("/").lower()
+        needs = [
+            Need(node, need, f"{call.method} {call.path}")
+            for node in await self._gate.list_guarded()
+            if any(b.url.rstrip("/").lower() == url for b in node.bmcs)
+        ]
+        await self._gate.admit(needs)
+        with self._gate.guard(needs):
+            return await self._transport.request(bmc, call)
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return await self._transport.fingerprint(bmc)
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        return await self._transport.password_change(bmc)
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        await self._transport.forget(bmc)
+
+    async def close(self) -> None:
+        await self._transport.close()

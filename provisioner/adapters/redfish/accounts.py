@@ -2,12 +2,150 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from provisioner.adapters.redfish.eventing.events import Metric, read_document
+from provisioner.adapters.redfish.host_parts import list_power_supplies
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
-from provisioner.adapters.redfish.parsing import Json, link, path_of, text, truth
+from provisioner.adapters.redfish.parsing import Json, as_object, at, link, path_of, text, truth
+from provisioner.adapters.redfish.parts import is_present, of_type
 from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_unread
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
-from provisioner.model.outcome import Blocker
-from provisioner.ports import Reply, Secret, Unreachable
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import Call, Malformed, Reply, Secret, TooLarge, Unreachable
+
+# ------------------------------------------------------------------------------
+# The redundancy of a host's power supplies, looked at before one of them is written.
+#
+# A supply that takes new firmware gives no power for minutes: the others must be healthy (facts:
+# hardware 4.1, "one PSU at a time").
+
+
+async def find_power_fault(service: Service) -> Blocker | None:
+    """Return why no supply may be written now: one of them reports a fault. None: none does."""
+    walk = service.walk()
+    chassis = of_type(await walk.read_linked(await walk.read_root(), "Chassis"), "Chassis")
+    faulty = [
+        f"{slot} is {health}"
+        for slot, supply in await list_power_supplies(walk, chassis)
+        if is_present(supply)
+        and (health := text(at(supply.data, "Status", "Health"))) not in (None, "OK")
+    ]
+    if not faulty:
+        return None
+    return Blocker(
+        reason=Reason.PRECONDITION,
+        subject="host.psu",
+        detail=f"a power supply reports a fault: {', '.join(faulty[:8])}",
+        unblock="Restore the power supplies' redundancy, then retry the node.",
+    )
+
+
+# ------------------------------------------------------------------------------
+# Switches the LED that marks a chassis for people on site, with the property that a BMC offers.
+#
+# `LocationIndicatorActive` where it is a boolean (DSP0268: it replaces `IndicatorLED`), else
+# `IndicatorLED`. Recorded trees have either of them on the system or on its chassis, and null
+# where
+# it means nothing (DGX: chassis of components); the property is read before it is written.
+
+
+CHASSIS_MAX = 4  # of a system: a server has one or two
+
+
+async def identify(service: Service, *, on: bool) -> Blocker | None:
+    """Switch it, and read back that it is so; why it is not, else. Raises `PortError`."""
+    refused: Blocker | None = None
+    async for path, data in _bearers(service):
+        for body in _bodies(data, on=on):
+            if all(data.get(k) == v for k, v in body.items()):
+                return None
+            refused = await service.patch(path, body, "identify LED")
+            if refused is None and is_shown(await service.get(path), on=on):
+                return None
+    return refused or not_offered("host", "identify LED that can be switched")
+
+
+def is_shown(data: Json, *, on: bool) -> bool:
+    """Whether a resource says that its LED is as it is to be."""
+    active = data.get("LocationIndicatorActive")
+    if isinstance(active, bool):
+        return active is on
+    return (data.get("IndicatorLED") in ("Lit", "Blinking")) is on
+
+
+def _bodies(data: Json, *, on: bool) -> list[dict[str, object]]:
+    """Return the bodies to write, best first; none where the resource has no such property."""
+    if isinstance(data.get("LocationIndicatorActive"), bool):
+        return [{"LocationIndicatorActive": on}]
+    if isinstance(data.get("IndicatorLED"), str):
+        values = ("Blinking", "Lit") if on else ("Off",)
+        return [{"IndicatorLED": v} for v in values]
+    return []
+
+
+async def _bearers(service: Service) -> AsyncIterator[tuple[str, Json]]:
+    """The host's system, then its chassis."""
+    system = await service.read_system()
+    if system is None:
+        return
+    yield system.path, system.data
+    chassis = at(system.data, "Links", "Chassis")
+    for one in (chassis if isinstance(chassis, list) else [])[:CHASSIS_MAX]:
+        path = path_of(as_object(one))
+        if path:
+            yield path, await service.get(path)
+
+
+# ------------------------------------------------------------------------------
+# Reads the metric reports of a BMC: HGX makes them on request only, and does not stream them.
+#
+# Only existing reports are read; report definitions are never created or changed.
+# Reports are large (190 KB on a DGX H100, 5.8 MB on a Lenovo SR670): one over the bound is not
+# read.
+# DSP0268: TelemetryService, MetricReport.
+
+
+REPORTS_MAX = 12  # of one BMC; HGX baseboards have some ten definitions, iDRAC offers two dozen
+REPORT_MAX_BYTES = 1024 * 1024  # parsed within 15 ms: the event loop waits for so long
+READ_S = 60.0  # HGX baseboards put a report together when it is asked for
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report as it was read. `too_large`: it was left, and is not worth asking for again."""
+
+    metrics: tuple[Metric, ...] = ()
+    too_large: bool = False
+
+
+async def list_reports(service: Service) -> tuple[str, ...]:
+    """Paths of the reports that are there; () where there is no telemetry, or it is disabled.
+
+    Raises `PortError` if the BMC does not answer.
+    """
+    telemetry = await service.find_part("TelemetryService")
+    if not telemetry.data or truth(telemetry.data.get("ServiceEnabled")) is False:
+        return ()
+    paths = await service.walk().read_links(link(telemetry.data, "MetricReports"))
+    return tuple(paths[:REPORTS_MAX])
+
+
+async def read(service: Service, path: str) -> Report:
+    """One report; nothing where it is gone, or cannot be read as one. Raises `PortError`."""
+    call = Call("GET", path, timeout_s=READ_S, size_max_bytes=REPORT_MAX_BYTES)
+    try:
+        reply = await service.transport.request(service.address, call)
+        if reply.status != 200:
+            return Report()
+        if len(reply.body) > REPORT_MAX_BYTES:  # a transport may bound it by something else
+            return Report(too_large=True)
+        return Report(read_document(reply.json()).metrics)
+    except TooLarge:
+        return Report(too_large=True)
+    except Malformed:
+        return Report()
 
 
 async def set_password(service: Service, username: str, new: Secret) -> Blocker | None:

@@ -14,14 +14,24 @@ from provisioner.adapters.redfish import (
     accounts,
     boot,
     collect,
-    media,
     obstacles,
-    power_cycle,
-    readings,
-    rshim,
     storage,
-    task_list,
     updates,
+)
+from provisioner.adapters.redfish import (
+    boot as media,
+)
+from provisioner.adapters.redfish import (
+    boot as power_cycle,
+)
+from provisioner.adapters.redfish import (
+    hardware_tree as readings,
+)
+from provisioner.adapters.redfish import (
+    tasks as task_list,
+)
+from provisioner.adapters.redfish import (
+    updates as rshim,
 )
 from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
 from provisioner.adapters.redfish.parsing import at, link, text
@@ -34,15 +44,14 @@ from provisioner.adapters.redfish.service import (
     raise_silence,
     target_of,
 )
-from provisioner.adapters.redfish.settings import bios_defaults, secure_boot_keys
+from provisioner.adapters.redfish.settings import bios_writes as bios_defaults
+from provisioner.adapters.redfish.settings import bios_writes as secure_boot_keys
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
-from provisioner.adapters.redfish.upkeep import remainders
+from provisioner.adapters.redfish.upkeep import bmc_time as remainders
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
-from provisioner.model.machine.bios_state import BiosState
-from provisioner.model.machine.remainders import BmcRemainders
-from provisioner.model.machine.secure_boot_keys import SecureBootKeys
+from provisioner.model.machine.settings import BiosState, BmcRemainders, SecureBootKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
 from provisioner.ports import (

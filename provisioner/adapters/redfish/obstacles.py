@@ -11,7 +11,7 @@ import re
 
 from provisioner.adapters.redfish.parsing import Json, as_object, at, objects, path_of
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.upkeep.licences import read_licence_names
+from provisioner.adapters.redfish.upkeep.bmc_time import read_licence_names
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.model.inventory import WriteObstacle, build_obstacle_blocker
 from provisioner.model.outcome import Blocker, Reason

@@ -8,18 +8,35 @@ changes something leaves at most once.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from yarl import URL
+
 from provisioner.adapters import bounded_http
-from provisioner.adapters.bounded_http import Trust
-from provisioner.adapters.redfish.exchange import SAFE, HttpExchange
+from provisioner.adapters.bounded_http import (
+    CONNECT_MAX_S,
+    Attempt,
+    Trust,
+    bare_context,
+    port_error,
+)
+from provisioner.adapters.redfish.exchange import READS_MAX, SAFE, HttpExchange
 from provisioner.adapters.redfish.glance import is_possible
 from provisioner.adapters.redfish.governor import LoginGovernor
-from provisioner.adapters.redfish.line import ROOTS, Line
-from provisioner.adapters.redfish.pinning import presented_fingerprint
-from provisioner.adapters.redfish.session import SESSIONS, Exchange, Login, close_login, open_login
+from provisioner.adapters.redfish.session import (
+    JUST_READ_S,
+    ROOT,
+    SESSIONS,
+    Exchange,
+    Login,
+    close_login,
+    open_login,
+)
 from provisioner.ports import (
     AccountLocked,
     BmcAddress,
@@ -32,6 +49,111 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.ports.telemetry import SILENCE, Telemetry
+
+# ------------------------------------------------------------------------------
+# The transport's state for each BMC: its locks, its login, and its observed peculiarities.
+
+
+ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
+ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
+ORPHANS_MAX = 4
+ORPHAN_S = 300.0  # sessions live 30 s or more (facts S12); later the path may be another client's
+
+
+@dataclass
+class Line:
+    """The state kept per BMC. The locks outlive a logout, so that there never are two writers."""
+
+    reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
+    write: asyncio.Lock = field(default_factory=asyncio.Lock)
+    basic: asyncio.Lock = field(default_factory=asyncio.Lock)
+    login: Login | None = None
+    login_address: BmcAddress | None = None
+    used_s: float = 0.0  # when the login last worked, on the event loop's clock
+    kept_s: float = 0.0  # when a connection that stays open last brought an answer
+    opening: asyncio.Task[Login] | None = None
+    opening_for: BmcAddress | None = None
+    without_basic: BmcAddress | None = None  # with this login it answers no single read
+    coding: str = "identity"
+    told: bool = False  # a warning about missing security was logged
+    resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)
+    _orphans: list[tuple[float, Login]] = field(default_factory=list)
+    _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
+
+    def leave_session(self, login: Login, now: float) -> None:
+        """Note a session that may still be open at the BMC, to be closed by the next login."""
+        if login.path:
+            self._orphans = [*self._orphans[1 - ORPHANS_MAX :], (now, login)]
+
+    def take_orphans(self, now: float) -> list[Login]:
+        """Return the sessions that were left a short time ago, each once."""
+        orphans = [login for at, login in self._orphans if now - at <= ORPHAN_S]
+        self._orphans = []
+        return orphans
+
+    def is_open(self, now: float) -> bool:
+        """Return whether a connection was used a moment ago, and none ever broke when it was."""
+        return not self.resets_kept and now - self.kept_s <= JUST_READ_S
+
+    def find_root(self, bmc: BmcAddress, call: Call, now: float) -> Reply | None:
+        """A request's service root, if one `known_s` old will do and it was trusted in this way.
+
+        Who reads a BMC begins with it, each time: a third of all requests of an intake.
+        """
+        if self._root is None or call.known_s <= 0 or call.path not in ROOTS:
+            return None
+        trust, at, reply = self._root
+        return reply if trust == _trust(bmc) and now - at <= call.known_s else None
+
+    def learn(self, bmc: BmcAddress, call: Call, reply: Reply, now: float) -> None:
+        """Keep the root that was just read."""
+        if call.method == "GET" and reply.status == 200 and len(reply.body) <= ROOT_MAX_BYTES:
+            self._root = (_trust(bmc), now, reply)
+
+    def doubt(self) -> None:
+        """Discard the cached root: after silence, a reset or an update the BMC may be another."""
+        self._root = None
+
+
+def _trust(bmc: BmcAddress) -> tuple[str, bool]:
+    return bmc.pin, bmc.insecure
+
+
+# ------------------------------------------------------------------------------
+# What certificate a BMC presents, without believing it: for pinning on first use.
+#
+# Every BMC ships with a self-signed certificate and makes a new one at a factory reset (facts
+# T15),
+# so a pin is taken once, by intake, and compared ever after.
+
+
+async def presented_fingerprint(url: str, limit_s: float = CONNECT_MAX_S) -> str:
+    """SHA-256 of the certificate (DER) as lowercase hex; "" for plain http, which has none.
+
+    Raises Unreachable, or Malformed if the peer does not speak TLS.
+    """
+    try:
+        place = URL(url)
+    except ValueError as error:
+        raise Malformed(f"{url}: {error}") from None
+    if place.scheme == "http":
+        return ""
+    attempt = Attempt(safe=True)
+    try:
+        async with asyncio.timeout(limit_s):
+            _, writer = await asyncio.open_connection(
+                place.host, place.port, ssl=bare_context(), server_hostname=place.host
+            )
+            certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            writer.transport.abort()  # nothing was asked, so nothing is waited for
+    except ssl.SSLError as error:
+        raise Malformed(f"{url}: no TLS: {error.reason}") from None
+    except (OSError, ValueError) as error:
+        raise port_error(url, error, attempt) from None
+    if not certificate:
+        raise Malformed(f"{url}: presents no certificate")
+    return hashlib.sha256(certificate).hexdigest()
+
 
 LOG = logging.getLogger(__name__)
 REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit

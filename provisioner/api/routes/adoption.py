@@ -30,11 +30,12 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Gap
 from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.pairing import name_causes
-from provisioner.planning.release.adoption import detach_node, end_detachment
-from provisioner.planning.release.detachment import (
+from provisioner.planning.release.adoption import (
     PresentWork,
     describe_detachment,
     describe_end,
+    detach_node,
+    end_detachment,
     find_detach_obstacles,
     find_end_obstacles,
 )

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, build_objection
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Outcome, build_objection, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.route import ANYBODY, OPERATORS, Counted, Paging, Route

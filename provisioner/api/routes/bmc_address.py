@@ -13,7 +13,7 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route, format_etag
 from provisioner.api.routes import intake
-from provisioner.execution.observe.bmc_moves import prove_move
+from provisioner.execution.observe.discover import prove_move
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut

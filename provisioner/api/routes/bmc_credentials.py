@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
-from provisioner.api.console_cookie import require_proof
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Forecast, Outcome, build_objection, decode_cursor, encode_cursor
+from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import OperationView, parse_number
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.adapters.redfish import diagnostics, telemetry
+from provisioner.adapters.redfish import accounts as telemetry
+from provisioner.adapters.redfish import diagnostics
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.readings import Reading
-from provisioner.adapters.redfish.upkeep.link_counters import LinkReading, read_link_counters
-from provisioner.api.bmc_reach import read_bmc
-from provisioner.api.parts import Ask, Reply
+from provisioner.adapters.redfish.hardware_tree import Reading
+from provisioner.adapters.redfish.upkeep.leaks import LinkReading, read_link_counters
+from provisioner.api.parts import Ask, Reply, read_bmc
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.power_requests import HOST
-from provisioner.planning.watch.console_text import clean_line
+from provisioner.planning.watch.syslog_reader import clean_line
 from provisioner.telemetry.logs import scrub
 
 TAG = "nodes"

@@ -13,7 +13,7 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
-from provisioner.model.bundle import MANIFEST_PAYLOAD, BundleManifest
+from provisioner.model.agent import MANIFEST_PAYLOAD, BundleManifest
 
 
 async def seal_bundle(ask: Ask) -> Reply:

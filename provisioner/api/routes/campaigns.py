@@ -10,8 +10,14 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import (
+    Forecast,
+    Outcome,
+    build_failure,
+    build_objection,
+    decode_cursor,
+    encode_cursor,
+)
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
@@ -19,14 +25,13 @@ from provisioner.api.route import OPERATORS, VIEWERS, Counted, Paging, Route, fo
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign, CampaignState, NodeProgress
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, CampaignState, NodeProgress, Policy
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import Instant, InstantOrNone
-from provisioner.planning.campaigns.campaign_effects import POSSIBLE_IN, describe_effects
+from provisioner.planning.campaigns.campaign_moves import POSSIBLE_IN, describe_effects
 from provisioner.planning.campaigns.campaign_preview import Preview
-from provisioner.planning.campaigns.campaign_refusals import refuse_in_state
-from provisioner.planning.path.rollback import RollbackPreview
+from provisioner.planning.campaigns.campaign_report import refuse_in_state
+from provisioner.planning.path.planner import RollbackPreview
 
 TAG = "campaigns"
 

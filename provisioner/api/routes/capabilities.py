@@ -19,7 +19,7 @@ from provisioner.model.base import Record
 from provisioner.model.events import EventKind
 from provisioner.model.node import Node, Origin
 from provisioner.model.times.instant import Instant
-from provisioner.planning.release.capabilities import (
+from provisioner.planning.release.adoption import (
     covers_node,
     find_change,
     list_allowed,

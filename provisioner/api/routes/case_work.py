@@ -13,8 +13,7 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Forecast, Outcome, build_objection, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
@@ -30,16 +29,19 @@ from provisioner.api.route import (
 from provisioner.api.routes.campaign_nodes import Deferral
 from provisioner.api.routes.cases import TAG, open_desk, read_case
 from provisioner.api.routes.pages import Page
-from provisioner.control.repairs.case_exchange import Exchanges, kept_factory
-from provisioner.control.repairs.repair_figures import compute_figures
-from provisioner.execution.repair.bundling import Bundler
+from provisioner.control.repairs.case_desk import Exchanges, kept_factory
+from provisioner.control.repairs.stand_ins import compute_figures
+from provisioner.execution.repair.case_evidence import Bundler
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Spare, TenantNotice
 from provisioner.model.inventory import DeviceKind
-from provisioner.planning.repair.case_effects import describe_request
-from provisioner.planning.repair.case_policy import defer_drain
-from provisioner.planning.repair.case_steps import Verb, list_due_verbs
+from provisioner.planning.repair.case_policy import (
+    Verb,
+    defer_drain,
+    describe_request,
+    list_due_verbs,
+)
 from provisioner.planning.repair.repair_report import RepairReport
 
 DAY_S = 86400.0

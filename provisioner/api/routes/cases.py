@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Forecast, Outcome, build_objection, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
@@ -29,8 +28,8 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Origin, Service, Stage
 from provisioner.model.node import Node
 from provisioner.model.times.instant import Instant, InstantOrNone
-from provisioner.planning.repair.case_policy import PlannedWork
-from provisioner.planning.repair.case_steps import (
+from provisioner.planning.repair.case_policy import (
+    PlannedWork,
     Verb,
     describe_next_step,
     list_due_verbs,

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Forecast, Outcome, build_objection, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing

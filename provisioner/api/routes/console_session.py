@@ -8,7 +8,7 @@ from pydantic import Field
 from provisioner.access.tokens import sha256_of
 from provisioner.api.app import build_response
 from provisioner.api.changes import Outcome, build_objection
-from provisioner.api.console_cookie import open_session, read_secret, set_cookie
+from provisioner.api.console_pages import open_session, read_secret, set_cookie
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing

@@ -15,8 +15,8 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import Field
 
-from provisioner.api.console_cookie import identify
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import decode_cursor, encode_cursor
+from provisioner.api.console_pages import identify
 from provisioner.api.fleet_atlas import CHANGED_MAX, read_changes
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal

@@ -13,7 +13,7 @@ from provisioner.api.route import VIEWERS, Route
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.model.base import Record
 from provisioner.model.cohort import Sample
-from provisioner.planning.certification.distribution import Spread, describe_spreads
+from provisioner.planning.certification.cohort import Spread, describe_spreads
 
 SAMPLES_MAX = 500  # newest samples of each profile: a node has some 2,000 figures
 LOGIN = re.compile(r"(?<=//)[^/@\s]*@")  # user and password within a URL

@@ -13,7 +13,7 @@ from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
-from provisioner.model.campaign_row import CampaignRow
+from provisioner.model.campaign import CampaignRow
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory

@@ -22,7 +22,7 @@ from provisioner.model.campaign import CampaignState
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.planning.lifecycle.operator_requests import retry_node
-from provisioner.planning.repair.case_waits import Party, describe_wait, find_party
+from provisioner.planning.repair.case_policy import Party, describe_wait, find_party
 from provisioner.ports import StaleWrite
 
 TAG = "fleet"

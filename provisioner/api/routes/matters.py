@@ -19,7 +19,7 @@ from provisioner.model.access import Bound, Caller, Role
 from provisioner.model.base import Record
 from provisioner.model.matrix import Pin, Release, Requirement
 from provisioner.model.times.instant import Instant, InstantOrNone
-from provisioner.planning.lifecycle.overload import Strain, find_strains, highest_level
+from provisioner.planning.lifecycle.admission import Strain, find_strains, highest_level
 from provisioner.planning.matrix.diff import ProfileDiff, compare_releases
 from provisioner.planning.matrix.review import Readiness, judge_readiness
 

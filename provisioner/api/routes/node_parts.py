@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import decode_cursor, encode_cursor
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Counted, Paging, Route
-from provisioner.control.node.neighbours import read_neighbours
+from provisioner.control.node.explaining import read_neighbours
 from provisioner.model.base import Record
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import HealthReport
 from provisioner.model.inventory import Device, Inventory
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
@@ -21,8 +21,8 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Gap
 from provisioner.model.plan import Plan
 from provisioner.model.times.instant import Instant, InstantOrNone
+from provisioner.planning.path.conditions import judge_pin, select_target
 from provisioner.planning.path.history import build_history
-from provisioner.planning.path.pins import judge_pin, select_target
 from provisioner.planning.path.planner import PlanningNode
 from provisioner.runtime import permit
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.api.bmc_reach import read_bmc
 from provisioner.api.changes import Forecast, Outcome, build_failure, find_node, open_operation
 from provisioner.api.operations import OperationView
-from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.parts import ApiParts, Ask, Reply, read_bmc
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest

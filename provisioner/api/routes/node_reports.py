@@ -18,26 +18,27 @@ from provisioner.api.route import VIEWERS, Route
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.node.explaining import read_situation
-from provisioner.execution.validate.judging import judging_context
+from provisioner.execution.validate.validator import judging_context
 from provisioner.model.base import Record
+from provisioner.model.cohort import CheckResult, Evidence, Finding
 from provisioner.model.erasure import ErasureReport
-from provisioner.model.health import CheckResult, Evidence, Finding
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.tenant import ReleaseProof
 from provisioner.model.times.instant import Instant, InstantOrNone
-from provisioner.planning.certification.attestation_summary import (
+from provisioner.planning.certification.attested_state import (
     ProvedRoot,
     ShownBoot,
+    find_rule,
     list_differences,
     list_results,
+    parse_evidence,
     summarise_boot,
     summarise_devices,
     summarise_roots,
 )
-from provisioner.planning.certification.attested_state import find_rule, parse_evidence
-from provisioner.planning.certification.rejudging import Rejudgement, rejudge_report
+from provisioner.planning.certification.regression import Rejudgement, rejudge_report
 from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain
 from provisioner.planning.matrix import thresholds_text

@@ -10,12 +10,18 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection, find_node
-from provisioner.api.cursor import decode_cursor, encode_cursor
-from provisioner.api.node_requests import Reclaim, Retry
+from provisioner.api.changes import (
+    Forecast,
+    Outcome,
+    build_failure,
+    build_objection,
+    decode_cursor,
+    encode_cursor,
+    find_node,
+)
+from provisioner.api.fleet_atlas import Picked, select_nodes
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.picking import Picked, select_nodes
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import (
     ANYBODY,
@@ -23,6 +29,8 @@ from provisioner.api.route import (
     OPERATORS_AND_TENANTS,
     Counted,
     Paging,
+    Reclaim,
+    Retry,
     Route,
     format_etag,
 )
@@ -47,7 +55,7 @@ from provisioner.model.times.instant import Instant
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
-from provisioner.planning.release.capabilities import GRANT_REMEDY
+from provisioner.planning.release.adoption import GRANT_REMEDY
 from provisioner.store.repositories.nodes import COLUMNS
 
 TAG = "nodes"

@@ -10,9 +10,10 @@ from typing_extensions import TypeAliasType
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import ANYBODY, VIEWERS, Route
-from provisioner.model.adoption.observation import Observation
+from provisioner.model.adoption.capability import Observation
 from provisioner.model.base import Record
-from provisioner.runtime import permit, process_scope
+from provisioner.runtime import permit
+from provisioner.runtime import permit as process_scope
 
 TAG = "observation"
 Mode = TypeAliasType("Mode", Literal["act", "observe", "look_only"])

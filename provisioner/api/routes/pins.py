@@ -11,7 +11,7 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.campaign_row import PinScope, ReleasePin
+from provisioner.model.campaign import PinScope, ReleasePin
 from provisioner.model.times.instant import InstantOrNone
 
 TAG = "pins"

@@ -18,7 +18,7 @@ from provisioner.model.node import State
 from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement
 from provisioner.model.times.instant import InstantOrNone
-from provisioner.planning.watch.recovery import adopted_proof, settle_by_word, settle_port_by_word
+from provisioner.planning.watch.high_water import adopted_proof, settle_by_word, settle_port_by_word
 from provisioner.ports import StaleWrite
 
 TAG = "recovery"

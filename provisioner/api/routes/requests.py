@@ -9,9 +9,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from provisioner.api.changes import read_operation_view
-from provisioner.api.console_cookie import require_proof
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import decode_cursor, encode_cursor, read_operation_view
+from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import (
     OperationState,
     OperationView,

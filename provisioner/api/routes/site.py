@@ -19,6 +19,7 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.execution.steps.farewell import FACTORY
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.agent import AgentSession
+from provisioner.model.alert import WatchStatus
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import (
     ClockAccepted,
@@ -27,7 +28,6 @@ from provisioner.model.events.request_events import (
 from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind, State
 from provisioner.model.times.instant import InstantOrNone
-from provisioner.model.watch import WatchStatus
 from provisioner.ports import Secret
 
 TAG = "site"

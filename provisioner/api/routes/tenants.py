@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from provisioner.api.changes import Outcome, build_failure
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import Outcome, build_failure, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationState, OperationView, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
@@ -28,7 +27,7 @@ from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import SecurityGroup
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles
-from provisioner.planning.tenancy.quotas import Usage, count_usage
+from provisioner.planning.tenancy.allocation import Usage, count_usage
 from provisioner.planning.tenancy.tenants import Request
 
 TAG = "tenants"

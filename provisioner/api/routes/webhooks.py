@@ -16,15 +16,6 @@ from provisioner.api.route import OPERATORS, VIEWERS, Route
 from provisioner.api.webhook_changes import (
     FIELDS,
     MATCH,
-    build_webhook,
-    check_certificates,
-    check_merged,
-    find_webhook,
-    format_fields,
-    get_vault,
-    merge_webhook,
-)
-from provisioner.api.webhook_records import (
     DeadLetter,
     DeadLetters,
     Letters,
@@ -34,6 +25,13 @@ from provisioner.api.webhook_records import (
     WebhookList,
     WebhookPatch,
     WebhookView,
+    build_webhook,
+    check_certificates,
+    check_merged,
+    find_webhook,
+    format_fields,
+    get_vault,
+    merge_webhook,
 )
 from provisioner.model.access import ChangeKind
 from provisioner.model.input_error import InputError

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from provisioner.checks.attestation.certificate_chains import parse_certificate, read_common_name
-from provisioner.checks.attestation.tpm_credentials import EndorsementKey, name_template
-from provisioner.model.attestation import FindingName, Unacceptable, contradicts, unproves
+from provisioner.checks.attestation.tpm_quotes import EndorsementKey, name_template
+from provisioner.model.certificate import FindingName, Unacceptable, contradicts, unproves
 
 MAKERS_BYTES_MAX = 1024 * 1024
 MAKERS_MAX = 512

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest
-from provisioner.model.attestation import Effect, Finding, FindingName, unproves
+from provisioner.model.certificate import Effect, Finding, FindingName, unproves
 
 # NV_GPU_VBIOS_1010_0200_882_96005E0001, or the file 1010_0200_882_96005E0001_PROD
 _BOARD = re.compile(

@@ -24,7 +24,7 @@ from provisioner.checks.attestation.certificate_chains import (
     verify_chain,
 )
 from provisioner.checks.attestation.trust_anchors import TrustAnchor
-from provisioner.model.attestation import (
+from provisioner.model.certificate import (
     Effect,
     Finding,
     FindingName,

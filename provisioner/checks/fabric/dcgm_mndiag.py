@@ -11,7 +11,7 @@ from provisioner.checks.check import Check, CheckContext, Command, fault
 from provisioner.checks.dcgm_judge import judge_test
 from provisioner.checks.readers.dcgm_document import read_multi_node_tests
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 MNDIAG = Command(
     name="dcgm_mndiag", line="dcgmi mndiag --run mnubergemm --json --hostList", limit_s=7200.0

@@ -12,15 +12,16 @@ from provisioner.checks.check import Check, CheckContext, Command, Unreadable, f
 from provisioner.checks.fabric.fabric_workloads import RAIL_MESSAGE_GIB, FabricKind, FabricTest
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s, judge_run
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
-from provisioner.checks.readers.nccl_output import NcclRun, read
-from provisioner.checks.readers.perftest_output import (
+from provisioner.checks.readers.nccl_output import (
+    NcclRun,
+    read,
     read_bandwidths,
     read_latencies,
     select_largest_message,
 )
 from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import check_threshold
-from provisioner.model.health import CheckResult, Evidence, Finding, Gate, Severity
+from provisioner.model.cohort import CheckResult, Evidence, Finding, Gate, Severity
 
 _THRESHOLD = {
     FabricKind.NCCL_PAIR: "nccl_pair_gb_s",

@@ -11,7 +11,7 @@ from provisioner.checks.check import Check, CheckContext, Command
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s, judge_run
 from provisioner.checks.readers.nccl_output import read
 from provisioner.checks.readers.tool_output import read_output
-from provisioner.model.health import Evidence, Finding, Gate
+from provisioner.model.cohort import Evidence, Finding, Gate
 
 # command -> threshold
 _COLLECTIVES = {

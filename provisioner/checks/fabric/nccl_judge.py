@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from provisioner.checks.check import CheckContext, fault
 from provisioner.checks.readers.nccl_output import NcclRun
 from provisioner.checks.thresholds import check_threshold, require_threshold
-from provisioner.model.health import Finding, Severity
+from provisioner.model.cohort import Finding, Severity
 
 GIB = 1024**3
 

@@ -29,7 +29,7 @@ from provisioner.checks.readers.tool_output import (
     require_object,
     split_lines,
 )
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _UPTIME = "/proc/uptime"

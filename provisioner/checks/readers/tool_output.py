@@ -4,11 +4,62 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.checks.check import Command, Unreadable
-from provisioner.model.health import Evidence
+from provisioner.model.cohort import Evidence
+
+# ------------------------------------------------------------------------------
+# Finds the JSON document in a tool's output, among warnings printed before and after it.
+#
+# DCGM's own tests contain such an output of nvbandwidth, with braces in the warnings.
+
+
+BEGINS_MAX = 64  # places where a document may begin; few warnings start a line with a brace
+_DECODER = json.JSONDecoder()
+
+
+def find_documents(text: str, subject: str) -> Iterator[Mapping[str, Any]]:
+    """Yield every JSON object that begins a line of the text, one after the other."""
+    at = 0
+    begins = 0
+    while (at := _find_begin(text, at)) >= 0:
+        begins += 1
+        if begins > BEGINS_MAX:
+            raise Unreadable(f"{subject}: more than {BEGINS_MAX} places where JSON could begin")
+        try:
+            document, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield document
+        at = end
+
+
+def find_document(text: str, *keys: str, subject: str) -> Mapping[str, Any]:
+    """Return the one object that has one of these keys; `Unreadable` for none or several."""
+    matches = [d for d in find_documents(text, subject) if any(key in d for key in keys)]
+    if not matches and "{" not in text:
+        start = " ".join(text[:200].split())
+        raise Unreadable(f"{subject}: no JSON in it: {start}")
+    if len(matches) != 1:
+        raise Unreadable(f"{subject}: {len(matches)} documents in it, or one that is cut short")
+    return matches[0]
+
+
+def _find_begin(text: str, at: int) -> int:
+    """Return where the next line that starts with a brace begins; -1 if there is none."""
+    while (at := text.find("{", at)) >= 0:
+        line = text.rfind("\n", 0, at) + 1
+        if not text[line:at].strip():
+            return at
+        following = text.find("\n", at)
+        if following < 0:
+            return -1
+        at = following
+    return -1
+
 
 ROWS_MAX = 100_000  # lines of one output; a kernel log of a month has fewer
 DOCUMENTS_MAX = 512  # JSON documents in one output: one per drive or card
@@ -146,3 +197,32 @@ def normalize_pci(address: str) -> str:
     if len(parts) != 3:
         return address.strip().lower()
     return f"{parts[0][-4:].rjust(4, '0')}:{parts[1]}:{parts[2]}"
+
+
+# ------------------------------------------------------------------------------
+# Reads the answers of a BMC: its resources unchanged, by path, and the gaps in them.
+
+
+Resources = Mapping[str, Mapping[str, Any]]  # path -> body
+
+RESOURCES_MAX = 20_000
+# a resource that the service does not offer is no gap in the evidence; every other gap is
+_NOT_THERE = "not_offered"
+
+
+def read_resources(text: str) -> Resources:
+    """Return the resources of {"resources": {path: body}, "gaps": [[path, reason, detail], ...]}.
+
+    Raises `Unreadable` if the BMC left a request unanswered: the missing part may be the fault.
+    """
+    document = require_object(parse_json(text, "Redfish"), "Redfish")
+    listed = require_object(document.get("resources"), "resources")
+    if not listed or len(listed) > RESOURCES_MAX:
+        raise Unreadable(f"Redfish: {len(listed)} resources")
+    for entry in require_list(document.get("gaps", []), "gaps"):
+        gap = [str(cell) for cell in require_list(entry, "gap")]
+        if len(gap) != 3:
+            raise Unreadable("Redfish: a malformed gap")
+        if gap[1] != _NOT_THERE:
+            raise Unreadable(f"Redfish: {gap[0][:120]}: {gap[1]}: {gap[2][:80]}")
+    return {path: require_object(body, path[-80:]) for path, body in listed.items()}

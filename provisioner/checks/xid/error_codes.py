@@ -9,11 +9,15 @@ guide's appendix on NVSwitch errors; the wording is ours.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from enum import StrEnum
+from importlib import resources
+
+from pydantic import Field
 
 from provisioner.model.base import Record
-from provisioner.model.health import Severity
+from provisioner.model.cohort import Severity
 
 
 class Family(StrEnum):
@@ -101,3 +105,130 @@ class Explanation(Record):
     known: bool  # the code is in a published table
     details: tuple[str, ...] = ()  # decoded registers and texts, one sentence each
     source: str
+
+
+# ------------------------------------------------------------------------------
+# NVIDIA's Xid catalogue as rows; the data is in `xid_catalog.csv` beside this module.
+#
+# Source: the workbook "Xid-Catalog", sheet "XIDs": code, mnemonic, products, and the resolution
+# buckets for the immediate and for the investigatory action. Meanings are in our words. Products:
+# A
+# is the A100, H the H100 and H200, B the B100 and B200, G the GB200; none: the code is not in use.
+
+
+SOURCE = "NVIDIA Xid catalogue, sheet XIDs"
+
+# Listed without an action, but with texts that say no reset is needed. Code 165 (the lifetime of
+# power smoothing is used up) keeps the worst severity.
+_POWER_SMOOTHING = (162, 163, 164)
+
+
+class XidRow(Record):
+    """One row of the catalogue."""
+
+    code: int
+    mnemonic: str
+    action: Action
+    investigate: str
+    products: str
+    meaning: str
+
+    @property
+    def severity(self) -> Severity | None:
+        """The severity before any decoding.
+
+        A code that is harmless only on other products is monitored: according to the catalogue, an
+        H100 or B100 cannot send it.
+        """
+        if self.code in _POWER_SMOOTHING:
+            return Severity.MONITOR
+        if self.action is Action.IGNORE and not set(self.products) & {"H", "B"}:
+            return Severity.MONITOR
+        return SEVERITY[self.action]
+
+
+def data_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of one of the tables that are shipped beside this module."""
+    text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+XIDS: dict[int, XidRow] = {
+    int(row["code"]): XidRow.model_validate(row) for row in data_rows("xid_catalog.csv")
+}
+
+
+# ------------------------------------------------------------------------------
+# NVSwitch errors by the Fabric Manager guide's tables; data in `sxid_catalog.csv`.
+#
+# Source: NVIDIA Fabric Manager user guide, appendix on NVSwitch SXid errors (non-fatal, fatal,
+# always
+# fatal), by way of leptonai/gpud (Apache-2.0), which transcribed it. The guide describes virtual
+# machines; on bare metal every fatal error restarts the host, which resets all GPUs and
+# NVSwitches.
+# A fatal error appears on the GPUs as Xid 74: the switch is then the root cause (AWS, GPUD).
+
+
+SXID_TABLE_SOURCE = "NVIDIA Fabric Manager user guide, NVSwitch SXid errors"
+
+
+class Fatality(StrEnum):
+    """The guide's class of an error."""
+
+    NON_FATAL = "non_fatal"
+    POTENTIALLY_FATAL = "potentially_fatal"  # one GPU on an access port, more on a trunk port
+    ALWAYS_FATAL = "always_fatal"
+
+
+class SxidRow(Record):
+    """One row of the guide's tables."""
+
+    code: int
+    name: str
+    fatality: Fatality = Field(validation_alias="class")
+    action: Action
+    advice: str
+
+
+SXIDS: dict[int, SxidRow] = {
+    int(row["code"]): SxidRow.model_validate(row) for row in data_rows("sxid_catalog.csv")
+}
+
+
+def explain_sxid(code: int, *, fatal: bool | None = None) -> Explanation:
+    """Return the explanation of an SXid. `fatal` is the message's own level and can only worsen it.
+
+    "Non-fatal" in the message of a code that the guide calls always fatal changes nothing.
+    """
+    row = SXIDS.get(code)
+    if row is None:
+        return Explanation(
+            family=Family.SXID,
+            code=code,
+            mnemonic="",
+            meaning="not in the published table",
+            action=Action.NONE,
+            investigate=Action.CONTACT_SUPPORT,
+            severity=UNKNOWN,
+            known=False,
+            source=SXID_TABLE_SOURCE,
+        )
+    details = [row.fatality.replace("_", " ")]
+    severity = SEVERITY[row.action]
+    if fatal and row.fatality is Fatality.NON_FATAL:
+        severity = select_worst([severity, Severity.RESTART])
+        details.append("the message calls it fatal, the table does not: taken as fatal")
+    if row.advice:
+        details.append(row.advice)
+    return Explanation(
+        family=Family.SXID,
+        code=code,
+        mnemonic=row.name,
+        meaning=f"NVSwitch: {row.name}",
+        action=row.action,
+        investigate="",
+        severity=severity,
+        known=True,
+        details=tuple(details),
+        source=SXID_TABLE_SOURCE,
+    )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from provisioner.checks.readers.log_lines import LogLine, parse_log_line
+from provisioner.checks.readers.kernel_lines import LogLine, parse_log_line
 from provisioner.checks.readers.tool_output import normalize_pci as pci_of
-from provisioner.checks.xid.error_codes import Explanation, Family
-from provisioner.checks.xid.sxid_table import explain_sxid
+from provisioner.checks.xid.error_codes import Explanation, Family, explain_sxid
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.base import Record
 

@@ -17,9 +17,7 @@ from urllib.parse import quote
 
 import typer
 
-from provisioner.cli.client.bodies import Given, Spec, build_body, format_text
-from provisioner.cli.client.connection import Answer, Connection, connect
-from provisioner.cli.client.contexts import Place, find_place
+from provisioner.cli.client.connection import Answer, Connection, Place, connect, find_place
 from provisioner.cli.client.output import (
     list_lines,
     show_blockers,
@@ -29,8 +27,42 @@ from provisioner.cli.client.output import (
     show_rows,
     strip_controls,
 )
-from provisioner.cli.client.row_order import filter_rows, sort_rows
+from provisioner.cli.client.preparing import Given, Spec, build_body, format_text
 from provisioner.model.input_error import InputError
+
+# ------------------------------------------------------------------------------
+# Filters and sorts the rows of a list here, where the daemon does not.
+
+
+def filter_rows(rows: list[dict[str, Any]], where: str, fields: list[str]) -> list[dict[str, Any]]:
+    """Return the rows that match an expression. Raises InputError for a wrong one."""
+    from provisioner.planning.campaigns.select_expression import parse
+
+    expression = parse(where, fields, "--where")
+    return [r for r in rows if expression.matches_facts({f: _facts(r.get(f)) for f in fields})]
+
+
+def _facts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(str(v) for v in value)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    return (str(value),) if value is not None else ()
+
+
+def sort_rows(rows: list[dict[str, Any]], sort: str, fields: list[str]) -> list[dict[str, Any]]:
+    """Sort by a field, or by `-FIELD` with the greatest first."""
+    name = sort.removeprefix("-")
+    if name not in fields:
+        raise InputError("--sort", sort[:60], "no such field", f"Known: {', '.join(fields)}.")
+
+    def order_of(row: dict[str, Any]) -> tuple[bool, Any]:
+        value = row.get(name)
+        ordered = value if isinstance(value, int | float) else str(value)
+        return (isinstance(value, int | float), ordered)
+
+    return sorted(rows, key=order_of, reverse=sort.startswith("-"))
+
 
 WAITS = 3  # exit code: the change is recorded and needs another person's approval
 FAILED = 1
@@ -62,15 +94,15 @@ VIEWS: Mapping[str, str] = {
     "tenant shrink": "views.show_tenant_change",
     "tenant delete": "views.show_tenant_change",
     "tenant audit": "views.show_tenant_audit",
-    "watch status": "watch_views.show_watch",
+    "watch status": "campaign_views.show_watch",
     "node console": "console_views.show_console_lines",
     "node syslog": "console_views.show_log_lines",
     "campaign show": "campaign_views.show_campaign",
     "campaign preview": "campaign_views.show_preview",
     "campaign report": "campaign_views.show_report",
     "campaign rehearse": "campaign_views.show_rehearsal",
-    "case show": "case_views.show_case",
-    "case report": "case_views.show_repairs",
+    "case show": "campaign_views.show_case",
+    "case report": "campaign_views.show_repairs",
 }
 # fields of the answer that hold the file, where --out or a pipe asks for one
 FILED: Mapping[str, str] = {

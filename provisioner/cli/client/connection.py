@@ -15,14 +15,119 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from provisioner.cli.client.contexts import Place
+import typer
+
 from provisioner.model.input_error import InputError
+
+# ------------------------------------------------------------------------------
+# Contexts: the daemons that a person works with, by name, in one file of their own.
+#
+# The file holds addresses and names of files, never a token. The daemon of a command is chosen by,
+# in
+# this order: its options, PROVISIONER_SERVER, PROVISIONER_DATA, the context in use, and last the
+# unix
+# socket of the data directory `var`.
+
+
+DATA = Path("var")  # the data directory where nothing names another one
+SIZE_MAX = 1024 * 1024  # bytes
+NAME_MAX = 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """The address of a daemon: a server, or the socket of a data directory."""
+
+    server: str = ""
+    data: str = ""
+    token_file: str = ""
+    ca: str = ""
+
+    def __str__(self) -> str:
+        return self.server or f"the unix socket of {self.data}"
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """All contexts, and the one in use; "" for none."""
+
+    places: Mapping[str, Place]
+    current: str = ""
+
+
+def find_file() -> Path:
+    """Return the file of contexts (XDG Base Directory Specification)."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    return Path(home) / "provisioner" / "contexts.json"
+
+
+def read_contexts() -> Contexts:
+    """Return the contexts; none without a file. Raises InputError for an unreadable one."""
+    file = find_file()
+    try:
+        with file.open("rb") as opened:
+            document = json.loads(opened.read(SIZE_MAX))
+        places = {str(n): Place(**p) for n, p in document["contexts"].items()}
+        return Contexts(places, str(document.get("current", "")))
+    except FileNotFoundError:
+        return Contexts({})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        problem = f"it cannot be read ({type(error).__name__})"
+        raise InputError(str(file), "", problem, "Correct it, or delete it.") from None
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Replace the file by these contexts. Raises InputError if it cannot be written."""
+    file = find_file()
+    places = {name: asdict(place) for name, place in contexts.places.items()}
+    document = {"current": contexts.current, "contexts": places}
+    new = file.with_name(f"{file.name}.new")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        new.chmod(0o600)
+        new.replace(file)
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError(str(file), "", problem, "Check its owner and mode.") from None
+
+
+def find_place(given: Mapping[str, object]) -> Place:
+    """Return the daemon for a command. `given`: its options by name. Raises InputError."""
+    server = str(given.get("server") or "")
+    data = str(given.get("data") or "")
+    name = str(given.get("context") or "")
+    if sum(map(bool, (server, data, name))) > 1:
+        problem = "--context, --server and --data exclude each other"
+        raise InputError("--context", "", problem, "Give one of them.")
+    more = {
+        "token_file": str(given.get("token_file") or os.environ.get("PROVISIONER_TOKEN_FILE", "")),
+        "ca": str(given.get("ca_file") or os.environ.get("PROVISIONER_CA", "")),
+    }
+    if not (server or data or name):
+        server = os.environ.get("PROVISIONER_SERVER", "")
+        data = "" if server else os.environ.get("PROVISIONER_DATA", "")
+    if server or data:
+        return Place(server=server, data=data, **more)
+    contexts = read_contexts()
+    name = name or contexts.current
+    if not name:
+        return Place(data=str(DATA))
+    if name not in contexts.places:
+        names = ", ".join(sorted(contexts.places)) or "none"
+        problem = "there is no such context"
+        raise InputError("--context", name[:NAME_MAX], problem, f"Known: {names}.")
+    place = contexts.places[name]
+    return Place(
+        place.server, place.data, more["token_file"] or place.token_file, more["ca"] or place.ca
+    )
+
 
 SOCKET = "api.sock"  # in the data directory; `provisioner/daemon/api.py` has the same name
 PREFIX = "/v1"
@@ -30,7 +135,9 @@ TRIES = 3  # tries of one request whose answer was lost
 WAIT_S = 0.5  # seconds before the second try; doubles
 FILE_S = 3600.0  # seconds without a byte of a file; the daemon reads and writes it meanwhile
 LIMIT_S = 150.0  # seconds for one request; a scan before an intake takes longest
-SIZE_MAX = 256 * 1024 * 1024  # bytes; a case's archive may be large, everything else is small
+CONNECTION_SIZE_MAX = (
+    256 * 1024 * 1024
+)  # bytes; a case's archive may be large, everything else is small
 LINE_MAX = 1024 * 1024  # bytes of one line of a stream
 LIMITED = 429  # the caller asked too often: tried again after Retry-After
 PATIENCE_S = 300.0  # seconds that one request waits in all, when asked to wait
@@ -124,9 +231,9 @@ class Connection:
         with closing(self._connect(LIMIT_S)) as connection:
             connection.request(verb, _target(path, query), raw, sent)
             answer = connection.getresponse()
-            content = answer.read(SIZE_MAX + 1)
-        if len(content) > SIZE_MAX:
-            raise NoAnswer(f"{path}: the answer is larger than {SIZE_MAX} bytes")
+            content = answer.read(CONNECTION_SIZE_MAX + 1)
+        if len(content) > CONNECTION_SIZE_MAX:
+            raise NoAnswer(f"{path}: the answer is larger than {CONNECTION_SIZE_MAX} bytes")
         kind = answer.headers.get_content_type()
         location = answer.headers.get("Location", "")
         etag = answer.headers.get("ETag", "")
@@ -146,7 +253,7 @@ class Connection:
             with closing(self._connect(FILE_S)) as connection:
                 connection.request("PUT", _target(path, query), chunks, headers)
                 answer = connection.getresponse()
-                content = answer.read(SIZE_MAX)
+                content = answer.read(CONNECTION_SIZE_MAX)
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(f"{self.place}: {_words(error)}") from None
         document = _document(answer.headers.get_content_type(), content)
@@ -241,7 +348,7 @@ def _find_token(place: Place) -> str:
     if place.token_file:
         return _read_token(place.token_file)
     # imported only here: a command with a token file, or at a socket, starts without it
-    sign_ins = import_module("provisioner.cli.client.sign_ins")
+    sign_ins = import_module("provisioner.cli.client.sign_in")
     token: str = sign_ins.read_fresh_token(place)
     if not token:
         remedy = (
@@ -308,3 +415,35 @@ def _words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}. Name its CA with --ca."
     return str(error) or type(error).__name__
+
+
+# ------------------------------------------------------------------------------
+# Options that say which daemon a command written by hand asks, and the connection to it.
+
+
+ContextOption = Annotated[str, typer.Option("--context", help="Context: a daemon by its name.")]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Data directory of a daemon.")]
+ServerOption = Annotated[str, typer.Option("--server", help="https://HOST:PORT of a daemon.")]
+TokenOption = Annotated[Path | None, typer.Option("--token-file", help="File with a token.")]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", help="File with the CA of the daemon's certificate.")
+]
+
+
+def open_connection(
+    *,
+    context: str = "",
+    data: Path | None = None,
+    server: str = "",
+    token_file: Path | None = None,
+    ca_file: Path | None = None,
+) -> Connection:
+    """Return a connection to the daemon that these options name. Raises InputError."""
+    options = {
+        "context": context,
+        "data": data,
+        "server": server,
+        "token_file": token_file,
+        "ca_file": ca_file,
+    }
+    return connect(find_place(options))

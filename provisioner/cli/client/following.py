@@ -18,9 +18,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.client.connection import PREFIX, Answer, Connection
-from provisioner.cli.client.daemon_options import (
+from provisioner.cli.client.connection import (
+    PREFIX,
+    Answer,
     CaOption,
+    Connection,
     ContextOption,
     DataOption,
     ServerOption,
@@ -28,7 +30,7 @@ from provisioner.cli.client.daemon_options import (
     open_connection,
 )
 from provisioner.cli.client.output import parse_moment, show_problem, strip_controls
-from provisioner.cli.options.showing import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, open_console
 from provisioner.model.input_error import InputError
 
 LOOK_S = 0.5  # seconds between two readings; grows to LOOK_MAX_S for work that takes hours

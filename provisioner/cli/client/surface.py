@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from provisioner.cli.client.bodies import FILE_IS_A_LIST
+from provisioner.cli.client.preparing import FILE_IS_A_LIST
 
 FILE = Path(__file__).with_name("routes.json")
 KINDS: Mapping[str, Any] = {
@@ -39,11 +39,11 @@ LOCAL: Mapping[str, tuple[str, str]] = {
         "Check a case's archive without a daemon.",
     ),
     "image upload": (
-        "client.uploading:upload_image",
+        "client.bundle:upload_image",
         "Upload a file into the artifact store, verified by its SHA-256.",
     ),
-    "audit verify": ("serve.audit:verify", "Follow the whole chain of the audit log."),
-    "audit check-archive": ("serve.audit:check_archive", "Verify archives without a daemon."),
+    "audit verify": ("serve.reading:verify", "Follow the whole chain of the audit log."),
+    "audit check-archive": ("serve.reading:check_archive", "Verify archives without a daemon."),
 }
 HIDDEN: Mapping[str, tuple[str, ...]] = {
     "token create": ("sha256",),

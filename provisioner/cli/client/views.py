@@ -16,7 +16,7 @@ from provisioner.cli.client.output import (
     show_rows,
     strip_controls,
 )
-from provisioner.cli.options.showing import open_console
+from provisioner.cli.options.checked_options import open_console
 
 Document = Mapping[str, Any]
 

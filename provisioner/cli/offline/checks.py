@@ -16,11 +16,11 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
+from provisioner.cli.options.checked_options import open_console
 from provisioner.cli.options.evidence_files import detect_model, read_evidence
 from provisioner.cli.options.matrix_files import read_matrix
-from provisioner.cli.options.showing import open_console
 from provisioner.daemon.data import read_text, read_thresholds
-from provisioner.model.health import CheckResult, Gate, Verdict
+from provisioner.model.cohort import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind

@@ -3,20 +3,183 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
-from provisioner.cli.offline import matrix_tables as tables
 from provisioner.cli.offline.matrix_import import import_versions
 from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
+from provisioner.model.inventory import Activation
+from provisioner.model.matrix import UNKNOWN, Matrix, Release
+from provisioner.planning.matrix.diff import ProfileDiff
 from provisioner.planning.matrix.diff import compare_releases as compare
-from provisioner.planning.matrix.graph_svg import draw_svg
-from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
+from provisioner.planning.matrix.graph import Lane, Track, build_layout, draw_svg
+from provisioner.planning.matrix.review import (
+    Readiness,
+    Remark,
+    Weight,
+    judge_readiness,
+    review_matrix,
+)
+
+# ------------------------------------------------------------------------------
+# The tables and pictures of `provisioner matrix`, for people at a terminal.
+
+
+STYLES = {
+    Activation.NONE: "bright_black",
+    Activation.SERVICE_RESTART: "cyan",
+    Activation.BMC_RESET: "blue",
+    Activation.NIC_RESET: "magenta",
+    Activation.WARM_REBOOT: "yellow",
+    Activation.COLD_BOOT: "red",
+    Activation.AC_CYCLE: "bold red",
+    Activation.IMAGE_REBOOT: "bright_blue",
+}
+_WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE: "bright_black"}
+
+
+def build_readiness_table(states: Sequence[Readiness]) -> Table:
+    """Return, for each release and profile, whether it is usable in production, or the gaps."""
+    table = Table(title="In production", title_justify="left", header_style="bold")
+    table.add_column("release", overflow="fold")
+    table.add_column("profile", overflow="fold")
+    table.add_column("usable")
+    table.add_column("published")
+    table.add_column("missing", overflow="fold")
+    for state in states:
+        usable = "[green]yes[/]" if state.ready else "[yellow]no[/]"
+        missing = "\n".join(f"{gap.problem}: {', '.join(gap.kinds)}" for gap in state.list_gaps())
+        pins = len(state.published) + len(state.no_evidence) + len(state.unknown)
+        published = f"{len(state.published)} of {pins}"
+        cells = (escape(state.release), escape(state.profile), usable, published)
+        table.add_row(*cells, escape(missing))
+    return table
+
+
+def build_remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
+    """Return the review's remarks; only those that the table above does not show."""
+    table = Table(title="Review", title_justify="left", header_style="bold")
+    for column in ("weight", "where", "what", "remedy"):
+        table.add_column(column)
+    for remark in remarks:
+        if remark.weight is Weight.PRODUCTION and "/" in remark.where and not production:
+            continue
+        weight = f"[{_WEIGHTS[remark.weight]}]{remark.weight}[/]"
+        place = (
+            f"{escape(remark.where)} (line {remark.line})" if remark.line else escape(remark.where)
+        )
+        table.add_row(weight, place, escape(remark.problem), escape(remark.remedy))
+    return table
+
+
+def format_verdict(
+    matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool
+) -> Text:
+    """Return the last line: whether the matrix may be used, and how."""
+    edges = sum(len(e) for e in matrix.edges.values())
+    blocks = sum(1 for remark in remarks if remark.weight is Weight.BLOCKS)
+    mode = "in production" if production else "in a laboratory"
+    reach = "every release is reachable" if not blocks else f"{blocks} moves are impossible"
+    summary = f"{len(matrix.releases)} releases, {edges} edges: {reach}; "
+    return Text(summary + ("usable " if good else "not usable ") + mode, "green" if good else "red")
+
+
+def build_release_table(name: str, release: Release) -> Table:
+    """Return the pins by component and profile."""
+    table = Table(title=name, title_justify="left", header_style="bold")
+    table.add_column("component")
+    for name_of_profile in release.profiles:
+        table.add_column(escape(name_of_profile))
+    kinds = dict.fromkeys(k for p in release.profiles.values() for k in p.pins)
+    for kind in kinds:
+        cells = []
+        for pins in (profile.pins for profile in release.profiles.values()):
+            pin = pins.get(kind)
+            version = escape(" · ".join((pin.version, *pin.also))) if pin else ""
+            cells.append(f"[yellow]{UNKNOWN}[/]" if pin and not pin.known else version)
+        table.add_row(kind, *cells)
+    for rule in release.requires:
+        table.caption = (f"{table.caption}\n" if table.caption else "") + f"rule: {rule.name}"
+    return table
+
+
+def build_diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
+    """Return one profile's move, with its steps and its cost."""
+    table = Table(
+        title=f"{move.profile}: {older} → {newer}", title_justify="left", header_style="bold"
+    )
+    for column in ("component", older, newer):
+        table.add_column(escape(column))
+    for change in move.changes:
+        table.add_row(change.kind, escape(change.before), escape(change.after))
+    lines: list[RenderableType] = [table]
+    lines += [Text(f"  {n}. {title}") for n, title in enumerate(move.steps, start=1)]
+    for blocker in move.blockers:
+        lines.append(Text(f"  blocked: {blocker}. {blocker.unblock}", style="red"))
+    if move.left_out:
+        lines.append(Text(f"  not planned, not published: {', '.join(move.left_out)}", "yellow"))
+    price = f"{len(move.steps)} steps, {move.resets} resets, {move.outages} outages"
+    lines.append(Text(f"  {price}, about {move.minutes} minutes\n", style="bold"))
+    return Group(*lines)
+
+
+def build_graph_table(matrix: Matrix) -> Group:
+    """Return the map as lines of text: one row for each chain of moves."""
+    plan = build_layout(matrix)
+    table = Table(header_style="bold", show_lines=True)
+    table.add_column("component")
+    table.add_column("upgrade paths")
+    for lane in plan.lanes:
+        table.add_row(f"{lane.title}\n[bright_black]{lane.kind}[/]", Group(*_chains(lane)))
+    legend = Text("pinned by a release: ")
+    legend.append("bold", "bold").append("   nobody vouches for it: ┄┄   activated by: ")
+    for activation, style in STYLES.items():
+        legend.append(f"{activation} ", style)
+    return Group(table, legend)
+
+
+def _chains(lane: Lane) -> list[Text]:
+    """Return lines of tracks, each printed once; a track continues where the line above it ends."""
+    remaining = list(lane.tracks)
+    lines = []
+    while remaining:
+        ends = {track.end for track in remaining}
+        track = next((t for t in remaining if t.start not in ends), remaining[0])
+        line = _name(lane, track.start)
+        while track:
+            remaining.remove(track)
+            style = STYLES[track.activates_by]
+            bar = "──" if track.vouched else "┄┄"
+            for version in (*track.via, track.end):
+                line.append(f" {bar}{track.activates_by}{bar}▶ ", style)
+                line.append_text(_name(lane, version))
+            following = next((t for t in remaining if t.start == track.end), None)
+            if following is None:
+                break
+            track = following
+        lines.append(line)
+    alone = [s for s in lane.stops if not any(s.version in _stops(t) for t in lane.tracks)]
+    lines += [Text(s.version, "bold") for s in alone if not s.version.startswith(UNKNOWN)]
+    if gaps := [r for s in alone if s.version.startswith(UNKNOWN) for r in s.releases]:
+        lines.append(Text(f"not published: {', '.join(gaps)}", "bright_black"))
+    return lines
+
+
+def _stops(track: Track) -> tuple[str, ...]:
+    return (track.start, *track.via, track.end)
+
+
+def _name(lane: Lane, version: str) -> Text:
+    return Text(version, style="bold" if lane.stop(version).releases else "")
+
 
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
 app.command("import")(import_versions)
@@ -69,9 +232,9 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
         typer.echo(json.dumps(report))
     else:
         console = Console()
-        console.print(tables.build_readiness_table(states))
-        console.print(tables.build_remarks_table(remarks, production=production))
-        console.print(tables.format_verdict(pinned, remarks, good=good, production=production))
+        console.print(build_readiness_table(states))
+        console.print(build_remarks_table(remarks, production=production))
+        console.print(format_verdict(pinned, remarks, good=good, production=production))
     raise typer.Exit(0 if good else BLOCKED)
 
 
@@ -96,7 +259,7 @@ def show(
         return
     console = Console()
     for name in names:
-        console.print(tables.build_release_table(name, pinned.releases[name]))
+        console.print(build_release_table(name, pinned.releases[name]))
 
 
 @app.command()
@@ -122,7 +285,7 @@ def diff(
     else:
         console = Console()
         for move in moves:
-            console.print(tables.build_diff_table(older, newer, move))
+            console.print(build_diff_table(older, newer, move))
     raise typer.Exit(BLOCKED if any(move.blockers for move in moves) else 0)
 
 
@@ -139,7 +302,7 @@ def graph(
     """
     pinned = read_matrix(matrix or [])
     if file is None:
-        Console().print(tables.build_graph_table(pinned))
+        Console().print(build_graph_table(pinned))
         return
     try:
         file.write_text(draw_svg(pinned), encoding="utf-8")

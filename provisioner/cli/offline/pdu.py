@@ -17,15 +17,14 @@ import typer
 from rich.table import Table
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.options.checked_options import check_ca
-from provisioner.cli.options.showing import open_console
+from provisioner.cli.options.checked_options import check_ca, open_console
 from provisioner.daemon.data import read_expected, read_settings
-from provisioner.execution.actions.outlets import Feeds, read_each_outlet
+from provisioner.execution.actions.power import Feeds, read_each_outlet
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.path.outlet_rules import check_outlets, check_outlets_on
+from provisioner.planning.path.activation import check_outlets, check_outlets_on
 from provisioner.runtime import permit
 from provisioner.runtime.integrations import build_pdus
 from provisioner.settings import Settings

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from provisioner.cli.options.showing import JsonOption, open_console
-from provisioner.cli.options.trusted_keys import KeyOption, read_trusted_keys
+from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
+from provisioner.cli.options.checked_options import JsonOption, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError

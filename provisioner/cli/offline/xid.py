@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from provisioner.checks.readers.log_lines import parse_log_line
-from provisioner.checks.xid.error_codes import Explanation, Family
-from provisioner.checks.xid.sxid_table import explain_sxid
+from provisioner.checks.readers.kernel_lines import parse_log_line
+from provisioner.checks.xid.error_codes import Explanation, Family, explain_sxid
 from provisioner.checks.xid.xid_events import find_event
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.input_error import InputError

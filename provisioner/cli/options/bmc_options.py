@@ -2,16 +2,108 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
+from provisioner.adapters.redfish.recordings.recorder import Recording
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
+from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    CARD,
+    DPU,
+    find_kind,
+    find_setting_fault,
+)
 from provisioner.ports import BmcAddress, Secret
+from provisioner.store.signing import keys_of
+
+# ------------------------------------------------------------------------------
+# Settings of machines as options: `--set iommu=off --set attribute:ProcX2Apic=Enabled`.
+
+
+_KINDS = {"set-bios": (BIOS, DPU), "set-bmc": (BMC, CARD)}
+
+
+def parse_settings(action: str, pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of an action that sets some. Raises InputError for any other text."""
+    kinds = _KINDS.get(action)
+    if kinds is None:
+        return ()
+    if not pairs:
+        raise InputError("--set", "", f"{action} needs it", "Give --set NAME=VALUE.")
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError("--set", pair, "no name and value", "Give --set NAME=VALUE.")
+        if (fault := find_setting_fault(name, value)) is not None:
+            raise InputError("--set", pair, *fault)
+        if (kind := find_kind(name)) not in kinds:
+            other = next((word for word, several in _KINDS.items() if kind in several), "")
+            remedy = f"Use {other}." if other else "It is a switch's: pin it in the matrix."
+            raise InputError("--set", pair, f"no setting of {action}", remedy)
+        settings[name] = value
+    return tuple(settings.items())
+
+
+# ------------------------------------------------------------------------------
+# Reads recorded BMCs from files.
+
+
+BYTES_MAX = 256 * 1024 * 1024  # unpacked; a DGX H100 is 6 MB
+_REMEDY = "Make it with `provisioner record URL --out FILE`."
+
+
+def read_recording(path: Path) -> Recording:
+    """Return the recording in a file, packed by gzip or not. Raises InputError."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            unpacked = gzip.GzipFile(fileobj=file) if packed else file
+            raw = unpacked.read(BYTES_MAX + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        problem = getattr(error, "strerror", None) or str(error) or "cannot be read"
+        raise InputError(str(path), "", problem, "Check the path.") from None
+    if len(raw) > BYTES_MAX:
+        raise InputError(str(path), "", f"larger than {BYTES_MAX} bytes", _REMEDY)
+    try:
+        return Recording.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"][:3])
+        raise InputError(str(path), where, first["msg"][:200], _REMEDY) from None
+
+
+# ------------------------------------------------------------------------------
+# Reads the file of public keys that a command trusts.
+
+
+KeyOption = Annotated[Path, typer.Option("--key", help="File with the public keys to trust (PEM).")]
+_TRUSTED_KEYS_REMEDY = "Write it where it was signed: provisioner certificate keys --pem"
+
+
+def read_trusted_keys(file: Path) -> dict[str, bytes]:
+    """Return the public keys of a PEM file by key id. Raises InputError if it has none."""
+    try:
+        keys = dict(keys_of(read_text(file)))
+    except ValueError as error:
+        raise InputError(str(file), "", f"unreadable key: {error}", _TRUSTED_KEYS_REMEDY) from None
+    if not keys:
+        raise InputError(str(file), "", "there is no public key in it", _TRUSTED_KEYS_REMEDY)
+    return keys
+
 
 UrlArgument = Annotated[str, typer.Argument(help="https://HOST[:PORT] of a Redfish service.")]
 UserOption = Annotated[

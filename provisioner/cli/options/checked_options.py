@@ -4,11 +4,58 @@ from __future__ import annotations
 
 import re
 import ssl
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+from rich.table import Table
 
 from provisioner.model.input_error import InputError
 from provisioner.ports import Remote
+
+# ------------------------------------------------------------------------------
+# Times on the command line: a day, an instant with its zone, or seconds since 1970.
+
+
+def parse_time(option: str, text: str) -> float:
+    """Return the seconds since 1970; without a zone the time is UTC. Raises InputError."""
+    try:
+        if re.fullmatch(r"\d{9,11}(?:\.\d+)?", text):
+            return float(text)
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        remedy = "Write it as 2026-11-22, or as 2026-11-22T12:00:00Z."
+        raise InputError(option, text[:40], "it is no time", remedy) from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+# ------------------------------------------------------------------------------
+# Display options of every command that prints something, and its console.
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def show_table(table: Table, empty: str) -> None:
+    """Print a list as a table, or a sentence where the list is empty."""
+    if table.row_count:
+        open_console().print(table)
+    else:
+        typer.echo(empty)
+
+
+def open_console(file_width: int = 200) -> Console:
+    """Return a console that prints a device's text as it is, never as markup.
+
+    `file_width` is the number of columns of a table that goes to no terminal.
+    """
+    width = None if sys.stdout.isatty() else file_width
+    return Console(width=width, highlight=False, markup=False)
+
 
 PATH_CHARACTERS = r"[A-Za-z0-9._~/-]*"  # no escapes: not every BMC's client keeps them
 PASSWORD = "PROVISIONER_BMC_PASSWORD"  # noqa: S105 (the name of the variable)

@@ -3,45 +3,340 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from provisioner.adapters.key_service import TransitService
-from provisioner.cli.options.data_options import DataOption
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.matrix_files import DataOption
 from provisioner.cli.options.serve_options import Database
-from provisioner.cli.options.showing import JsonOption
-from provisioner.cli.serve import key_wrapping, resealing
-from provisioner.daemon.data import database_of, held_data
+from provisioner.daemon.cluster import digest_code
+from provisioner.daemon.data import database_of, has_data, held_data, open_master_key
 from provisioner.model.input_error import InputError
-from provisioner.runtime.site_clock import read_clock
+from provisioner.model.integrations.wrapped_key import KeyService, WrappedKey
+from provisioner.runtime.wall_clock import read_clock
 from provisioner.store.database import backup as archives
-from provisioner.store.database.backup import Manifest
-from provisioner.store.database.copying import copier
-from provisioner.store.database.data_directory import lock_data_directory, prepare_directory
-from provisioner.store.database.migrating import revisions
-from provisioner.store.database.postgres import is_postgres
-from provisioner.store.repositories.key_ring import KeyRing
+from provisioner.store.database.backup import Manifest, copier
+from provisioner.store.database.data_directory import (
+    lock_data_directory,
+    prepare_directory,
+    read_holder,
+)
+from provisioner.store.database.postgres import is_postgres, revisions
+from provisioner.store.repositories.key_exchange import (
+    KeyRing,
+    Report,
+    begin_exchange,
+    end_exchange,
+    prepare_key,
+    prepare_keys,
+    rekey,
+    walk,
+)
 from provisioner.store.repositories.master_key import (
     ENVIRONMENT,
     KEY_FILE,
     NEXT_FILE,
+    WRAPPED_FILE,
     MasterKey,
     Sealing,
+    open_wrapped_key,
     read_key_file,
+    read_wrapped_key,
+    unwrap_key,
+    wrap_key,
 )
-from provisioner.store.repositories.wrapped_key import WRAPPED_FILE, open_wrapped_key
-from provisioner.store.sql_store import open_store
+from provisioner.store.sql_store import SqlStore, open_store
+
+# ------------------------------------------------------------------------------
+# `provisioner db wrap-key` and `unwrap-key`: have OpenBao or Vault seal the master key, or not.
+
+
+FilePath = Path | None
+
+
+def wrap(
+    address: Annotated[
+        str, typer.Option("--address", help="The server, as https://bao.example:8200.")
+    ],
+    key: Annotated[str, typer.Option("--key", help="Name of its transit key.")],
+    token_file: Annotated[
+        FilePath, typer.Option("--token-file", help="File with a token of it.")
+    ] = None,
+    role_id_file: Annotated[
+        FilePath, typer.Option("--role-id-file", help="AppRole: file with the role id.")
+    ] = None,
+    secret_id_file: Annotated[
+        FilePath, typer.Option("--secret-id-file", help="AppRole: file with the secret id.")
+    ] = None,
+    ca_file: Annotated[
+        FilePath, typer.Option("--ca-file", help="PEM file of its authorities.")
+    ] = None,
+    mount: Annotated[str, typer.Option("--mount", help="Its transit engine.")] = "transit",
+    namespace: Annotated[str, typer.Option("--namespace", help="Its namespace.")] = "",
+    approle_mount: Annotated[
+        str, typer.Option("--approle-mount", help="Its AppRole method.")
+    ] = "approle",
+    data: DataOption = Path("var"),
+    database: Database = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Have OpenBao or Vault seal the master key; every daemon is stopped before.
+
+    The sealed key is opened again as a proof; then the key in clear is removed. From then on each
+    start asks the server once. Keep a copy of the key in clear apart from both: who loses the
+    server's transit key loses every stored password.
+
+    Example: provisioner db wrap-key --address https://bao:8200 --key provisioner --token-file t
+    """
+    files = {
+        "token_file": token_file,
+        "role_id_file": role_id_file,
+        "secret_id_file": secret_id_file,
+        "ca_file": ca_file,
+    }
+    paths = {name: "" if p is None else str(p.absolute()) for name, p in files.items()}
+    try:
+        service = KeyService(
+            address=address.rstrip("/"),
+            mount=mount,
+            key=key,
+            namespace=namespace,
+            approle_mount=approle_mount,
+            **paths,
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "--token-file"
+        raise InputError(where, "", first["msg"], "See docs/credentials.md.") from None
+    wrapped = asyncio.run(_wrap(data, database, service))
+    if as_json:
+        typer.echo(json.dumps({"key": wrapped.key_id, "address": wrapped.service.address}))
+        return
+    typer.echo(f"key {wrapped.key_id} is sealed by {wrapped.service.address}, and opened again")
+    typer.echo(f"{data / KEY_FILE} is removed; back up {data / WRAPPED_FILE}")
+
+
+def unwrap(
+    data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
+) -> None:
+    """Put the master key in clear into the data directory again; every daemon is stopped before.
+
+    Example: provisioner db unwrap-key --data var
+    """
+    wrapped = read_wrapped_key(data)
+    if wrapped is None:
+        problem = "the master key is not sealed by a key service"
+        raise InputError(str(data), "", problem, "There is nothing to do; or check --data.")
+    key = asyncio.run(_unwrap(data, database))
+    if as_json:
+        typer.echo(json.dumps({"key": key.id}))
+        return
+    typer.echo(f"key {key.id} is in clear in {data / KEY_FILE}")
+
+
+async def _wrap(data: Path, database: str, service: KeyService) -> WrappedKey:
+    with lock_data_directory(data):
+        key = await _open_key(data, database)
+        return await wrap_key(key, service, data, TransitService)
+
+
+async def _unwrap(data: Path, database: str) -> MasterKey:
+    with lock_data_directory(data):
+        key = await _open_key(data, database)
+        unwrap_key(key, data)
+        return key
+
+
+async def _open_key(data: Path, database: str) -> MasterKey:
+    """Return the key that this database's secrets open with."""
+    where = database_of(data, database)
+    if not is_postgres(where) and not has_data(data):
+        raise InputError(where, "", "there is no database here", "Check --data.")
+    store = open_store(where)
+    try:
+        ring = await open_master_key(store, data)
+        if len(ring.list_ids()) > 1:
+            problem = "the master key is being exchanged"
+            raise InputError(str(data), "", problem, "Run db reseal to its end first.")
+        return ring.newest()
+    finally:
+        await store.close()
+
+
+# ------------------------------------------------------------------------------
+# `provisioner db reseal`: a new master key, whether daemons run or not.
+
+
+NEW_KEY = "PROVISIONER_NEW_KEY"
+TURN_FILE = "reseal.lock"
+
+
+def reseal(
+    data: DataOption = Path("var"), database: Database = "", as_json: JsonOption = False
+) -> None:
+    """Seal all stored secrets with a new master key, while daemons of this version run or not.
+
+    The key file is replaced by a new key; after an interruption at any point the same command goes
+    on. Where PROVISIONER_KEY has the key, PROVISIONER_NEW_KEY has the new one, and every daemon is
+    stopped before. Daemons of other data directories need the new key first; a refusal says how.
+
+    Example: provisioner db reseal --data var
+    """
+    where = database_of(data, database)
+    if not is_postgres(where) and not Path(where).is_file():
+        raise InputError(where, "", "there is no database here", "Check --data.")
+    if ENVIRONMENT in os.environ:
+        old, new, count = _replace_environment(where, data)
+    else:
+        old, new, count = _replace_file(where, data, as_json=as_json)
+    if as_json:
+        typer.echo(json.dumps({"before": old, "after": new, "secrets": count}))
+        return
+    typer.echo(f"{count} secrets are sealed with key {new}; it was {old}")
+    typer.echo("Back the new key up. Backups made before open with the old one: keep both apart.")
+
+
+def _replace_environment(where: str, data: Path) -> tuple[str, str, int]:
+    """Exchange a key that no file has: a process that runs cannot be given another one."""
+    with held_data(data, where):
+        if is_postgres(where) and (count := _count_daemons(where)):
+            problem = f"{count} daemons use this database"
+            raise InputError(where, "", problem, "Stop them first: they have the old key.")
+        if NEW_KEY not in os.environ:
+            problem = f"{ENVIRONMENT} has the key, and {NEW_KEY} is not set"
+            remedy = f"Put the new key into {NEW_KEY}: URL-safe base64 of 32 random bytes."
+            raise InputError(NEW_KEY, "", problem, remedy)
+        new = MasterKey.parse(os.environ[NEW_KEY], NEW_KEY)
+
+        async def run() -> tuple[str, int]:
+            store = open_store(where)
+            try:
+                old = await prepare_key(store, data, os.environ)
+                return old.id, await rekey(store, old, new)
+            finally:
+                await store.close()
+
+        old, count = asyncio.run(run())
+        return old, new.id, count
+
+
+def _replace_file(where: str, data: Path, *, as_json: bool) -> tuple[str, str, int]:
+    if (wrapped := read_wrapped_key(data)) is not None:
+        problem = f"{wrapped.service.address} has sealed the master key"
+        remedy = "Run db unwrap-key, then db reseal, then db wrap-key."
+        raise InputError(str(data), "", problem, remedy)
+    with _turn(data):
+        _check_daemons(where, data)
+
+        async def run() -> tuple[str, str, int]:
+            store = open_store(where)
+            try:
+                with _progress(as_json=as_json) as report:
+                    return await _exchange(store, where, data, report)
+            finally:
+                await store.close()
+
+        return asyncio.run(run())
+
+
+async def _exchange(
+    store: SqlStore, where: str, data: Path, report: Report
+) -> tuple[str, str, int]:
+    ring = await prepare_keys(store, data, os.environ)
+    old = ring.list_ids()[-1]
+    new = begin_exchange(data)
+    if is_postgres(where):
+        _check_peers(where, data, new)
+    count = await walk(store, ring, new, report)
+    end_exchange(data)
+    return old, new.id, count
+
+
+def _check_daemons(where: str, data: Path) -> None:
+    """Raise InputError for a daemon of another version, which may not know of two keys."""
+    code = digest_code()
+    holder = read_holder(data)
+    if holder is not None and holder.program != code:
+        problem = f"process {holder.process}, which uses this data directory, is of another version"
+        raise InputError(str(data), "", problem, "Restart it with this version, or stop it.")
+    if not is_postgres(where):
+        return
+    from provisioner.store.database.seat import read_members  # needs the extra "postgresql"
+
+    if others := [m for m in read_members(where) if m.digests.get("code") != code]:
+        problem = f"{len(others)} of the daemons of this database are of another version"
+        raise InputError(where, "", problem, "Restart them with this version, or stop them.")
+
+
+def _check_peers(where: str, data: Path, new: MasterKey) -> None:
+    """Raise InputError unless every daemon of the database has the new key at hand."""
+    from provisioner.store.database.seat import count_key_holders, read_members
+
+    members = len(read_members(where))
+    holders = min(count_key_holders(where, new.id), members)
+    if holders < members:
+        file = data / NEXT_FILE
+        problem = f"{holders} of {members} daemons have the new key; nothing is sealed with it yet"
+        remedy = (
+            f"Copy {file} into the data directory of each (mode 0600), wait for half a lease, and "
+            "run this again."
+        )
+        raise InputError(where, "", problem, remedy)
+
+
+def _count_daemons(where: str) -> int:
+    from provisioner.store.database.seat import read_members
+
+    return len(read_members(where))
+
+
+@contextmanager
+def _turn(data: Path) -> Iterator[None]:
+    """Let one exchange of a data directory run at a time."""
+    descriptor = os.open(data / TURN_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        problem = "another `db reseal` runs here"
+        raise InputError(str(data), "", problem, "Wait for its end.") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _progress(*, as_json: bool) -> Iterator[Report]:
+    """Show how many secrets are sealed anew, on a terminal."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    with typer.progressbar(length=1, label="sealing", file=sys.stderr) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.length = max(1, total)
+            bar.update(done - bar.pos)
+
+        yield report
+
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
-db.command("wrap-key")(key_wrapping.wrap)
-db.command("unwrap-key")(key_wrapping.unwrap)
-db.command()(resealing.reseal)
+db.command("wrap-key")(wrap)
+db.command("unwrap-key")(unwrap)
+db.command()(reseal)
 
 
 @db.callback()

@@ -2,40 +2,175 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field, ValidationError, model_validator
+
+from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.factory_password import SshPasswords
+from provisioner.adapters.switches.cumulus.services import SshPasswords
 from provisioner.checks.threshold_data import Limits
 from provisioner.cli.options.matrix_files import Pinned
+from provisioner.control.context import Context
 from provisioner.control.engine.engine_shared import WorkQueue
-from provisioner.control.fabric.isolating import Fabrics
+from provisioner.control.fabric.fabric_standing import Fabrics
+from provisioner.control.node.observing import SiteObserver
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import ServedAgents
+from provisioner.daemon.api import SOCKET, api_parts, open_port_reader, serve_api
 from provisioner.daemon.daemon import Parts
-from provisioner.daemon.data import Data, read_thresholds
+from provisioner.daemon.data import Data, read_text, read_thresholds
+from provisioner.daemon.events import Sender
 from provisioner.daemon.hosts import Hosts
+from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.execution.actions.host_keys import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
-from provisioner.ports import Clock, SwitchPasswords, SwitchTransport
-from provisioner.ports.audit_exports import AuditSink
-from provisioner.ports.consoles import ConsoleBook, Consoles
+from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
+from provisioner.model.alert import Classification
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.located_yaml import load
+from provisioner.planning.watch.pushed_alerts import ORDINARY, Source
+from provisioner.ports import BmcTransport, Clock, Secret, SwitchPasswords, SwitchTransport
+from provisioner.ports.agents import ConsoleBook, Consoles
+from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime.integrations import build_pdus
 from provisioner.settings import Settings
+from provisioner.twin.rehearsal_process import RehearsalProcess
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
+
+
+# ------------------------------------------------------------------------------
+# Reads the list of sources that may push alerts, with their secrets from elsewhere.
+
+
+SECRET_MIN = 16  # characters; a shorter token can be guessed
+
+
+class Entry(Record):
+    """One source. Exactly one of the four fields names the place of its secret."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
+    format: Literal["alertmanager", "plain"]
+    bearer_env: str = ""
+    bearer_file: str = ""
+    hmac_env: str = ""
+    hmac_file: str = ""
+    classifications: tuple[Classification, ...] = ORDINARY
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Entry:
+        places = (self.bearer_env, self.bearer_file, self.hmac_env, self.hmac_file)
+        if sum(map(bool, places)) != 1:
+            raise ValueError("give exactly one of bearer_env, bearer_file, hmac_env, hmac_file")
+        return self
+
+
+class AlertSources(Record):
+    """The whole file."""
+
+    sources: tuple[Entry, ...] = ()
+
+
+def read_senders(path: Path | None) -> tuple[Sender, ...]:
+    """Return the senders of a file; none without one. Raises InputError."""
+    if path is None:
+        return ()
+    located = load(str(path), read_text(path))
+    try:
+        sources = AlertSources.model_validate(located.tree).sources
+    except ValidationError as error:
+        raise located.build_model_error(error, "See docs/watch.md.") from None
+    names = [entry.name for entry in sources]
+    for name in names:
+        if names.count(name) > 1:
+            remedy = "Give each source a name of its own."
+            raise InputError(str(path), name, "two sources have this name", remedy)
+    return tuple(_sender(str(path), entry) for entry in sources)
+
+
+def _sender(path: str, entry: Entry) -> Sender:
+    variable = entry.bearer_env or entry.hmac_env
+    file = entry.bearer_file or entry.hmac_file
+    secret = os.environ.get(variable, "") if variable else read_text(Path(file)).strip()
+    if len(secret) < SECRET_MIN:
+        where = variable or file
+        problem = f"{where} has no secret of at least {SECRET_MIN} characters"
+        remedy = "Make one with: openssl rand -hex 32"
+        raise InputError(path, entry.name, problem, remedy)
+    source = Source(name=entry.name, format=entry.format, classifications=entry.classifications)
+    return Sender(source, Secret(secret), signed=bool(entry.hmac_env or entry.hmac_file))
+
+
+# ------------------------------------------------------------------------------
+# Serves the REST API in a daemon's process, from the daemon's parts.
+
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def served_api(
+    data: Path,
+    opened: Data,
+    context: Context,
+    access: FabricAccess,
+    matrix: Matrix,
+    files: Artifacts,
+    transport: BmcTransport | None = None,
+    thresholds: Mapping[str, Limits] | None = None,
+    observer: SiteObserver | None = None,
+    matrix_texts: Sequence[tuple[str, str]] = (),
+) -> AsyncIterator[str]:
+    """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
+    gate = context.get_gate()
+    clock = context.clock
+    async with (
+        open_keeper(opened.store, opened.vault, clock, access, gate) as keeper,
+        open_port_reader(opened.vault, clock, access) as ports,
+    ):
+        parts = api_parts(
+            opened.store,
+            keeper,
+            matrix,
+            files.directory,
+            context,
+            access.ca_file,
+            vault=opened.vault,
+            signer=opened.signer,
+            rehearsals=RehearsalProcess(matrix, access.settings),
+            plan=access.plan,
+            outside=files if isinstance(files, OutsideArtifacts) else None,
+            transport=transport,
+            port_reader=ports,
+            thresholds=thresholds,
+            observer=observer,
+            matrix_texts=matrix_texts,
+            opened=(data, opened),
+        )
+        async with serve_api(parts, data) as url:
+            log.info("the API is at %s", data / SOCKET)
+            if url:
+                log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)
+            yield url
+
 
 SWITCH_KEYS = "switch_keys"  # SSH host keys of switches, pinned when their password is changed
 

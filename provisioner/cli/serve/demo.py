@@ -26,7 +26,7 @@ from provisioner.access.tokens import DAYS_MAX, new_token
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.ufm import UfmAddress
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
-from provisioner.cli.serve.api_serving import served_api
+from provisioner.cli.serve.daemon_parts import served_api
 from provisioner.control.context import Context
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess

@@ -7,7 +7,7 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -23,11 +23,13 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.cli.options.checked_options import check_artifact_url, check_ca
-from provisioner.cli.options.data_options import DataOption
-from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
-from provisioner.cli.options.showing import JsonOption, open_console
-from provisioner.cli.serve.doctor_daemons import examine_daemons
+from provisioner.cli.options.checked_options import (
+    JsonOption,
+    check_artifact_url,
+    check_ca,
+    open_console,
+)
+from provisioner.cli.options.matrix_files import DataOption, MatrixOption, read_matrix
 from provisioner.daemon.cluster import digests_of
 from provisioner.daemon.data import DATABASE, database_of, open_data, read_expected, read_settings
 from provisioner.execution.actions.reach import Reach
@@ -41,11 +43,61 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined, Standing
 from provisioner.planning.matrix.pinned_files import list_pinned_files
+from provisioner.planning.watch.membership import Joined, find_differences
 from provisioner.ports import Clock, PortError
-from provisioner.runtime.site_clock import read_clock
-from provisioner.runtime.wall_clock import WallClock
+from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
-from provisioner.store.database import examining
+from provisioner.store.database import database as examining
+from provisioner.store.database.postgres import extra_missing, is_postgres, postgres_url, shown
+
+# ------------------------------------------------------------------------------
+# Compares the daemons that share a database, for `provisioner doctor`.
+
+
+AREA = "daemons"
+
+
+def examine_daemons(database: str, digests: Mapping[str, str]) -> tuple[Examined, ...]:
+    """Compare living daemons with one another, and with these options; () for a file."""
+    if not is_postgres(database):
+        return ()
+    where = shown(postgres_url(database))
+    try:
+        import psycopg
+
+        from provisioner.store.database.seat import read_members
+    except ModuleNotFoundError as missing:
+        raise extra_missing(where, str(missing.name)) from None
+    try:
+        members = read_members(database)
+    except (psycopg.Error, InputError) as error:
+        remedy = "Check its address, the user's rights, and that its schema is this version's."
+        return (judge.report_bad(AREA, where, " ".join(str(error).split()), remedy),)
+    if not members:
+        return (judge.report_good(AREA, where, "no daemon runs"),)
+    return _compared(members[-1], members, digests)
+
+
+def _compared(
+    newest: Joined, members: Sequence[Joined], digests: Mapping[str, str]
+) -> tuple[Examined, ...]:
+    findings = []
+    for member in members:
+        apart = find_differences(newest, member)
+        if apart:
+            detail = f"works by another {', '.join(apart)} than {newest.id}, which joined last"
+            remedy = "Give it the same version, matrix, overlays and settings; restart it."
+            findings.append(judge.report_bad(AREA, member.id, detail, remedy))
+        else:
+            findings.append(judge.report_good(AREA, member.id, "works by the same as all"))
+    options = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
+    mine = [p for p in options.digests if newest.digests[p] != options.digests[p]]
+    if mine:
+        detail = f"{', '.join(mine)} as given here differ from what the daemons work by"
+        remedy = "Give `doctor` the same --matrix and --settings as `serve`."
+        findings.append(judge.report_warning(AREA, "these options", detail, remedy))
+    return tuple(findings)
+
 
 BUNDLE = "bluefield.bundle"
 STYLES = {

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import check_artifact_url, check_remote
-from provisioner.cli.options.fabric_options import (
+from provisioner.cli.options.serve_options import (
     Limited,
     PlanFile,
     UfmPin,
@@ -27,16 +27,15 @@ from provisioner.cli.options.fabric_options import (
     UfmUser,
     build_fabric_access,
 )
-from provisioner.cli.serve.alert_sources import read_senders
-from provisioner.cli.serve.api_serving import served_api
-from provisioner.cli.serve.daemon_parts import Receivers, build_parts, build_site_parts
-from provisioner.cli.serve.observing import (
-    check_own_place,
-    run_observing,
+from provisioner.cli.serve.daemon_parts import (
+    Receivers,
+    build_parts,
+    build_site_parts,
+    read_senders,
+    served_api,
 )
 from provisioner.control.engine.engine_shared import WorkQueue
-from provisioner.control.watch.port_epochs import find_lost_moves
-from provisioner.control.watch.recovery import Recovery
+from provisioner.control.watch.recovery import Recovery, find_lost_moves
 from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.daemon.agents import (
     AgentDoor,
@@ -46,7 +45,6 @@ from provisioner.daemon.agents import (
     serve_agents,
 )
 from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts, warn_of_boot_token
-from provisioner.daemon.backups import scheduled_backups
 from provisioner.daemon.cluster import (
     clock_of,
     declared_end,
@@ -66,29 +64,64 @@ from provisioner.daemon.observing import (
     narrow_hosts,
     narrow_switch_wire,
 )
-from provisioner.daemon.recovery import CountedWrites, counted_writes
+from provisioner.daemon.recovery import CountedWrites, counted_writes, scheduled_backups
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
-from provisioner.ports.audit_exports import AuditSink
+from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
-from provisioner.runtime import permit, undumpable
+from provisioner.runtime import log_context as undumpable
+from provisioner.runtime import permit
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
 from provisioner.runtime.integrations import open_audit_sinks, open_tickets
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.store.database.postgres import is_postgres
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
 
+
+# ------------------------------------------------------------------------------
+# Runs a daemon that observes: `provisioner serve --observe`.
+#
+# The gate of the process is closed before the first connection and never opens, and the parts are
+# narrowed to read-only ports; each of the two alone would keep every write from leaving.
+
+
 log = logging.getLogger(__name__)
+
+
+def check_own_place(database: str) -> None:
+    """Refuse a shared database, on which this daemon would lead and nothing would act."""
+    if is_postgres(database):
+        remedy = "Leave --database out: an observing daemon has a data directory of its own."
+        raise InputError("--observe", "--database", "other daemons may act on it", remedy)
+
+
+async def run_observing(daemon: ObservingDaemon) -> None:
+    """Observe until stopped by SIGINT or SIGTERM, or until a loop fails."""
+    stopped = asyncio.Event()
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+    await daemon.start()
+    log.warning("OBSERVING: nothing is written to any device (docs/adopting.md)")
+    log.info("serving")
+    ends = [asyncio.create_task(daemon.wait()), asyncio.create_task(stopped.wait())]
+    ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await daemon.stop()
+    for task in ends:
+        task.cancel()
+    for task in ended:
+        task.result()
 
 
 def serve(

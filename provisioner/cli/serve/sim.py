@@ -11,32 +11,112 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
+import aiohttp
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from provisioner.cli.options.recordings import read_recording
-from provisioner.cli.options.showing import open_console
-from provisioner.cli.serve import sim_faults
+from provisioner.cli.options.bmc_options import read_recording
+from provisioner.cli.options.checked_options import open_console
 from provisioner.model.input_error import InputError
 from provisioner.runtime.event_loop import new_event_loop
+from provisioner.sim.hardware.build import HOST_ITEMS
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.shapes_items import HOST_ITEMS
 from provisioner.sim.site.control import Control
 from provisioner.sim.site.serve import Server
-from provisioner.sim.site.serve_recordings import serve_recordings
-from provisioner.sim.site.serve_site import serve_site
+from provisioner.sim.site.serve_site import serve_recordings, serve_site
 from provisioner.sim.site.site import Site
 from provisioner.sim.switches import ufm
+
+# ------------------------------------------------------------------------------
+# `provisioner sim break`, `swap` and `faults`: faults and exchanges on a simulated site.
+
+
+ControlOption = Annotated[
+    Path, typer.Option("--control", help="Socket of the site (`sim serve --control`).")
+]
+SITE = Path("var/demo/control.sock")
+ANSWER_S = 60.0  # seconds; a large site answers in one or two
+
+
+def break_(
+    node: Annotated[str, typer.Argument(metavar="NODE")],
+    fault: Annotated[
+        str, typer.Argument(metavar="FAULT", help="Name of a fault; `sim faults` lists them.")
+    ],
+    part: Annotated[str, typer.Option(help="A part or a BMC, such as GPU_SXM_3 or NIC_0.")] = "",
+    control: ControlOption = SITE,
+) -> None:
+    """Break a part, a BMC, a cable or a switch.
+
+    Example: provisioner sim break su0-n03 xid_79 --part GPU_SXM_3
+    """
+    answer = _ask(control, "POST", "/faults", {"preset": fault, "node": node, "part": part})
+    typer.echo(f"{node}: {answer['meaning']}")
+
+
+def swap(
+    node: Annotated[str, typer.Argument(metavar="NODE")],
+    part: Annotated[
+        str, typer.Argument(metavar="PART", help="Slot of the part, such as GPU_SXM_4.")
+    ],
+    serial: Annotated[str, typer.Option(help="Serial of the new part.")] = "",
+    control: ControlOption = SITE,
+) -> None:
+    """Exchange a part as a technician does: put a sound one with another serial into the slot.
+
+    Example: provisioner sim swap su0-n03 GPU_SXM_4
+    """
+    body = {"node": node, "part": part, "serial": serial}
+    answer = _ask(control, "POST", "/parts", body)
+    typer.echo(f"{node}: {part} is now {answer['serial']}, it was {answer['was']}")
+
+
+def faults(control: ControlOption = SITE) -> None:
+    """List every fault by name, and the faults that are active.
+
+    Example: provisioner sim faults
+    """
+    answer = _ask(control, "GET", "/faults", None)
+    table = Table("fault", "in the catalogue", "on", "meaning")
+    for name, preset in answer["presets"].items():
+        table.add_row(name, preset["catalogue"], preset["target"], preset["meaning"])
+    open_console().print(table)
+    for injected in answer["injected"]:
+        typer.echo(f"broken: {injected}")
+
+
+def _ask(control: Path, verb: str, path: str, body: dict[str, Any] | None) -> Any:
+    """Send a request to the simulator. Raises InputError if no site answers, or if it refuses."""
+
+    async def work() -> tuple[int, Any]:
+        limit = aiohttp.ClientTimeout(total=ANSWER_S)
+        wire = aiohttp.UnixConnector(path=str(control))
+        async with (
+            aiohttp.ClientSession(connector=wire, timeout=limit) as session,
+            session.request(verb, f"http://simulator{path}", json=body) as reply,
+        ):
+            return reply.status, await reply.json()
+
+    try:
+        status, answer = asyncio.run(work())
+    except (aiohttp.ClientError, OSError, ValueError, TimeoutError):
+        remedy = "Start `provisioner sim serve --control FILE` or `provisioner demo --stay` first."
+        raise InputError("--control", str(control), "no site answers there", remedy) from None
+    if status != 200:
+        remedy = "See `provisioner sim faults`, and `provisioner node show NODE` for its parts."
+        raise InputError("sim", "", str(answer.get("error", status)), remedy)
+    return answer
+
 
 NODES_MAX = 2048  # 22,528 BMCs at ports of their own; 64 units of 32 hosts
 
 app = typer.Typer(
     help="A simulated site: serve it, break parts, exchange them.", no_args_is_help=True
 )
-app.command("break")(sim_faults.break_)
-app.command()(sim_faults.swap)
-app.command()(sim_faults.faults)
+app.command("break")(break_)
+app.command()(swap)
+app.command()(faults)
 
 
 @app.callback()

@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from functools import lru_cache
 
 from provisioner import components
-from provisioner.control.node.neighbours import read_facing_versions
+from provisioner.control.node.explaining import read_facing_versions
 from provisioner.execution.observe.identify import bill_of_materials
-from provisioner.model.campaign import Campaign, CampaignNode
-from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, ReleasePin
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import Matrix, Release
 from provisioner.model.node import Node, NodeKind, Origin, State
@@ -25,9 +24,8 @@ from provisioner.planning.campaigns.campaign_moves import (
     find_pin_conflict,
     is_in_service,
 )
-from provisioner.planning.path.planner import PlanCache, PlanningNode
+from provisioner.planning.path.planner import PlanCache, PlanningNode, WayBack, plan_way_back
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.planning.path.rollback import WayBack, plan_way_back
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports

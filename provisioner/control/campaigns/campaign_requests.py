@@ -12,41 +12,42 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from provisioner.control.campaigns.campaign_facts import Survey, read_fleet
-from provisioner.control.campaigns.campaign_survey import FleetSurvey, Surveyed, find_selected
+from provisioner.control.campaigns.campaigns import FleetSurvey, Surveyed, find_selected
 from provisioner.control.context import Context
 from provisioner.model.campaign import (
     SETTLED,
     Campaign,
     CampaignNode,
+    CampaignRow,
     CampaignState,
     NodeProgress,
+    Policy,
 )
-from provisioner.model.campaign_policy import Policy
-from provisioner.model.campaign_row import CampaignRow
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.times.time_zone import DATA_VERSION
+from provisioner.model.times.instant import DATA_VERSION
 from provisioner.planning.campaigns import waves
-from provisioner.planning.campaigns.campaign_effects import POSSIBLE_IN
 from provisioner.planning.campaigns.campaign_moves import (
+    POSSIBLE_IN,
     build_rollback_rows,
     defer_node,
     retry_progress,
     skip_node,
 )
-from provisioner.planning.campaigns.campaign_names import check_campaign_name, refuse_other_draft
 from provisioner.planning.campaigns.campaign_preview import Preview, preview_campaign
-from provisioner.planning.campaigns.campaign_refusals import (
+from provisioner.planning.campaigns.campaign_report import (
+    check_campaign_name,
     find_standstill,
     find_unconfirmed_steps,
     refuse_campaign,
     refuse_in_state,
+    refuse_other_draft,
     refuse_selection,
 )
-from provisioner.planning.path.rollback import RollbackPreview
+from provisioner.planning.path.planner import RollbackPreview
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite
 from provisioner.ports.campaigns import CampaignRepository

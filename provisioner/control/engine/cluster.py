@@ -17,10 +17,11 @@ from typing import NoReturn, Protocol, TypeVar
 import psycopg
 
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.execution.actions import leaf_turns
+from provisioner.execution.actions import reach as leaf_turns
 from provisioner.model.input_error import InputError
 from provisioner.planning.watch import membership
-from provisioner.runtime import permit, process_scope
+from provisioner.runtime import permit
+from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock, Reading
 from provisioner.runtime.wall_clock import read_boot_clock
 from provisioner.store.database.seat import Peer, Seat

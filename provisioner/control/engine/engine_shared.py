@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.planning.lifecycle.sharing import compute_share, has_too_many
+from provisioner.planning.lifecycle.admission import compute_share, has_too_many
 from provisioner.ports import Store, StoreFailed
 
 if TYPE_CHECKING:  # it needs the extra "postgresql"

@@ -20,9 +20,15 @@ from provisioner.model.events.fleet_events import (
     DaemonRelieved,
 )
 from provisioner.model.node import Node, State
-from provisioner.planning.lifecycle.overload import Level, Load, Strain, find_strains, highest_level
+from provisioner.planning.lifecycle.admission import (
+    Level,
+    Load,
+    Strain,
+    find_strains,
+    highest_level,
+)
 from provisioner.ports import Clock, Store
-from provisioner.runtime import process_scope
+from provisioner.runtime import permit as process_scope
 from provisioner.store.database import waits
 from provisioner.store.database.database import directory_of
 

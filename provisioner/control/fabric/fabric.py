@@ -15,9 +15,9 @@ from provisioner.checks.fabric.rail_port import Member
 from provisioner.control.context import Context
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.model.cohort import CheckResult, HealthReport
 from provisioner.model.events.fleet_events import FabricSessionOpened
 from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
-from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds, fabric_verdicts

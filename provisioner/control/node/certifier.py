@@ -13,16 +13,17 @@ from provisioner.control.context import Context
 from provisioner.control.node.observer import Observer
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.validate.validator import Validator
+from provisioner.model.cohort import CheckResult, HealthReport
 from provisioner.model.events.node_events import FabricProved, NodeCertified, NodeValidated
-from provisioner.model.health import CheckResult, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification import certification, cohort, error_history, gates
-from provisioner.planning.certification.attestation_summary import list_results
-from provisioner.planning.certification.attested_state import describe_attestation
+from provisioner.planning.certification import certification, cohort
+from provisioner.planning.certification import certification as gates
+from provisioner.planning.certification import escalation as error_history
+from provisioner.planning.certification.attested_state import describe_attestation, list_results
 from provisioner.planning.lifecycle.decide import View
-from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.store.signing import Signer
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from provisioner import checks
 from provisioner.control.fabric.fabric_standing import FabricStanding
-from provisioner.model.health import Gate, Verdict
+from provisioner.model.cohort import Gate, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
+from provisioner.planning.certification.certification import DAY_S, count_days_since_proof
 from provisioner.planning.certification.check_selection import (
     FaultRecord,
     Selection,
@@ -16,8 +17,7 @@ from provisioner.planning.certification.check_selection import (
     change_since,
     select_checks,
 )
-from provisioner.planning.certification.gates import DAY_S, count_days_since_proof
-from provisioner.planning.repair.offenders import select_deeper_checks
+from provisioner.planning.repair.case_joining import select_deeper_checks
 from provisioner.ports import Store
 from provisioner.settings import Settings
 

@@ -6,17 +6,50 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.control.node.neighbours import read_neighbours
-from provisioner.model.campaign import SETTLED, Campaign
-from provisioner.model.campaign_row import CampaignRow
-from provisioner.model.node import Node, State
+from provisioner.model.campaign import SETTLED, Campaign, CampaignRow
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import ActionStatus
-from provisioner.model.plan import History, Plan
-from provisioner.planning.certification.attestation_summary import list_differences
+from provisioner.model.plan import History, Neighbour, Plan
+from provisioner.planning.certification.attested_state import list_differences
 from provisioner.planning.lifecycle.explain import Situation
 from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
+from provisioner.ports import Store
 from provisioner.store.sql_store import SqlStore
+
+# ------------------------------------------------------------------------------
+# What runs at the other ends of a node's cables, as last seen: a plan may depend on it.
+
+
+# switch components that a host's plan may depend on, and host components a switch's may
+_FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "nic.cx8", "host.doca")
+
+
+async def read_neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
+    """Return the versions at the other ends of this node's cables, as last read."""
+    if node.kind is NodeKind.HOST:
+        names = sorted({p.switch for p in node.ports})
+    else:
+        nodes = await store.nodes.list()
+        names = sorted(n.id for n in nodes if any(p.switch == node.id for p in n.ports))
+    ends = []
+    for name in names:
+        inventory = await store.evidence.get_inventory(name)
+        if inventory is not None:
+            ends.append(Neighbour(node=name, versions=read_facing_versions(inventory)))
+    return tuple(ends)
+
+
+def read_facing_versions(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+    """Return the versions that another node's plan may depend on."""
+    versions: dict[str, tuple[str, ...]] = {}
+    for kind in _FACING:
+        distinct = sorted({c.version for c in inventory.of_kind(kind) if c.version})
+        if distinct:
+            versions[kind] = tuple(distinct)
+    return versions
+
 
 ROWS_MAX = 500  # of a node's journal: its last few journeys
 _PLANNED = frozenset({State.CONVERGING, State.VALIDATING, State.QUARANTINED, State.REPAIRING})

@@ -27,17 +27,17 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification.part_changes import is_doubtful
+from provisioner.planning.certification.regression import is_doubtful
 from provisioner.planning.lifecycle.decide import PASSING
-from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.repair import case_policy as policy
-from provisioner.planning.repair import remedies, remedy_steps
+from provisioner.planning.repair import remedies
+from provisioner.planning.repair import remedies as remedy_steps
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, gone_of, locate_fault, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
 from provisioner.ports import AlertRepository, PortError, StaleWrite
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
 
 HOUR_S = 3600.0
 PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done

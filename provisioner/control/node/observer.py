@@ -6,29 +6,28 @@ import asyncio
 
 from provisioner import components
 from provisioner.control.context import Context
-from provisioner.control.fabric.cohorts import Cohorts
-from provisioner.control.fabric.fabric_standing import FabricStanding
+from provisioner.control.fabric.fabric_standing import Cohorts, FabricStanding
 from provisioner.control.node.choosing import choose
-from provisioner.control.node.neighbours import read_neighbours
+from provisioner.control.node.explaining import read_neighbours
 from provisioner.control.watch.alert_keeper import find_revocation
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.erasure import ErasureReport
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.matrix import AttestationRule, Matrix
-from provisioner.model.node import Boots, Node, NodeKind, Placement, State
+from provisioner.model.node import Boots, Node, NodeKind, Placement, ReleaseConditions, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
-from provisioner.model.standing import ReleaseConditions
-from provisioner.planning.certification import certification, gates
+from provisioner.planning.certification import certification
+from provisioner.planning.certification import certification as gates
 from provisioner.planning.certification.attested_state import find_rule, list_required
 from provisioner.planning.erasure import deployment, erasure
-from provisioner.planning.erasure.drives import find_strange_drives, list_erased
+from provisioner.planning.erasure.erasure import find_strange_drives, list_erased
 from provisioner.planning.lifecycle.admission import find_busy_neighbours
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
-from provisioner.planning.release import handover
+from provisioner.planning.release import entitlement as handover
 from provisioner.planning.release.entitlement import (
     find_foreign_service,
     find_trespasses,
@@ -37,7 +36,7 @@ from provisioner.planning.release.entitlement import (
 from provisioner.planning.release.port_isolation import placement_of
 from provisioner.planning.repair.case_policy import waits_for
 from provisioner.ports import AlertRepository
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
 
 
 class Observer:

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
 from provisioner import components
 from provisioner.adapters.redfish.eventing.events import Pushed, find_signals
 from provisioner.control.context import Context
-from provisioner.control.node.neighbours import read_neighbours
+from provisioner.control.node.credential_rotator import is_lifted
+from provisioner.control.node.explaining import read_neighbours
+from provisioner.control.node.observer import Observer
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.identify import bill_of_materials
 from provisioner.execution.observe.watch import OutOfBand
-from provisioner.execution.tenancy.cable_reading import find_wrong_cables
 from provisioner.execution.tenancy.release_recheck import Rechecks
-from provisioner.execution.tenancy.tenancy import Tenancy
-from provisioner.model.adoption.observation import Observation, PlannedStep
-from provisioner.model.health import HealthReport
+from provisioner.execution.tenancy.tenancy import Tenancy, find_wrong_cables
+from provisioner.model.adoption.capability import Observation, PlannedStep
+from provisioner.model.cohort import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
@@ -33,14 +34,136 @@ from provisioner.model.plan import Plan
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification import certification
 from provisioner.planning.erasure import erasure
-from provisioner.planning.lifecycle import would_acts
-from provisioner.planning.path.history import build_history
+from provisioner.planning.lifecycle import credential_rotation as would_acts
+from provisioner.planning.lifecycle.decide import Rest, View, decide
+from provisioner.planning.path.history import build_history, find_open_entries
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.planning.release import entitlement
-from provisioner.ports import DamagedRow
+from provisioner.ports import DamagedRow, PortError, StoreFailed
+from provisioner.runtime import permit
+from provisioner.runtime.log_context import set_log_context
+
+# ------------------------------------------------------------------------------
+# Looks at nodes that rest: an operation is opened only where a look shows something to do.
+#
+# A look that changes nothing writes nothing: an idle fleet leaves its database, and with it every
+# answer that is kept in memory, alone. What such a look saw is never acted upon; the operation
+# that
+# it opens observes and decides anew.
+#
+# The rule that a reader would otherwise break: every doubt is "something to do". A silent device,
+# a
+# damaged row, an open action, a stale reading and a bug of ours all go to the node's driver, which
+# has the rules for them.
+
 
 log = logging.getLogger(__name__)
+
+
+def is_only_looked_at(node: Node) -> bool:
+    """Return whether a look is all that this node can need: it rests until something changed."""
+    return node.state is State.RELEASED or (node.state is State.CERTIFIED and not node.tenant)
+
+
+class RestingLooks:
+    """Reads nodes side by side, at most `operations_max` of them at once."""
+
+    def __init__(
+        self,
+        context: Context,
+        observer: Observer,
+        submit: Callable[[str], Awaitable[None]],
+        watch: Callable[[asyncio.Task[None]], object],
+    ) -> None:
+        """`watch` gets the task of each look: a failure, which is the store's, ends the daemon."""
+        self._store = context.store
+        self._clock = context.clock
+        self._settings = context.settings
+        self._observer = observer
+        self._submit = submit
+        self._watch = watch
+        self._slots = asyncio.Semaphore(context.settings.operations_max)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """Return the names of the nodes that are looked at, or wait for their look."""
+        return frozenset(self._tasks)
+
+    def begin(self, node: Node) -> None:
+        """Look at a node, unless a look at it is under way; return at once."""
+        if node.id in self._tasks or permit.is_observing():
+            return
+        task = asyncio.create_task(self._run(node.id), name=f"look at {node.id}")
+        self._tasks[node.id] = task
+        task.add_done_callback(lambda ended: self._drop(node.id, ended))
+        self._watch(task)
+
+    async def end(self, name: str) -> None:
+        """End a look: the node's driver reads it from now on, and changes what would be seen."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End every look."""
+        for name in list(self._tasks):
+            await self.end(name)
+
+    def _drop(self, name: str, ended: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is ended:
+            del self._tasks[name]
+
+    async def _run(self, name: str) -> None:
+        async with self._slots:
+            with set_log_context(node=name):
+                node = await self._store.nodes.get(name)
+                if node is None or not is_only_looked_at(node) or await self._rests(node):
+                    return
+            self._tasks.pop(name, None)  # its driver, which may begin at once, ends no look
+            operation = await self._store.operations.open(name, node.state.value, self._clock.now())
+            if operation is not None:
+                await self._submit(operation.id)
+
+    async def _rests(self, node: Node) -> bool:
+        """Return whether the node is seen to be as its rows say, with nothing left to do."""
+        try:
+            rows = await self._store.operations.list_entries(node.id)
+            if find_open_entries(rows) or is_lifted(rows):
+                return False
+            if node.id in self._store.nodes.find_damaged():
+                return False
+            view = await self._observer.observe(node, "")
+            return await self._changes_nothing(node, view)
+        except StoreFailed:
+            raise
+        except (PortError, DamagedRow):
+            return False
+        except Exception:  # our own bug: the driver meets it too, and parks the node
+            log.exception("the look at %s failed", node.id)
+            return False
+
+    async def _changes_nothing(self, node: Node, view: View) -> bool:
+        """Return whether the driver of this node would record nothing new."""
+        if view.unseen or not isinstance(decide(node, view, self._settings.poll_s), Rest):
+            return False
+        if node.state is State.CERTIFIED:
+            return True
+        causes = certification.list_causes(view.certificate_blockers)
+        if causes != node.blockers:
+            return False
+        if certification.is_lost(causes) and not await self._store.evidence.is_revoked(
+            node.certificate
+        ):
+            return False
+        # the next look compares its boot with what is stored
+        last = await self._store.evidence.get_inventory(node.id)
+        seen = view.inventory
+        return seen is None or (last is not None and last.digest() == seen.digest())
+
+
 ROUND_S = 5.0
 NODES_MAX = 16  # read at the same time; each BMC has its own limits beside it
 LISTED_MAX = 4096  # ports without a node, for people

@@ -14,12 +14,12 @@ from typing import Any
 
 from provisioner.control.context import Context
 from provisioner.control.node.certifier import Certifier
-from provisioner.control.node.disruptions import Disruptions
 from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
-from provisioner.control.node.sanitizing import sanitize
+from provisioner.control.node.retiring import sanitize
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.reach import turn
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import Identifier
 from provisioner.execution.steps.erasure import Eraser
@@ -34,14 +34,14 @@ from provisioner.model.events.node_events import (
     ReleaseRefused,
     StepEnded,
 )
-from provisioner.model.node import Node, Placement, State, TenantData
+from provisioner.model.node import Node, Placement, ReleaseConditions, State, TenantData
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.plan import Step
-from provisioner.model.standing import ReleaseConditions
+from provisioner.model.plan import Disruption, Step
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.certification import certification
-from provisioner.planning.erasure.drives import list_drives, owe_erasure
+from provisioner.planning.erasure.erasure import list_drives, owe_erasure
+from provisioner.planning.lifecycle.admission import find_admission_reasons
 from provisioner.planning.lifecycle.decide import (
     PASSING,
     Certify,
@@ -58,9 +58,52 @@ from provisioner.planning.lifecycle.decide import (
     Validate,
     View,
 )
-from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.release import entitlement
-from provisioner.ports import StaleWrite
+from provisioner.ports import StaleWrite, Store
+
+# ------------------------------------------------------------------------------
+# The nodes that are out of service now, with cause and place: the limits hold among all daemons.
+#
+# A place is taken in the operation's own row (`phase`), so that it is still taken after a crash
+# and
+# visible to every daemon; it is free again when the step ends, or the operation does.
+
+
+# The name of the turn in which limits are looked at and places are taken: no switch is called so.
+ADMISSION = "/admission"
+
+
+class Disruptions:
+    """Only switches have limits; a step on a host disrupts that host alone."""
+
+    def __init__(self, store: Store, switches_down_percent: int) -> None:
+        self._store = store
+        self._percent = switches_down_percent
+
+    async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
+        """Return why a step must wait; nothing: its place is taken, and `over` gives it back.
+
+        Limits are checked and the place is taken in one breath: two switches must not both pass.
+        """
+        if step.disruption is not Disruption.SWITCH:
+            return ()
+        async with turn(ADMISSION):
+            active = await self._store.operations.list_active()
+            taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
+            nodes = await self._store.nodes.list()
+            reasons = find_admission_reasons(node, step, nodes, taken, self._percent)
+            if not reasons:
+                await hold.enter_phase(step.disruption.value)
+            return reasons
+
+    async def note_end(self, hold: Hold) -> None:
+        """Record that a step has ended, well or not: its disruptions are over, or belong to no
+        node.
+        """
+        if hold.operation.phase:
+            await hold.enter_phase("")
+
 
 Problems = Sequence[Blocker]
 STANDING_TRIES_MAX = 3  # readings of all parts at the end of a release

@@ -11,20 +11,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from provisioner.control.context import Context
-from provisioner.control.node.certificate_exchanger import CertificateExchanger
-from provisioner.control.node.credential_rotator import CredentialRotator
-from provisioner.control.node.lockdown_bracket import LockdownBracket
+from provisioner.control.node.credential_rotator import (
+    CertificateExchanger,
+    CredentialRotator,
+    LockdownBracket,
+)
 from provisioner.control.node.observer import Observer
+from provisioner.control.node.observing import RestingLooks
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.requested_acts import RequestedActs, is_requested
-from provisioner.control.node.resting_looks import RestingLooks
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.lifecycle.bmc_certificates import WANT as CERTIFICATES
+from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as CERTIFICATES
 from provisioner.planning.lifecycle.credential_rotation import WANT as ROTATION
 from provisioner.planning.lifecycle.decide import (
     Enter,

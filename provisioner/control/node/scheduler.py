@@ -11,17 +11,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 
-from provisioner.control.context import Context
-from provisioner.control.fleet_changes import FleetChanges
+from provisioner.control.context import Context, FleetChanges
+from provisioner.control.node.observing import is_only_looked_at
 from provisioner.control.node.requested_acts import is_requested
-from provisioner.control.node.resting_looks import is_only_looked_at
 from provisioner.model.events.node_events import NodeParked, RemedyTried
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.planning.lifecycle.decide import PASSING
-from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.tenancy.allocation import allocate_nodes, is_unassigned
-from provisioner.planning.tenancy.spare_reserve import SpareReserve
+from provisioner.planning.tenancy.spares import SpareReserve
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 

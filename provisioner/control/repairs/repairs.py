@@ -11,8 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from provisioner.control.context import Context
-from provisioner.control.fleet_changes import StateIndex, find_node
+from provisioner.control.context import Context, StateIndex, find_node
 from provisioner.control.repairs.case_desk import CaseDesk, close_case
 from provisioner.control.repairs.stand_ins import StandIns
 from provisioner.model.adoption.capability import Capability
@@ -22,10 +21,9 @@ from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, 
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.certification import part_changes as parts
-from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.certification import regression as parts
+from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.lifecycle.transition import enter_state
 from provisioner.planning.release import entitlement
 from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy

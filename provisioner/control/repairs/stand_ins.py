@@ -9,17 +9,91 @@ proved to serve, the case records that, and the faulty node's row gives up the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from provisioner.control.context import Context
-from provisioner.control.repairs.unit_index import UnitIndex
+from provisioner.control.context import Context, FleetChanges
 from provisioner.model.case import Case, TenantNotice
-from provisioner.model.node import Node, State
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.repair.repair_report import RepairReport, make_report
 from provisioner.planning.tenancy import spares
+from provisioner.planning.tenancy.spares import Unit, find_unit
 from provisioner.planning.watch import alerts as alert_rules
 from provisioner.ports import AlertRepository, StaleWrite
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
+
+# ------------------------------------------------------------------------------
+# Which hosts share a unit, so that a fault at one of them reads few rows and not the fleet's.
+#
+# Only names are kept, from one tick to the next: whether a host is free is read when a spare is
+# chosen. A host that was cabled elsewhere or entered since then is missed until the next tick, and
+# every answer is compared with the present rows, which name its rails themselves.
+
+
+NAMES_MAX = 512  # without leaves and scalable units all hosts are one unit: no index helps there
+
+
+class UnitIndex:
+    """The hosts of each unit by name."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, Unit] = {}  # of each host
+        self._names: dict[Unit, set[str]] = {}
+        self._changes = FleetChanges()
+
+    def take(self, nodes: Sequence[Node]) -> None:
+        """Take in the present fleet."""
+        changes = self._changes.take(nodes)
+        for node in changes.changed:
+            if node.kind is NodeKind.HOST:
+                self._put(node)
+            else:
+                self._drop(node.id)
+        for name in changes.gone:
+            self._drop(name)
+
+    def list_names(self, faulty: Node) -> Collection[str] | None:
+        """Return the hosts of its unit; None if that is to be found among all nodes."""
+        names = self._names.get(find_unit(faulty), ())
+        return names if faulty.id in names and len(names) <= NAMES_MAX else None
+
+    def _put(self, node: Node) -> None:
+        unit = find_unit(node)
+        if self._units.get(node.id) != unit:
+            self._drop(node.id)
+            self._units[node.id] = unit
+            self._names.setdefault(unit, set()).add(node.id)
+
+    def _drop(self, name: str) -> None:
+        unit = self._units.pop(name, None)
+        if unit is None:
+            return
+        names = self._names[unit]
+        names.discard(name)
+        if not names:
+            del self._names[unit]
+
+
+# ------------------------------------------------------------------------------
+# Read the sources of the repair figures: cases, and the journal's rows of tenants' service.
+#
+# They are not stored: each request is read page by page.
+
+
+PAGE = 1000  # rows of the journal at a time
+CASES_MAX = 100_000
+
+
+async def compute_figures(book: CaseRepository, since: float, until: float) -> RepairReport:
+    """Return the report of cases opened between two times, and of tenants' service meanwhile."""
+    rows: list[Mapping[str, Any]] = []
+    after = 0
+    while page := await book.list_tenancy(after, PAGE):
+        rows += page
+        after = int(page[-1]["seq"])
+    return make_report(await book.list(limit=CASES_MAX), rows, since, until)
+
 
 NONE_FREE = "no certified spare is free on its leaves: one takes its place once there is one"
 

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provisioner.adapters.redfish.indicator import identify
+from provisioner.adapters.redfish.accounts import identify
 from provisioner.control.context import Context
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.repair.bundling import STORED, Bundler
+from provisioner.execution.repair.case_evidence import STORED, Bundler
 from provisioner.model.case import Case, Stage, Ticket
 from provisioner.model.events.case_events import (
     CaseBundled,
@@ -24,10 +24,11 @@ from provisioner.model.events.case_events import (
 )
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.repair import evidence_bundle, ticket_words
+from provisioner.planning.repair import evidence_bundle
+from provisioner.planning.repair import repair_report as ticket_words
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import PortError, StaleWrite
-from provisioner.ports.cases import CaseRepository
+from provisioner.ports.campaigns import CaseRepository
 from provisioner.ports.tickets import TicketRef, TicketSystem
 
 log = logging.getLogger(__name__)

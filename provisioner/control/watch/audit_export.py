@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from provisioner.planning.watch.webhooks import wait_s
 from provisioner.ports import Clock
-from provisioner.ports.audit_exports import AuditExportRepository, AuditSink
+from provisioner.ports.alerts import AuditExportRepository, AuditSink
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from provisioner.adapters.redfish.upkeep.consoles import find_console
+from provisioner.adapters.redfish.upkeep.leaks import find_console
 from provisioner.control.context import Context
 from provisioner.execution.actions.reach import HOST, Reach
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.machine_settings.pinned_sets import find_pinned_setting
-from provisioner.planning.repair.scrubbing import scrub_text
-from provisioner.planning.watch.console_text import LineMeter, LineReader
+from provisioner.planning.repair.evidence_bundle import scrub_text
+from provisioner.planning.watch.syslog_reader import LineMeter, LineReader
 from provisioner.ports import PortError
-from provisioner.ports.consoles import ConsoleBook, Consoles
+from provisioner.ports.agents import ConsoleBook, Consoles
 
 _LOG = logging.getLogger(__name__)
 ROUND_S = 30.0  # a new host's console is opened within this

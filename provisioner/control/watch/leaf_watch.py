@@ -15,11 +15,15 @@ from zlib import crc32
 
 from provisioner.control.context import Context
 from provisioner.control.watch.apart_watch import ApartWatch
-from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.port_owners import PortOwners
-from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, placement_facts
-from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.trespasses import (
+    TakeBack,
+    Trespasses,
+    TrespassFence,
+    placement_facts,
+)
 from provisioner.control.watch.unowned_ports import HEARS_A_SWITCH, UnownedPorts
+from provisioner.control.watch.watched_nodes import LookLane
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
@@ -27,7 +31,7 @@ from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement
-from provisioner.ports.recovery import RecoveryRepository
+from provisioner.ports.alerts import RecoveryRepository
 
 ROUND_S = 10.0
 LEAVES_MAX = 64  # read at the same time, a few requests each

@@ -13,8 +13,12 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from provisioner.control.context import Context
-from provisioner.control.watch.trespass_fence import TakeBack, TrespassFence, placement_facts
-from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.trespasses import (
+    TakeBack,
+    Trespasses,
+    TrespassFence,
+    placement_facts,
+)
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin, State

@@ -1,7 +1,7 @@
 """Which nodes own which leaf ports, kept from one round to the next: half a million of a fleet.
 
-An unchanged row is the same object (`store/rows/fleet.py`): only rows that are others are taken in
-anew.
+An unchanged row is the same object (`store/rows/node_rows.py`): only rows that are others are
+taken in anew.
 """
 
 from __future__ import annotations

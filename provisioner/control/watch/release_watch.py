@@ -23,7 +23,7 @@ from provisioner.model.alert import Classification
 from provisioner.model.events.node_events import NodeTakenBack
 from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.model.tenant import PortPlacement, ReleaseProof
 from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.planning.release.entitlement import SITE_VRFS, mark_served

@@ -22,17 +22,18 @@ from provisioner.adapters.redfish.eventing.events import (
 )
 from provisioner.adapters.redfish.eventing.registries import PER_BMC_MAX
 from provisioner.control.context import Context
-from provisioner.control.watch.alert_keeper import AlertKeeper
-from provisioner.control.watch.event_feeds import EventFeeds
-from provisioner.control.watch.event_memory import EventMemory
-from provisioner.control.watch.leaf_counts import LeafCounts
+from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport, PortWatch
+from provisioner.control.watch.event_feeds import EventFeeds, EventMemory
 from provisioner.control.watch.leaf_watch import LeafWatch
-from provisioner.control.watch.leak_watch import LeakWatch
-from provisioner.control.watch.look_lane import LookLane
 from provisioner.control.watch.partition_watch import PartitionWatch
-from provisioner.control.watch.port_watch import PortReport, PortWatch
-from provisioner.control.watch.turns import DueTimes, Turns
-from provisioner.control.watch.watched_nodes import WatchedNodes
+from provisioner.control.watch.watched_nodes import (
+    DueTimes,
+    LeafCounts,
+    LeakWatch,
+    LookLane,
+    Turns,
+    WatchedNodes,
+)
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Signal
@@ -40,8 +41,9 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.repair import lost_parts
-from provisioner.planning.watch import first_round, watch_rules
+from provisioner.planning.repair import case_joining as lost_parts
+from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch import watch_rules as first_round
 from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import AlertRepository, EventStreams
 

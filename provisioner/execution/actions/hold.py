@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import HealthReport
 from provisioner.model.events.event import Event
-from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
-from provisioner.model.node import Node
+from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
-from provisioner.model.standing import ReleaseConditions
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Clock, Store
 

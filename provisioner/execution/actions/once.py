@@ -16,7 +16,7 @@ from typing import Any
 from provisioner.execution.actions.hold import Hold
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.release.capabilities import GRANT_REMEDY
+from provisioner.planning.release.adoption import GRANT_REMEDY
 from provisioner.ports import Clock, PortError, Unreachable
 from provisioner.settings import Settings
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.service import Pause
 from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
-from provisioner.execution.actions.leak_gate import LeakGate
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.power import LeakGate
 from provisioner.model.inventory import LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
@@ -22,13 +24,143 @@ from provisioner.ports import (
     BmcAddress,
     BmcTransport,
     Call,
+    Clock,
     Credentials,
     PortError,
+    Switch,
     SwitchAddress,
     Switches,
     SwitchPasswords,
+    SwitchRefused,
     Unreachable,
 )
+from provisioner.runtime import permit as process_scope
+from provisioner.settings import Settings
+
+# ------------------------------------------------------------------------------
+# One switch as the store has it now: its address, its credential and the adapter of its system.
+#
+# An address is looked up again after some seconds, and after each failure, because its credential
+# may
+# have been changed meanwhile.
+
+
+ADDRESS_S = 10.0
+
+Lookup = Callable[[], Awaitable[SwitchAddress | Blocker]]
+
+
+class SwitchSource:
+    """Opens one switch. `open` raises `SwitchRefused` where there is no address."""
+
+    def __init__(
+        self, name: str, lookup: Lookup, switches: Switches, clock: Clock, settings: Settings
+    ) -> None:
+        self.name = name
+        self._lookup = lookup
+        self._switches = switches
+        self._clock = clock
+        self._settings = settings
+        self._opened: Switch | None = None
+        self._until = 0.0
+
+    async def open(self) -> Switch:
+        """Return the switch at its present address."""
+        if self._opened is None or self._clock.now() >= self._until:
+            self._opened = None
+            address = await self._lookup()
+            if isinstance(address, Blocker):
+                raise SwitchRefused(address.reason, address.detail)
+            self._opened = self._switches.open(self.name, address, self._clock, self._settings)
+            self._until = self._clock.now() + ADDRESS_S
+        return self._opened
+
+    def describe(self, problem: PortError) -> Blocker:
+        """Return a failure as a value; the address is looked up again after a silence or a refused
+        login.
+        """
+        login = problem.reason is Reason.LOGIN_REFUSED
+        if login or not isinstance(problem, SwitchRefused):
+            self._opened = None
+        if isinstance(problem, SwitchRefused):
+            return describe_refusal(self.name, problem)
+        return blocked(problem, self.name)
+
+
+def describe_refusal(subject: str, refused: SwitchRefused) -> Blocker:
+    """Return a switch's refusal as a value."""
+    return Blocker(
+        reason=refused.reason,
+        subject=subject,
+        detail=str(refused),
+        unblock="Look at the switch's changes and log; it is tried again by itself.",
+    )
+
+
+# ------------------------------------------------------------------------------
+# One writer for each switch: every write to a switch happens within that switch's turn.
+#
+# Each of two overlapping revisions is applied to the configuration that existed when it was
+# created.
+# The later one may then be refused, or be read as done while the earlier one still settles. All
+# writers share the turns: requests of the API, moves of ports, the drain and the reboot of a
+# switch,
+# and other daemons on the same database.
+
+
+class Shared(Protocol):
+    """Turns among processes; a name that one process took is free again when it ends."""
+
+    async def take(self, name: str) -> None:
+        """Wait for the turn. A caller that is cancelled while it waits does not have it."""
+        ...
+
+    async def give_back(self, name: str) -> None: ...
+
+
+_held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
+
+
+def list_held_turns() -> frozenset[str]:
+    """Return the switches whose turns this task, or the one that created it, is inside of."""
+    return _held.get()
+
+
+@contextmanager
+def share_turns(turns: Shared) -> Iterator[None]:
+    """Take turns among all processes that share them, while inside."""
+    among = process_scope.get_scope().turns
+    among.append(turns)
+    try:
+        yield
+    finally:
+        among.remove(turns)
+
+
+@asynccontextmanager
+async def turn(switch: str) -> AsyncIterator[None]:
+    """Hold one switch's turn, from the reading that decides to the reading that proves the result.
+
+    It is not reentrant: code that is called inside a turn does not take the same one again.
+    """
+    assert switch not in _held.get(), f"the turn of {switch} is taken within itself"
+    scope = process_scope.get_scope()
+    mine = scope.locks.setdefault(asyncio.get_running_loop(), {})
+    async with mine.setdefault(switch, asyncio.Lock()):
+        taken: list[Shared] = []
+        try:
+            for turns in tuple(scope.turns):
+                await turns.take(switch)
+                taken.append(turns)
+            inside = _held.set(_held.get() | {switch})
+            try:
+                yield
+            finally:
+                _held.reset(inside)
+        finally:
+            for turns in taken:
+                await turns.give_back(switch)
+
 
 HOST = "host"  # the BMC that the leak detectors are behind
 CHANGING_S = 10.0  # a change of a password is over after about this

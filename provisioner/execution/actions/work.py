@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.once import Act, once
-from provisioner.execution.actions.outlets import Feeds
+from provisioner.execution.actions.power import Feeds
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -17,7 +17,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.planning.machine_settings.pinned_sets import PinnedSets
 from provisioner.ports import Agents, Clock, HostShell, PlaybookRunner
-from provisioner.ports.consoles import ConsoleBook
+from provisioner.ports.agents import ConsoleBook
 from provisioner.settings import Settings
 
 

@@ -19,7 +19,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from provisioner.model.bundle import MANIFEST, MANIFEST_PAYLOAD, BundleFile, BundleManifest
+from provisioner.model.agent import MANIFEST, MANIFEST_PAYLOAD, BundleFile, BundleManifest
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification.attestation import (
     SIZE_MAX,

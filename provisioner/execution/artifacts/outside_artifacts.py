@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from provisioner.execution.artifacts.artifacts import Artifacts
-from provisioner.model.artifact import FileReading
+from provisioner.model.agent import FileReading
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch import outside_files as judge
 from provisioner.ports import Clock, PortError
-from provisioner.ports.artifacts import ArtifactServer
+from provisioner.ports.agents import ArtifactServer
 
 ASK_MAX_S = 5.0  # for the server's present validators: a healthy server takes milliseconds
 SIZE_MAX_BYTES = 64 * 1024**3  # images of operating systems have some 10 GB

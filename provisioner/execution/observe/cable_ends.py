@@ -1,7 +1,7 @@
 """Counters at both ends of the cables under test: the host's ports, and the leaf's.
 
 They are read before and after a test of suspects, so that a bad link can be attributed to the cable
-or to the optics (`planning/fault_location/isolation_ends.py`). An end that does not answer, or
+or to the optics (`planning/fault_location/fabric_verdicts.py`). An end that does not answer, or
 whose counters went back, counts nothing: then the suspect stays "link". The names are mlx5's in the
 kernel's documentation (counters of the physical port).
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from provisioner.checks.fabric.rail_port import Member
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.observe.switch_api import open_switch
+from provisioner.execution.observe.rotation import open_switch
 from provisioner.model.fabric_session import CableEnds, DamageCount
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker

@@ -8,24 +8,112 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from provisioner.execution.actions.leak_gate import LeakGate
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.power import LeakGate
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.observe.machine_settings import add_settings
-from provisioner.execution.observe.switch_api import ask, open_switch
-from provisioner.execution.observe.switch_services import read_switch_settings
-from provisioner.model.health import Evidence
+from provisioner.execution.observe.rotation import ask, open_switch
+from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import BmcRef, Boots, Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Gap, Reason
-from provisioner.planning.certification.host_settings import NO_SETS, HostSets
-from provisioner.planning.intake import drive_firmware, host_look, inband_facts
-from provisioner.planning.intake.inband_facts import InbandFacts
-from provisioner.ports import PortError
+from provisioner.planning.certification.host_settings import NO_SETS, HostSets, select_sets
+from provisioner.planning.intake import host_tools as host_look
+from provisioner.planning.intake import inband_facts
+from provisioner.planning.intake import inband_facts as drive_firmware
+from provisioner.planning.intake.inband_facts import InbandFacts, is_pinned_somewhere
+from provisioner.planning.machine_settings import running_sets as switch_sets
+from provisioner.planning.machine_settings.pinned_sets import (
+    BIOS,
+    BMC,
+    CARD,
+    SWITCH,
+    PinnedSets,
+    find_card_kind,
+)
+from provisioner.planning.machine_settings.running_sets import build_components
+from provisioner.ports import PortError, Secret
+from provisioner.ports.switch import Switch
+
+# ------------------------------------------------------------------------------
+# The pinned settings of a host's BIOS and BMC, read through its BMC as components.
+
+
+async def add_settings(
+    client: Redfish, inventory: Inventory, sets: PinnedSets, bmc: str = "host"
+) -> Inventory:
+    """Return the inventory with the sets that run; as it is where none is pinned for this BMC."""
+    kinds = (BIOS, BMC) if bmc == "host" else (CARD, find_card_kind(bmc))
+    if not any(sets.get(kind) for kind in kinds):
+        return inventory
+    settings = await read_host_settings(client.service)
+    components = build_components(settings, sets, client.quirk.meanings, bmc)
+    return inventory.model_copy(
+        update={
+            "components": (*inventory.components, *components),
+            "gaps": (*inventory.gaps, *settings.gaps),
+        }
+    )
+
+
+# ------------------------------------------------------------------------------
+# The pinned settings of a switch as a component, and the key of its TACACS+ servers.
+#
+# A switch shows no key, so that the daemon compares the site's file with the key that it gave to
+# this switch last, which is in the encrypted store.
+
+
+_FILE_MAX = 4096
+APPLIED = "applied"
+STARTUP = "startup"
+
+
+async def read_switch_settings(site: Site, node: Node, switch: Switch) -> tuple[Component, ...]:
+    """Return the component; () where no set is pinned. Raises `PortError`."""
+    sets = site.machine_sets.get(SWITCH)
+    if not sets:
+        return ()
+    shown = (await switch.read_services(APPLIED), await switch.read_services(STARTUP))
+    source = f"{switch.facts.name}: configuration"
+    key = await read_key(site)
+    has_key = not switch.facts.takes_tacacs_key or await is_current_key(site, node, key)
+    return (switch_sets.build_component(shown, sets, source, has_key=has_key),)
+
+
+def name_key(node: Node) -> str:
+    """Return the name under which the key that a switch was given is stored."""
+    return f"{node.id}/tacacs"
+
+
+async def is_current_key(site: Site, node: Node, key: Secret | None) -> bool:
+    """Return whether a switch was given this key last."""
+    stored = await site.reach.credentials.current(name_key(node))
+    return key is not None and stored is not None and stored[1].reveal() == key.reveal()
+
+
+async def read_key(site: Site) -> Secret | None:
+    """Return the key of the site's TACACS+ servers; None: no file has one."""
+    path = site.settings.switch_tacacs_key_file
+    if not path:
+        return None
+
+    def read() -> str:
+        with Path(path).open("rb") as file:
+            return file.read(_FILE_MAX).decode("utf-8", "replace").strip("\r\n")
+
+    try:
+        text = await asyncio.to_thread(read)
+    except OSError:
+        return None  # then the step that needs it names the file
+    return Secret(text) if text else None
+
 
 Collected = tuple[Inventory | None, tuple[Blocker, ...]]
 
@@ -181,12 +269,12 @@ class Collector:
             drives, gaps = drive_firmware.read_drives(outputs[drive_firmware.LOOK])
             both = {"components": (*facts.components, *drives), "gaps": (*facts.gaps, *gaps)}
             facts = facts.model_copy(update=both)
-        if host_look.LOOK not in outputs:
+        if host_look.HOST_LOOK not in outputs:
             return facts
         slots = {p.nic_slot for p in node.ports if p.rail >= 0}
         cards = [d.pci for d in facts.devices if d.slot in slots and d.pci]
         mtu = self._site.settings.rail_mtu
-        sets = host_look.read_sets(outputs[host_look.LOOK], self._host_sets, cards, mtu)
+        sets = host_look.read_sets(outputs[host_look.HOST_LOOK], self._host_sets, cards, mtu)
         return facts.model_copy(update={"components": (*facts.components, *sets)})
 
     async def _fresh(
@@ -402,3 +490,13 @@ def _is_dpu(device: Device) -> bool:
 
 def _is_card(device: Device, own_serials: set[str]) -> bool:
     return device.kind in (DeviceKind.NIC, DeviceKind.DPU) and device.serial in own_serials
+
+
+# ------------------------------------------------------------------------------
+# The collector of a daemon: it reads in the hosts what a matrix pins, and nothing beyond.
+
+
+def build_collector(site: Site, matrix: Matrix) -> Collector:
+    """Return a collector for the nodes of one matrix."""
+    drives = is_pinned_somewhere(matrix)
+    return Collector(site, matrix.nic_profiles, select_sets(matrix), drives=drives)

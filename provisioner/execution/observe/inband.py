@@ -2,14 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.diagnostics import collect_measurements
+from provisioner.adapters.redfish.parsing import at, link, objects
+from provisioner.adapters.redfish.parsing import text as text_of
+from provisioner.checks import attested_firmware
+from provisioner.checks.check import CheckContext, Command
+from provisioner.checks.collected_reports import (
+    KINDS,
+    NONCE,
+    find_answer,
+    read_evidences,
+    select_admitted,
+    wrap_output,
+)
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.model.health import Evidence
+from provisioner.execution.observe.reference_files import (
+    attach_answers,
+    select_answers,
+    select_manifests,
+)
+from provisioner.model.cohort import Evidence
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import PortError, ShellCommand, ShellOutput, Unreachable
+from provisioner.ports import Clock, PortError, ShellCommand, ShellOutput, Unreachable
+
+# ------------------------------------------------------------------------------
+# The end of a host's serial console, as evidence of a boot that failed.
+
+
+SHOWN = 3  # lines in a sentence; the whole is `provisioner node console`
+EVIDENCE_LINES = 2000  # of a case
+_WORDS_MAX = 300
+
+
+async def describe_console(site: Site, node: Node) -> str:
+    """Return the last lines of the console as the end of a sentence; "" if none is stored."""
+    if site.consoles is None:
+        return ""
+    lines = await site.consoles.list_lines(node.id, -1, SHOWN)
+    if not lines:
+        return ""
+    words = " | ".join(line.text for line in lines)[-_WORDS_MAX:]
+    return f"; its console ends with: {words}"
+
+
+async def read_console_text(site: Site, node: Node) -> str:
+    """Return the last lines with their times, for the evidence of a case; "" if none is stored."""
+    if site.consoles is None:
+        return ""
+    lines = await site.consoles.list_lines(node.id, -1, EVIDENCE_LINES)
+    return "\n".join(f"{line.at:.3f} {line.text}" for line in lines)
+
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 REBOOT = "shutdown -r now"
@@ -96,3 +146,152 @@ async def boot_id(site: Site, node: Node) -> str | None:
     if isinstance(outputs, Blocker) or outputs["boot_id"].exit_code != 0:
         return None
     return outputs["boot_id"].text.strip() or None
+
+
+# ------------------------------------------------------------------------------
+# Commands of checks that a host's BMC answers: read whole, and kept as they came.
+
+
+HOST = "host"  # the BMC's name in every node
+MEMBERS_MAX = 8  # systems or managers of one BMC; a DGX H100 has two of each
+
+
+async def ask_bmc(
+    site: Site, node: Node, commands: Sequence[Command]
+) -> dict[str, Evidence] | Blocker:
+    """Return outputs by name; a Blocker if the BMC does not answer at all."""
+    outputs: dict[str, Evidence] = {}
+    for command in commands:
+        try:
+            client = await site.reach.redfish(node, HOST)
+            if isinstance(client, Blocker):
+                return client
+            text = json.dumps(await _answer(site, client, command))
+        except PortError as error:
+            return blocked(error, f"{node.id}/{HOST}")
+        evidence = _limit_text(command.line, text)
+        if command.line.startswith(attested_firmware.SOURCE):
+            evidence = attach_answers(evidence, site.settings.attestation_references)
+        outputs[command.name] = evidence
+    return outputs
+
+
+async def ask_roots(client: Redfish, patterns: Sequence[str], clock: Clock) -> Evidence:
+    """Return the signed measurements of the roots of trust whose names match, as a check would.
+
+    Raises `PortError` if the BMC does not answer.
+    """
+    line = attested_firmware.SOURCE + " ".join(sorted(patterns))
+    return _limit_text(line, json.dumps(await _measure(client, patterns, clock)))
+
+
+async def read_resets(client: Redfish) -> dict[str, str]:
+    """Return `LastResetTime` of the systems and managers that a BMC shows, by path."""
+    walk = client.service.walk()
+    root = await walk.read_root()
+    shown = {}
+    for collection in ("Systems", "Managers"):
+        for member in (await walk.read_linked(root, collection))[:MEMBERS_MAX]:
+            if at := text_of(member.data.get("LastResetTime")):
+                shown[member.path] = at
+    return shown
+
+
+async def shows_tpm(client: Redfish) -> bool:
+    """Return whether a system of this BMC lists an enabled TPM 2.0 among its `TrustedModules`."""
+    walk = client.service.walk()
+    systems = (await walk.read_linked(await walk.read_root(), "Systems"))[:MEMBERS_MAX]
+    return any(
+        module.get("InterfaceType") == "TPM2_0" and at(module, "Status", "State") == "Enabled"
+        for system in systems
+        for module in objects(system.data.get("TrustedModules"))
+    )
+
+
+async def read_secure_boot(client: Redfish) -> bool | None:
+    """Return `SecureBootCurrentBoot` of the host; None if no system, or several, state it."""
+    walk = client.service.walk()
+    systems = (await walk.read_linked(await walk.read_root(), "Systems"))[:MEMBERS_MAX]
+    paths = [path for system in systems if (path := link(system.data, "SecureBoot")) is not None]
+    bodies = [(await walk.read(path)).data for path in paths]
+    states = {"Enabled": True, "Disabled": False}
+    shown = [states.get(str(body.get("SecureBootCurrentBoot"))) for body in bodies]
+    stated = [state for state in shown if state is not None]
+    return stated[0] if len(stated) == 1 else None
+
+
+async def _measure(client: Redfish, patterns: Sequence[str], clock: Clock) -> dict[str, Any]:
+    return await collect_measurements(client.service, patterns, clock.sleep, clock.now())
+
+
+def _limit_text(source: str, text: str) -> Evidence:
+    return Evidence(
+        source=source, exit_code=0, text=text[:TEXT_MAX], truncated=len(text) > TEXT_MAX
+    )
+
+
+async def _answer(site: Site, client: Redfish, command: Command) -> dict[str, Any]:
+    """The resources that a command names, or the signed measurements that it asks for."""
+    if command.line.startswith(attested_firmware.SOURCE):
+        patterns = command.line.removeprefix(attested_firmware.SOURCE).split()
+        return await _measure(client, patterns, site.clock)
+    reading = await client.read_resources(command.line)
+    gaps = [[g.source, g.reason.value, g.detail] for g in reading.gaps]
+    return {"resources": dict(reading.resources), "gaps": gaps}
+
+
+# ------------------------------------------------------------------------------
+# Commands inside a host that ask its devices for signed reports: a fresh nonce each time.
+#
+# The output is stored with the nonce, the time, and the manifests and OCSP answers at hand, so
+# that
+# an auditor judges by the same ones.
+
+
+async def ask_host(
+    site: Site, node: Node, commands: Sequence[Command], context: CheckContext
+) -> Mapping[str, Evidence] | Blocker:
+    """Run commands on a host, those that ask devices with a nonce of ours; outputs by name."""
+    nonces = {c.name: secrets.token_hex(32) for c in commands if c.asks}
+    asked_at = site.clock.now()
+    listed = [
+        (c.name, c.line.replace(NONCE, nonces.get(c.name, NONCE)), c.limit_s) for c in commands
+    ]
+    outputs = await run_commands(site, node, listed)
+    if isinstance(outputs, Blocker):
+        return outputs
+    directory = site.settings.attestation_references
+    return {
+        name: _attach(output, nonces[name], asked_at, directory, context)
+        if name in nonces
+        else output
+        for name, output in outputs.items()
+    }
+
+
+def _attach(
+    output: Evidence, nonce: str, asked_at: float, directory: str, context: CheckContext
+) -> Evidence:
+    """Return the output with everything that it is judged by."""
+    if output.exit_code is None or output.truncated:
+        return output
+    admitted = {digest for kind in KINDS for digest in select_admitted(kind, context).manifests}
+    text = wrap_output(
+        output.text,
+        output.exit_code,
+        nonce,
+        asked_at,
+        select_manifests(directory, admitted),
+        select_answers(directory, _list_serials(output.text)),
+    )
+    return output.model_copy(
+        update={"text": text[:TEXT_MAX], "exit_code": 0, "truncated": len(text) > TEXT_MAX}
+    )
+
+
+def _list_serials(printed: str) -> Iterable[int]:
+    """Return the serial numbers of the certificates that came with the reports."""
+    answer = find_answer(printed)
+    if answer is None:
+        return ()
+    return [c.serial_number for report in read_evidences(answer) for c in report.certificates]

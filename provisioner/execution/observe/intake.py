@@ -7,18 +7,52 @@ that cannot be placed is reported with the action that would unblock it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from provisioner.adapters.redfish.discovery import Probe
+from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
+from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.model.events.node_events import NodeDiscovered
 from provisioner.model.expected import Expected
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.intake.pairing import Assembly, assemble_nodes, find_missing_cards
-from provisioner.ports import BmcTransport, Credentials, Secret, StaleWrite, Store
+from provisioner.ports import BmcTransport, Credentials, PortError, Secret, StaleWrite, Store
+
+# ------------------------------------------------------------------------------
+# Gives the BMCs of a new host the site's time servers; one that refuses does not hold it up.
+
+
+_LOG = logging.getLogger(__name__)
+
+
+async def set_times(site: Site, node: Node) -> tuple[Blocker, ...]:
+    """Set the time of every BMC of a node; return why it was not set at some.
+
+    Their skew is an alert while the host serves, so that a refusal here is not lost.
+    """
+    refusals = []
+    for bmc in node.bmcs:
+        name = f"{node.id}/{bmc.name}"
+        try:
+            client = await site.reach.redfish(node, bmc.name)
+            if not isinstance(client, Blocker):
+                servers = site.settings.bmc_ntp_servers
+                refused = await set_clock(client.service, servers, site.clock.now)
+            else:
+                refused = client
+        except PortError as error:
+            refused = blocked(error, name)
+        if refused is not None:
+            _LOG.warning("the time of %s was not set: %s", name, refused)
+            refusals.append(refused)
+    return tuple(refusals)
+
 
 TAKEN_AT_ONCE = 32  # nodes: their writes share commits
 SAVES_MAX = 8  # a node's driver writes its row every few seconds, never eight times in a row

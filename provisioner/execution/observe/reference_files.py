@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from provisioner.checks.attestation.certificate_chains import parse_certificates
-from provisioner.checks.attestation.evidence_containers import read_manifest_file
-from provisioner.checks.attestation.reference_manifests import SIZE_MAX, read_manifest
-from provisioner.checks.attestation.revocation_answers import (
+from provisioner.checks.attestation.certificate_chains import (
     ANSWER_BYTES_MAX,
     ANSWERS_MAX,
     parse_answer,
+    parse_certificates,
 )
+from provisioner.checks.attestation.evidence_containers import read_manifest_file
+from provisioner.checks.attestation.reference_manifests import SIZE_MAX, read_manifest
 from provisioner.checks.attestation.trust_anchors import TrustStore
-from provisioner.model.attestation import Unacceptable
-from provisioner.model.bundle import BundleReference, ReferenceKind
-from provisioner.model.health import Evidence
+from provisioner.model.agent import BundleReference, ReferenceKind
+from provisioner.model.certificate import Unacceptable
+from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError
 
 ANSWER = ".ocsp"  # the suffix of OCSP answers; every other file of a folder is a manifest

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from provisioner.adapters.redfish import telemetry
+from provisioner.adapters.redfish import accounts as telemetry
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.events import (
@@ -29,8 +29,8 @@ from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import HOST, Reach
-from provisioner.execution.observe import outofband
-from provisioner.model.health import Evidence
+from provisioner.execution.observe import inband as outofband
+from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import BmcClock, Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason

@@ -12,18 +12,20 @@ from functools import partial
 from provisioner import components
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.once import Act, Sent, Snapshot
-from provisioner.execution.actions.outlets import (
+from provisioner.execution.actions.pacing import grow_waits
+from provisioner.execution.actions.power import (
     Feeds,
+    Pace,
     check_feeds,
     cycle_outlets,
+    cycle_standby,
     find_leak,
     restore_outlets,
+    switch_off,
+    switch_on,
 )
-from provisioner.execution.actions.pacing import grow_waits
-from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe.console_tail import describe_console
-from provisioner.execution.observe.inband import boot_id, restart_system
+from provisioner.execution.observe.inband import boot_id, describe_console, restart_system
 from provisioner.execution.steps import methods_switch
 from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
 from provisioner.execution.steps.quiet import check_quiet, read_versions, wait_until_settled

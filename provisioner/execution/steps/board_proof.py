@@ -15,33 +15,29 @@ from provisioner.checks.attestation.endorsement_certificates import (
     Makers,
     parse_makers,
 )
-from provisioner.checks.attestation.tpm_credentials import SECRET_BYTES
+from provisioner.checks.attestation.tpm_quotes import SECRET_BYTES
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.outofband import read_secure_boot, shows_tpm
+from provisioner.execution.observe.inband import read_secure_boot, shows_tpm
 from provisioner.execution.steps.agent_steps import ask_step
-from provisioner.model.attestation import FindingName
+from provisioner.model.certificate import FindingName
 from provisioner.model.events.node_events import BoardTpmRead
 from provisioner.model.node import BoardTpm, Node, TpmProof
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.board_identity import (
+    BOARDS_BYTES_MAX,
     OPEN_STEP,
     READ_STEP,
-    challenge_board,
-    judge_opening,
-)
-from provisioner.planning.certification.board_proofs import (
     STEP,
     BoardProof,
-    bind_nonce,
-    judge_board,
-)
-from provisioner.planning.certification.listed_boards import (
-    BOARDS_BYTES_MAX,
     ListedBoards,
+    bind_nonce,
+    challenge_board,
     find_holder,
+    judge_board,
+    judge_opening,
     parse_boards,
 )
 from provisioner.ports import AgentAddress, PortError

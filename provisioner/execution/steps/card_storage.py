@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.settings.card_storage import (
+from provisioner.adapters.redfish.settings.card_writes import (
     WipeOrders,
     order_wipe,
     read_wipe_orders,
@@ -23,7 +23,7 @@ from provisioner.model.erasure import ErasureRecord, Holder, Method, Result
 from provisioner.model.node import BmcRef
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
-from provisioner.planning.erasure.card_storage import explain_no_wipe, judge_wipe
+from provisioner.planning.erasure.bmc_defaults import explain_no_wipe, judge_wipe
 from provisioner.planning.erasure.erasure import not_done
 
 ORDER = "card storage wipe"

@@ -7,36 +7,104 @@ says, over SSH, which image it was made from.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.components.host_os import HOST_OS
+from provisioner.components.host_os import HOST_OS, STAMP
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do_work
+from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.steps.agent_steps import (
     DEPLOY,
     agent_node,
     ask_step,
     find_last,
     find_open,
+    list_addresses,
     run_command,
 )
-from provisioner.execution.steps.boot_sources import list_addresses
 from provisioner.execution.steps.maintenance_boot import BOOT, Stay
-from provisioner.execution.steps.written_system import choose_boot_disk, verify_system
-from provisioner.model.erasure import Disk
+from provisioner.model.erasure import Disk, Result
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.certification.rail_links import list_rail_links
-from provisioner.planning.erasure import deployment, disk_answers, erasure, seed_drive
+from provisioner.planning.certification.host_settings import list_rail_links
+from provisioner.planning.erasure import deployment, disk_answers, erasure
+from provisioner.planning.erasure import deployment as seed_drive
 from provisioner.planning.erasure.deployment import ImageFile
 from provisioner.ports import AgentAddress, AgentResult, PortError
+
+# ------------------------------------------------------------------------------
+# Proof that the system that runs is the one that was written: its disk, boot entry and stamp.
+
+
+CHOOSE = "provisioner_choose_boot_disk"
+# the disks below the file system of "/", through partitions, LVM and md
+ROOT_DISKS = (
+    "lsblk --inverse --list --noheadings --output TYPE,SERIAL "
+    '"$(findmnt --noheadings --nofsroot --output SOURCE /)"'
+)
+_DISK = re.compile(r"^disk +(\S.*?) *$", re.MULTILINE)
+
+
+async def choose_boot_disk(
+    site: Site, node: Node, agent: AgentAddress, serial: str
+) -> Blocker | None:
+    """Make the written disk the first boot entry of the machine; a Blocker: it is not.
+
+    A machine without UEFI variables, and an image that has no such step, leave the choice to the
+    BMC's "boot from disk"; the system that runs is asked for its disk in any case.
+    """
+    limit_s = site.settings.agent_step_limit_s
+    answer = await ask_step(site, node, agent, CHOOSE, {"serial": serial}, limit_s)
+    if isinstance(answer, Blocker):
+        return None if answer.reason is Reason.NOT_OFFERED else answer
+    result, detail = disk_answers.step_result(answer)
+    if result is not Result.NOT_DONE:
+        return None
+    return _no(node, f"disk {serial} is not the first boot entry: {detail}")
+
+
+async def verify_system(
+    site: Site, node: Node, label: str, image: ImageFile, serial: str
+) -> Blocker | None:
+    """Return None if the host answers over SSH, and its system was made from exactly this image and
+    runs from the disk with this serial.
+
+    A system whose root file system leads to no disk with a serial, as on ZFS, proves the image
+    alone; "" as serial: the disk is not on record.
+    """
+    commands = [("stamp", f"cat {STAMP}", 20.0), ("disks", ROOT_DISKS, 20.0)]
+    outputs = await run_commands(site, node, commands)
+    if isinstance(outputs, Blocker):
+        return outputs
+    if outputs["stamp"].text != deployment.render_stamp(label, image.sha256):
+        stamp_shown = disk_answers.strip_control_characters(outputs["stamp"].text, 120)
+        return _no(node, f"the system that runs says of itself: {stamp_shown or 'nothing'}")
+    running = parse_root_disks(outputs["disks"].text)
+    if not serial or not running or serial.casefold() in {s.casefold() for s in running}:
+        return None
+    return _no(node, f"the system runs from disk {', '.join(running)}, written was {serial}")
+
+
+def parse_root_disks(text: str) -> tuple[str, ...]:
+    """Return the serials of disks in the answer to ROOT_DISKS."""
+    return tuple(disk_answers.strip_control_characters(s, 64) for s in _DISK.findall(text[:4096]))
+
+
+def _no(node: Node, detail: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_ACTIVATED,
+        subject=f"{node.id}/{HOST_OS}",
+        detail=detail,
+        unblock="Look at the host's console and boot order.",
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +133,7 @@ async def deploy_image(
             unblock="Let the node be erased first: release it to no tenant, or change the policy.",
         )
     if site.os_images is None or site.login is None:
-        return _no(
+        return _no_deployment(
             node, Reason.NOT_OFFERED, "this daemon offers no images", "Start it with --ssh-key."
         )
     image = await site.os_images.prepare_image(step.artifact, step.sha256)
@@ -186,7 +254,9 @@ def _work(writing: _Writing, name: str) -> Work:
             return again
         if moved := erasure.find_disk_changes(writing.disks, again):
             unblock = "Look at the node: its disks changed between two looks. Then retry it."
-            return _no(stay.node, Reason.BILL_OF_MATERIALS, "; ".join(moved[:4]), unblock)
+            return _no_deployment(
+                stay.node, Reason.BILL_OF_MATERIALS, "; ".join(moved[:4]), unblock
+            )
         drive = await _drive(writing)
         if isinstance(drive, Blocker):
             return drive
@@ -249,7 +319,7 @@ async def _differs(writing: _Writing) -> Blocker | None:
     if read.sha256 == image.checked:
         return None
     detail = f"disk {read.serial} does not hold the image: {read.sha256}, not {image.checked}"
-    return _no(
+    return _no_deployment(
         node, Reason.DIGEST_MISMATCH, detail, "Look at the disk's log; replace it if it lasts."
     )
 
@@ -283,5 +353,5 @@ async def _drive(writing: _Writing) -> str | Blocker:
     return seed_drive.pack_volume(files)
 
 
-def _no(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
+def _no_deployment(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
     return Blocker(reason=reason, subject=f"{node.id}/{HOST_OS}", detail=detail, unblock=unblock)

@@ -18,9 +18,9 @@ from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
 from provisioner.execution.steps import bios_defaults
 from provisioner.execution.steps.agent_steps import ask_step, find_open
+from provisioner.execution.steps.bios_defaults import check_keys
 from provisioner.execution.steps.bmc_defaults import finish_resets, restore_bmcs
 from provisioner.execution.steps.maintenance_boot import Stay
-from provisioner.execution.steps.secure_boot_keys import check_keys
 from provisioner.model.erasure import (
     Disk,
     ErasurePolicy,
@@ -34,9 +34,9 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.erasure import disk_answers, erasure, remainders
-from provisioner.planning.erasure.owner_keys import judge_owner_keys
-from provisioner.planning.erasure.secure_boot_keys import record_keys
+from provisioner.planning.erasure import bmc_defaults as remainders
+from provisioner.planning.erasure import disk_answers, erasure
+from provisioner.planning.erasure.bmc_defaults import judge_owner_keys, record_keys
 from provisioner.ports import AgentAddress, PortError
 
 # what ends an erasure's turn without a verdict on the device: it is asked again

@@ -15,19 +15,21 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do_work
-from provisioner.execution.observe.console_tail import describe_console
+from provisioner.execution.observe.inband import describe_console
 from provisioner.execution.steps.activations import pace_of, power_off
-from provisioner.execution.steps.agent_steps import find_last, find_open, run_command
-from provisioner.execution.steps.board_proof import prove_board
-from provisioner.execution.steps.boot_sources import (
+from provisioner.execution.steps.agent_steps import (
     boot_disk,
     boot_image,
+    find_last,
+    find_open,
     identify_agent,
     list_addresses,
     make_unavailable_blocker,
+    run_command,
     without_token,
 )
-from provisioner.execution.steps.offering import require_offer
+from provisioner.execution.steps.board_proof import prove_board
+from provisioner.execution.steps.methods_redfish import require_offer
 from provisioner.execution.steps.quiet import check_quiet
 from provisioner.model.events.event import Event
 from provisioner.model.events.node_events import BoardTpmRead

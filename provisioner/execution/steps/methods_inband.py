@@ -17,7 +17,7 @@ from provisioner.execution.observe.inband import run_commands, until_quiet
 from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
-from provisioner.model.machine.drive_firmware import split_version
+from provisioner.model.machine.settings import split_version
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
@@ -25,10 +25,12 @@ from provisioner.model.plan import Step
 from provisioner.planning.certification.host_settings import (
     find_differences,
     list_packages,
+    list_rail_links,
     list_services,
+    write_netplan,
 )
-from provisioner.planning.certification.rail_links import list_rail_links, write_netplan
-from provisioner.planning.intake.host_look import LOOK, build_look, read_facts
+from provisioner.planning.intake.host_tools import HOST_LOOK as LOOK
+from provisioner.planning.intake.host_tools import build_look, read_facts
 from provisioner.planning.path.activation import AT_ONCE
 from provisioner.ports import PlaybookCall, PlaybookResult, Unreachable
 

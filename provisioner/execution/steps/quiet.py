@@ -6,7 +6,7 @@ import asyncio
 
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.machine_settings import add_settings
+from provisioner.execution.observe.collector import add_settings
 from provisioner.model.inventory import BackgroundCopy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason

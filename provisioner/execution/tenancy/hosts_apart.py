@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import apart_filter
-from provisioner.execution.tenancy.release_probes import answers_of
+from provisioner.execution.tenancy.release_recheck import answers_of
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.host_filter import Door
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateRow
-from provisioner.planning.release import hosts_apart as rules
+from provisioner.model.recovery import GateRow
+from provisioner.planning.release import release_cables as rules
 from provisioner.ports import Store
 
 

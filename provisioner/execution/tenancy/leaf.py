@@ -12,24 +12,119 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Generic, TypeVar
 
-from provisioner.execution.actions.leaf_turns import turn
-from provisioner.execution.actions.switch_source import SwitchSource
-from provisioner.execution.tenancy.leaf_places import LeafPlaces
-from provisioner.execution.tenancy.shared_reading import SharedReading
+from provisioner.execution.actions.reach import SwitchSource, turn
 from provisioner.model.host_filter import (
     Door,
     FilterState,
     HostFilter,
+    PortLabel,
     count_rules,
     is_held,
     make_host_filter,
+    may_overwrite,
+    read_label,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.port_label import PortLabel, may_overwrite, read_label
 from provisioner.model.switch import Move, Place, PortChange, TenantPort
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
+
+# ------------------------------------------------------------------------------
+# A reading that callers share: each answer is of after the question, and one is read at a time.
+#
+# The first caller is answered at once. Those who ask while that is read are answered together by
+# the
+# next reading, which begins when it is over. So no caller waits for others to come.
+
+
+Answer = TypeVar("Answer")
+
+
+class SharedReading(Generic[Answer]):
+    """Readings by `read`, which returns a failure as a value."""
+
+    def __init__(self, read: Callable[[], Awaitable[Answer]], name: str) -> None:
+        self._read = read
+        self._name = name
+        self._next: asyncio.Task[Answer] | None = None  # has not begun to read
+        self._last: asyncio.Task[Answer] | None = None
+
+    async def ask(self) -> Answer:
+        """Return an answer that was read after this was called."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._read_after(self._last), name=self._name)
+        return await asyncio.shield(self._next)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        tasks = [task for task in (self._next, self._last) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read_after(self, before: asyncio.Task[Answer] | None) -> Answer:
+        try:
+            if before is not None and not before.done():
+                await asyncio.wait([before])
+        finally:
+            self._last = self._next
+            self._next = None
+        return await self._read()
+
+
+# ------------------------------------------------------------------------------
+# Readings of one leaf's ports that callers share.
+#
+# Many hosts ask for their ports on the same leaf at once. The first one is answered at once. Those
+# that come while its ports are read are answered together afterwards, because an answer has to be
+# of
+# after the question. So a host never waits for others to come, and a leaf has one reading at a
+# time.
+# A port that the leaf cannot describe spoils a whole reading: then each caller reads its own.
+
+
+Places = Mapping[str, frozenset[Place]]
+
+
+class LeafPlaces:
+    """Places of one leaf's ports. `read` may be called by any number of nodes at once."""
+
+    def __init__(self, source: SwitchSource) -> None:
+        self._source = source
+        self._wanted: set[str] = set()
+        self._callers = 0  # of the reading that comes next
+        self._readings = SharedReading(self._read_wanted, f"ports of {source.name}")
+
+    async def read(self, interfaces: Sequence[str]) -> Places | Blocker:
+        """Return the places of these ports, read after this was called."""
+        self._wanted |= set(interfaces)
+        self._callers += 1
+        places, callers = await self._readings.ask()
+        if isinstance(places, Blocker) and callers > 1:
+            return await self._read(interfaces)
+        if isinstance(places, Blocker):
+            return places
+        return {interface: places[interface] for interface in interfaces}
+
+    async def close(self) -> None:
+        """Stop reading."""
+        await self._readings.close()
+
+    async def _read_wanted(self) -> tuple[Places | Blocker, int]:
+        interfaces = sorted(self._wanted)
+        callers = self._callers
+        self._wanted = set()
+        self._callers = 0
+        return await self._read(interfaces), callers
+
+    async def _read(self, interfaces: Sequence[str]) -> Places | Blocker:
+        try:
+            return await (await self._source.open()).read_places(interfaces)
+        except PortError as problem:
+            return self._source.describe(problem)
+
 
 # Tries of one batch: a lost answer, then a revision that raced with a foreign one.
 TRIES_MAX = 3

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from provisioner.execution.actions.leaf_turns import turn
-from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.actions.reach import SwitchSource, turn
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant_network import NetworkState
 from provisioner.planning.tenancy.vrf_difference import (
     LeafChange,
     find_missing_change,
     find_unproved,
+    list_occupied,
 )
-from provisioner.planning.tenancy.vrf_obstacles import list_occupied
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from provisioner.execution.actions.switch_source import SwitchSource
-from provisioner.model.leaf_state import LeafState
+from provisioner.execution.actions.reach import SwitchSource
 from provisioner.model.outcome import Blocker
+from provisioner.model.recovery import LeafState
 from provisioner.ports import Clock, PortError
 from provisioner.settings import Settings
 

@@ -5,21 +5,77 @@ from __future__ import annotations
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.work import Site
-from provisioner.execution.tenancy.tenant_login import make_login
-from provisioner.execution.tenancy.user_data import object_to_user_data, place_user_data
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateRow
-from provisioner.model.tenant import TenantUserData
-from provisioner.planning.release.login_removal import (
+from provisioner.model.recovery import GateRow
+from provisioner.model.tenant import Tenant, TenantUserData, name_user_data
+from provisioner.planning.release.tenant_login import (
+    build_login,
+    build_placement,
     build_removal,
+    judge_login,
+    judge_placement,
     judge_removal,
+    refuse_login,
+    refuse_placement,
     refuse_removal,
 )
 from provisioner.ports import LoginRefused, PortError, ShellCommand, Store
 
-LIMIT_S = 120.0
+# ------------------------------------------------------------------------------
+# Make a tenant's login on a node at its handover, and prove it by the keys that it has then.
+
+
+LIMIT_S = 60.0
+
+
+async def make_login(site: Site, tenant: Tenant | None, node: Node) -> tuple[GateRow, ...]:
+    """Return the rows of the proof; none for a tenant without keys, whose node gets no account."""
+    keys = [] if tenant is None else [key.public_key for key in tenant.ssh_keys]
+    if not keys:
+        return ()
+    user = site.settings.tenant_user
+    if refused := refuse_login(node, user, site.login.user if site.login is not None else ""):
+        return (refused,)
+    text: str | None = None
+    try:
+        command = ShellCommand("make_tenant_login", build_login(user, keys), LIMIT_S)
+        (output,) = await site.shell.run(node.id, node.address, [command])
+        text = None if output.truncated else output.stdout
+    except PortError:  # the row says that its end was not seen
+        pass
+    return (judge_login(node, user, keys, text),)
+
+
+# ------------------------------------------------------------------------------
+# Give a node the user data of its tenant at its handover, and prove it by its digest there.
+
+
+def object_to_user_data(site: Site, node: Node, data: TenantUserData | None) -> GateRow | None:
+    """Return the row that keeps a node from its tenant; None: its user data can be placed."""
+    if data is None or site.settings.handover_login == "remove":
+        return None
+    return refuse_placement(node, "its tenant has user data, and `handover_login` is `keep`")
+
+
+async def place_user_data(site: Site, node: Node, data: TenantUserData) -> GateRow:
+    """Write the tenant's user data into the node's system and return the row of the proof."""
+    sealed = await site.reach.credentials.current(name_user_data(node.tenant, data.version))
+    if sealed is None:
+        return refuse_placement(node, "its tenant's user data is not in the vault")
+    text: str | None = None
+    try:
+        line = build_placement(node, data.version)
+        command = ShellCommand("place_user_data", line, LIMIT_S, sealed[1])
+        (output,) = await site.shell.run(node.id, node.address, [command])
+        text = None if output.truncated else output.stdout
+    except PortError:  # the row says that its end was not seen
+        pass
+    return judge_placement(node, sealed[1].reveal(), text)
+
+
+LOGIN_REMOVAL_LIMIT_S = 120.0
 TRIES = 6  # logins that are tried afterwards, until the host answers one
 REFUSED_LOGIN = ShellCommand("refused_login", "true", 20.0)
 
@@ -79,7 +135,7 @@ async def _remove(site: Site, node: Node, *, seeded: bool) -> GateRow:
     line = build_removal(site.login.user, site.login.authorized_key, seeded=seeded)
     text: str | None = None
     try:
-        command = ShellCommand("remove_login", line, LIMIT_S)
+        command = ShellCommand("remove_login", line, LOGIN_REMOVAL_LIMIT_S)
         (output,) = await site.shell.run(node.id, node.address, [command])
         text = None if output.truncated else output.stdout
     except PortError:  # the row says that its end was not seen

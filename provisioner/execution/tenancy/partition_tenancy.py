@@ -12,13 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.tenancy.leaf import LeafOutcome, Objections
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
-from provisioner.model.host_filter import Door, FilterState
-from provisioner.model.leaf_state import LeafState
+from provisioner.model.host_filter import Door, FilterState, PortLabel
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.port_label import PortLabel
-from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.release.port_isolation import find_misplaced_ports

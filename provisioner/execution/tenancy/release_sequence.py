@@ -11,18 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.execution.actions.work import Site
-from provisioner.execution.tenancy.cable_reading import find_wrong_cables
 from provisioner.execution.tenancy.hosts_apart import HostsApart
 from provisioner.execution.tenancy.leaf import Objections
-from provisioner.execution.tenancy.release_probes import run_probes
-from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
-from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks, run_probes
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy, find_wrong_cables
 from provisioner.model.certificate import Certificate
 from provisioner.model.events.node_events import NodeReleased
-from provisioner.model.leaf_state import LeafState
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, LeafRecord, LeafState, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
 from provisioner.planning.release import (
     release_cables,
@@ -30,7 +27,7 @@ from provisioner.planning.release import (
     release_gate_routes,
     release_probes,
 )
-from provisioner.planning.release.release_ask import GateAsk, ask_of, far_leaves, record_of
+from provisioner.planning.release.port_isolation import GateAsk, ask_of, far_leaves, record_of
 from provisioner.planning.release.release_probes import Partners
 from provisioner.planning.release.release_proof import seal_proof
 from provisioner.ports import Store

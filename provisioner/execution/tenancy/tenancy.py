@@ -15,25 +15,21 @@ from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Seque
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from provisioner.execution.actions.switch_source import Lookup, SwitchSource
+from provisioner.execution.actions.reach import Lookup, SwitchSource
 from provisioner.execution.actions.work import Site
-from provisioner.execution.tenancy.guarded_moves import (
-    find_changed_groups,
-    plan_move,
-    sort_by_switch,
-)
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
 from provisioner.execution.tenancy.leaf_look import LeafLook
-from provisioner.model.host_filter import Door, FilterState
-from provisioner.model.leaf_state import LeafState
+from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.model.host_filter import DatabaseMark, Door, FilterState, PortLabel, write_label
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.port_label import DatabaseMark, PortLabel, write_label
-from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.switch import Move, TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.port_filters import plan_port_filter
+from provisioner.planning.release import release_cables
 from provisioner.planning.release.port_isolation import (
     find_misplaced_ports,
     find_route_leaks,
@@ -41,6 +37,41 @@ from provisioner.planning.release.port_isolation import (
     prefixes_of,
 )
 from provisioner.ports import Store, SwitchAddress
+
+# ------------------------------------------------------------------------------
+# Moves of ports into a tenant's VRF, each with the filter of the tenant's security groups.
+
+
+def plan_move(port: Port, vrf: str, label: str, tenant: Tenant | None, node: Node | None) -> Move:
+    """Return the move of one port, with the filter of its node in the tenant."""
+    move = Move(port.interface, vrf, port.address, description=label)
+    if tenant is None:
+        return move
+    guard, rules = plan_port_filter(tenant, "" if node is None else node.id, port.rail)
+    return replace(move, guard=guard, rules=rules)
+
+
+def sort_by_switch(ports: Sequence[Port], moves: Sequence[Move]) -> dict[str, list[Move]]:
+    """Return the moves of these ports by their leaf, both in order."""
+    by_switch: dict[str, list[Move]] = {}
+    for port, move in sorted(zip(ports, moves, strict=True), key=lambda p: p[0].switch):
+        by_switch.setdefault(port.switch, []).append(move)
+    return {switch: sorted(mine, key=lambda m: m.interface) for switch, mine in by_switch.items()}
+
+
+def find_changed_groups(before: Tenant | None, after: Tenant | None) -> tuple[Blocker, ...]:
+    """Return a blocker if the groups by which ports were moved are no longer the tenant's."""
+    if before is None or (after and after.security_groups == before.security_groups):
+        return ()
+    return (
+        Blocker(
+            reason=Reason.PRECONDITION,
+            subject=before.name,
+            detail="its security groups were changed during the move",
+            unblock="It is tried again with the new ones.",
+        ),
+    )
+
 
 Count = tuple[float, int]  # when a port's counter was read, and the bytes that it has sent
 Key = TypeVar("Key")
@@ -395,3 +426,28 @@ def _leaking(
         return routes
     listed = find_route_leaks(prefixes, routes, vrf)
     return make_leak_blocker(switch, listed) if listed else None
+
+
+# ------------------------------------------------------------------------------
+# Reads both ends of a node's cables, and returns those that are not as planned.
+#
+# LLDP is asked first. Where a leaf's port hears no neighbour, the MACs that all leaves of the node
+# learned are compared with those of the cards; they are read only then, because the table of a
+# leaf
+# is long.
+
+
+async def find_wrong_cables(
+    tenancy: Tenancy, rechecks: Rechecks, node: Node, *, running: bool = True
+) -> tuple[Blocker, ...]:
+    """Return a blocker for each cable of the node that a person has to plug elsewhere.
+
+    Without `running`, the node may be off: () while no leaf hears it by LLDP.
+    """
+    heard = await tenancy.heard(node.ports)
+    if not running and not any(heard.values()):
+        return ()
+    leaves = {switch for switch, _ in heard}
+    learned = {} if all(heard.values()) else await tenancy.learned(leaves)
+    wrong = await rechecks.find_miscablings(node, heard, learned)
+    return release_cables.make_cable_blockers(wrong)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from provisioner.execution.actions.reach import Reach
-from provisioner.execution.actions.switch_source import SwitchSource
+from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.tenancy.leaf_config import LeafConfig
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
@@ -20,10 +19,19 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, Tenant
 from provisioner.model.tenant_network import NetworkState, TenantFilters
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.tenancy.filter_reading import list_filtered_ports
-from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan, plan_fabric, plan_networks
-from provisioner.planning.tenancy.vrf_summary import describe_change
+from provisioner.planning.tenancy.vrf_difference import (
+    LeafChange,
+    find_unproved,
+    list_filtered_ports,
+    plan_leaf_change,
+)
+from provisioner.planning.tenancy.vrf_plan import (
+    FabricPlan,
+    LeafPlan,
+    describe_change,
+    plan_fabric,
+    plan_networks,
+)
 from provisioner.ports import Clock, FabricDelta, FabricStep, Member, Store, SwitchAddress
 from provisioner.settings import Settings
 

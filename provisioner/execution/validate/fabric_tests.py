@@ -1,7 +1,7 @@
 """Runs one test among hosts in the maintenance VRF: server, client, cleaning, raw outputs.
 
 Whatever is started carries a mark in its environment and ends by itself: after a crash it is found
-by that mark and ended (`fabric_lines.py`). What hosts print is evidence; it is judged by
+by that mark and ended (`fabric_outputs.py`). What hosts print is evidence; it is judged by
 `checks/fabric/fabric_checks.py`. NCCL's ranks are started through a door (`mpi_door.py`).
 """
 
@@ -18,31 +18,29 @@ from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_checks, fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
-from provisioner.checks.readers.gid_index import read_gid
+from provisioner.checks.readers.sysfs import read_gid
 from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.cable_ends import between, look
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.validate.fabric_lines import (
+from provisioner.execution.validate.fabric_outputs import (
     CLEAN,
     LOOK,
     build_measure_line,
-    host_end,
-    serve,
-)
-from provisioner.execution.validate.fabric_outputs import (
     find_slowest,
+    host_end,
     judge_collective,
     nccl_rail,
     parse_sections,
     rdma_rail,
+    serve,
     slowest_together,
 )
-from provisioner.execution.validate.judging import judging_context
 from provisioner.execution.validate.mpi_door import open_door
+from provisioner.execution.validate.validator import judging_context
+from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.fabric_session import CableEnds, FabricRun
-from provisioner.model.health import CheckResult, Evidence
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node

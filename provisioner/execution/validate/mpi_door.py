@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from provisioner.checks.fabric.rail_port import Member
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.validate.fabric_lines import FOLDER, MARK
+from provisioner.execution.validate.fabric_outputs import FOLDER, MARK
 from provisioner.model.base import Record
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason

@@ -10,27 +10,131 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner import checks as declared
+from provisioner import components
 from provisioner.checks import roce_runtime
 from provisioner.checks.check import BEFORE, Check, CheckContext, Command
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.device_questions import ask_host
-from provisioner.execution.observe.inband import TEXT_MAX
-from provisioner.execution.observe.outofband import ask_bmc
-from provisioner.execution.observe.switch_api import open_switch
-from provisioner.execution.validate import runtime
-from provisioner.execution.validate.judging import judging_context
-from provisioner.model.health import CheckResult, Evidence, Gate, HealthReport, Verdict
+from provisioner.execution.observe.inband import TEXT_MAX, ask_bmc, ask_host, until_quiet
+from provisioner.execution.observe.rotation import open_switch
+from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
+from provisioner.model.cohort import Baseline, CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.attested_state import list_asked
 from provisioner.planning.certification.certification import identify_installation
-from provisioner.planning.certification.repeats import RepeatPolicy, should_repeat, verdict_of
+from provisioner.planning.certification.host_settings import select_settings
+from provisioner.planning.certification.regression import RepeatPolicy, should_repeat, verdict_of
 from provisioner.ports import PortError, Store
+from provisioner.settings import Settings
+
+# ------------------------------------------------------------------------------
+# Applies the SuperNICs' run-time settings before the checks of a validation.
+#
+# They are lost at every boot and a report is bound to its boot, so that whatever is certified, and
+# hence released, has them. Setting them again changes nothing.
+
+
+PLAY = "bluefield_runtime"
+
+
+async def apply(
+    site: Site, node: Node, inventory: Inventory, profile: Mapping[str, str]
+) -> Blocker | None:
+    """Set the profile on the cards that carry rails. A Blocker: it is not in force."""
+    rails = {p.nic_slot for p in node.ports if p.rail >= 0}
+    cards = {d.slot: d.pci for d in inventory.devices if d.slot in rails}
+    unknown = sorted(slot for slot in rails if not cards.get(slot))
+    if unknown:
+        return Blocker(
+            reason=Reason.PAIRING_FAILED,
+            subject=f"{node.id}/{unknown[0]}",
+            detail="its PCI address is not known",
+            unblock="Take the node in again, with the host's operating system up.",
+        )
+    if not profile or not rails:
+        return None
+    if (busy := await until_quiet(site, node, site.settings.playbook_limit_s)) is not None:
+        return busy
+    chosen = select_settings(profile, site.settings.fabric_overlay)
+    variables = {
+        "devices": sorted(str(pci) for pci in cards.values()),
+        "routing": [s.model_dump() for s in chosen.routing],
+        "congestion": [s.model_dump() for s in chosen.congestion],
+    }
+    result = await run_play(site, node, PLAY, variables)
+    if (failed := make_play_blocker(node, PLAY, result)) is not None:
+        return failed
+    interfaces = result.facts.get("interfaces")
+    if isinstance(interfaces, Mapping) and len(interfaces) >= len(cards):
+        return None
+    return Blocker(
+        reason=Reason.UPDATE_FAILED,
+        subject=f"{node.id}/{PLAY}",
+        detail=f"the play ended well, but the host shows {interfaces!r:.200}",
+        unblock="Look at the host: its network cards lack interfaces.",
+    )
+
+
+# ------------------------------------------------------------------------------
+# The limits and facts that a node's outputs are judged by: the one place where they are put
+# together.
+#
+# Checks on the node, tests among nodes and `node rejudge` ask here. One of them with another
+# context
+# would judge the same outputs in another way.
+
+
+GRAMMARS: Mapping[str, str] = {kind.name: kind.grammar for kind in components.ALL.values()}
+
+
+def list_floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
+    """Return threshold -> (floor, how it was learned)."""
+    return {b.metric: (b.floor, str(b)) for b in baselines}
+
+
+async def judging_context(
+    store: Store,
+    matrix: Matrix,
+    settings: Settings,
+    thresholds: Mapping[str, Limits] | None,
+    node: Node,
+    inventory: Inventory,
+) -> CheckContext:
+    """Return the context. `thresholds`: the site's own, if any. The profile's learned limits are
+    read from the store.
+    """
+    leaves = {p.switch for p in node.ports}
+    nodes = [n for n in await store.nodes.list() if n.id != node.id] if leaves else []
+    taught = await store.cohorts.list_baselines(node.profile) if node.kind is NodeKind.HOST else ()
+    return build_context(
+        node,
+        inventory,
+        matrix,
+        overrides=thresholds,
+        learned=list_floors(taught),
+        grammars=GRAMMARS,
+        to_other_leaf=settings.rail_proof == "other_leaf",
+        harmless_lines=settings.kernel_lines_harmless,
+        port_owners={
+            f"{p.switch}/{p.interface}": f"{owner.id}/{p.nic_slot}"
+            for owner in nodes
+            for p in owner.ports
+            if p.switch in leaves
+        },
+        port_names=await read_port_names(store, leaves),
+    )
+
+
+async def read_port_names(store: Store, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """Return the names of ports of those switches whose LLDP calls them otherwise."""
+    seen = {name: await store.evidence.get_inventory(name) for name in sorted(switches)}
+    return {n: i.port_names for n, i in seen.items() if i is not None and i.port_names is not None}
+
 
 Outputs = Mapping[str, Evidence]
 _REPEATS = RepeatPolicy()
@@ -82,7 +186,7 @@ class Validator:
             names |= list_asked(context.attestation)
         mine = [c for c in self._checks if c.kind is node.kind and c.name in names]
         if any(c is roce_runtime.CHECK for c in mine):
-            unset = await runtime.apply(self._site, node, inventory, context.nic_runtime)
+            unset = await apply(self._site, node, inventory, context.nic_runtime)
             if unset is not None:
                 return unset
         results: list[CheckResult] = []

@@ -12,9 +12,9 @@ from provisioner.daemon.telemetry import read_headers, read_version
 from provisioner.integrations.audit_export.otlp import OtlpSink
 from provisioner.integrations.audit_export.syslog import SyslogReceiver, SyslogSink
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.loopback import is_loopback
+from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports import Clock
-from provisioner.ports.audit_exports import AuditSink
+from provisioner.ports.alerts import AuditSink
 from provisioner.settings import Settings
 
 

@@ -23,7 +23,7 @@ from provisioner.integrations.inventories.deciding.netbox_records import (
     Verb,
 )
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.loopback import is_loopback
+from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports import Secret
 from provisioner.ports.errors import PortError, Unreachable
 

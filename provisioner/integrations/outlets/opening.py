@@ -12,7 +12,7 @@ from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
 from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, BmcTransport, Secret
-from provisioner.ports.power import Pdu
+from provisioner.ports.isolation import Pdu
 from provisioner.settings.power import (
     CommandPduSettings,
     PduSettings,

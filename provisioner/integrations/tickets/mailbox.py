@@ -17,7 +17,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from provisioner.model.integrations.ticket import TicketMessage
+from provisioner.model.integrations.audit_export import TicketMessage
 from provisioner.ports import Clock, LoginRefused, Secret, Unreachable
 from provisioner.ports.tickets import Looked, TicketRef
 from provisioner.runtime.late_module import LateModule

@@ -16,7 +16,7 @@ from typing import Any
 from yarl import URL
 
 from provisioner.integrations.tickets.exchange import DeskExchange
-from provisioner.model.integrations.ticket import TicketMessage
+from provisioner.model.integrations.audit_export import TicketMessage
 from provisioner.ports import Malformed, Secret
 from provisioner.ports.tickets import Looked, TicketRef
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from yarl import URL
 
 from provisioner.integrations.tickets.exchange import CANNOT_LOOK, DeskExchange
-from provisioner.model.integrations.ticket import TicketMessage
+from provisioner.model.integrations.audit_export import TicketMessage
 from provisioner.ports import Clock, Malformed, Secret
 from provisioner.ports.tickets import Looked, TicketRef
 

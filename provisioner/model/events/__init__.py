@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.model.events import (
-    capability_events,
     case_events,
     fleet_events,
     node_events,
     request_events,
+)
+from provisioner.model.events import (
+    request_events as capability_events,
 )
 from provisioner.model.events.event import FORMER_NAMES, Event, EventKind
 

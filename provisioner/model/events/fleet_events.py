@@ -6,11 +6,9 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from provisioner.model.agent import StoredImage
 from provisioner.model.alert import Classification
-from provisioner.model.artifact import StoredImage
-from provisioner.model.campaign import Campaign, CampaignState, Progress
-from provisioner.model.campaign_policy import NamedPolicy
-from provisioner.model.campaign_row import ReleasePin
+from provisioner.model.campaign import Campaign, CampaignState, NamedPolicy, Progress, ReleasePin
 from provisioner.model.events.event import Event, EventKind
 from provisioner.model.node import State
 from provisioner.model.recovery import DifferenceKind, Settlement

@@ -7,9 +7,29 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from provisioner.model.access import RequestState, Role, Scope
+from provisioner.model.adoption.capability import Capability, Grant
 from provisioner.model.base import Record
 from provisioner.model.events.event import Event, EventKind
 from provisioner.model.times.instant import Instant
+
+# ------------------------------------------------------------------------------
+# Events of capabilities: decisions on them, and acts that were not sent for want of one.
+
+
+class CapabilityDecided(Event):
+    """A person granted or withdrew a capability over adopted nodes."""
+
+    KIND: ClassVar = EventKind.CAPABILITY
+    grant: Grant = Field(description="The decision.")
+
+
+class ActWithheld(Event):
+    """An act on an adopted node would have been sent, and its capability is not granted."""
+
+    KIND: ClassVar = EventKind.WOULD
+    act: str = Field(description="The act, as it would have been sent.")
+    needs: Capability = Field(description="The capability that it needs.")
+    why: str = Field(description="The capability that is lacking.")
 
 
 class TokenFacts(Record):

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker
+
+# ------------------------------------------------------------------------------
+# Loopback addresses: the one place where a login or a journal may go over plain HTTP.
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host name or an IP address is this machine's own; no name is looked up."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 class SubnetKeys(Record):

@@ -6,10 +6,159 @@ value: some services repeat every attribute in the settings object, others leave
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.outcome import Gap
+
+# ------------------------------------------------------------------------------
+# The state of a BIOS in few bytes: which attributes it has, and a digest of each value.
+
+
+class BiosState(Record):
+    """Attributes that can be written, by name, and a digest of each value, in the same order."""
+
+    names: tuple[str, ...]
+    digests: tuple[str, ...]
+    waiting: tuple[str, ...] = ()  # attributes that change at the next boot
+
+
+# ------------------------------------------------------------------------------
+# A device's pins as one text: the fingerprint of its certificate, or of each that it may present.
+#
+# More than one is stored only while the certificate is exchanged: the first one was in force
+# before.
+
+
+PINS_MAX = 6  # attempts at an exchange whose outcome stayed open, and the one in force before
+
+
+def split_pins(text: str) -> tuple[str, ...]:
+    """Return the fingerprints, in lowercase hex without colons."""
+    return tuple(pin.strip().replace(":", "").lower() for pin in text.split(",") if pin.strip())
+
+
+def add_pin(text: str, new: str) -> str:
+    """Return the pins with one more; of too many, the oldest behind the first is given up."""
+    pins = [pin for pin in split_pins(text) if pin != new]
+    if len(pins) >= PINS_MAX:
+        del pins[1]
+    return ",".join((*pins, new))
+
+
+# ------------------------------------------------------------------------------
+# The version of a drive: its model and the firmware that runs, as one text.
+#
+# Firmware of one model does not run on another, so the matrix pins "MODEL@FIRMWARE" for each
+# model,
+# and an edge leads from a firmware to another of the same model.
+
+
+NVME_FIRMWARE = "drive.nvme"  # the component kind
+# NVM Express Base Specification, Identify Controller: MN has 40 characters and FR has 8
+_MODEL_MAX = 40
+_FIRMWARE = re.compile(r"[!-?A-~]{1,8}")  # printable, without the separator
+_MODEL = re.compile(r"[!-?A-~]+( [!-?A-~]+)*")
+
+
+def join_version(model: str, firmware: str) -> str | None:
+    """Return the version of a drive as the matrix writes it; None if a part has no such form.
+
+    Drives pad both fields with blanks.
+    """
+    model = " ".join(model.split())
+    firmware = firmware.strip()
+    if len(model) > _MODEL_MAX or not _MODEL.fullmatch(model) or not _FIRMWARE.fullmatch(firmware):
+        return None
+    return f"{model}@{firmware}"
+
+
+def split_version(version: str) -> tuple[str, str]:
+    """Return (model, firmware); ("", "") for a text of another form."""
+    model, _, firmware = version.partition("@")
+    return (model, firmware) if join_version(model, firmware) == version else ("", "")
+
+
+def have_same_model(first: str, second: str) -> bool:
+    """Return whether both versions are of drives of one model."""
+    model = split_version(first)[0]
+    return model != "" and model == split_version(second)[0]
+
+
+# ------------------------------------------------------------------------------
+# Things that a tenant may have left in a BMC, as the BMC shows them.
+
+
+class BmcAccount(Record):
+    """A user of the BMC that may log in."""
+
+    name: str
+    role: str = ""
+    keys: tuple[str, ...] | None = None  # fingerprints of its SSH keys; None: none are shown
+
+
+class BmcRemainders(Record):
+    """One reading. None: the BMC does not show it."""
+
+    accounts: tuple[BmcAccount, ...] | None = None  # those that are enabled
+    destinations: tuple[str, ...] | None = None  # where the BMC sends its events
+    waiting: dict[str, str] | None = None  # BIOS attributes that change at the next boot
+    gaps: tuple[str, ...] = ()  # resources that did not answer
+
+
+# ------------------------------------------------------------------------------
+# The keys of UEFI Secure Boot as a BMC shows them: who may sign what the host boots.
+
+
+class KeyDatabase(Record):
+    """One database: what is in force, and what the factory put there.
+
+    An entry is the lower-case SHA-256 of a certificate (DER), or a signature as it is shown.
+    """
+
+    name: str  # "PK", "KEK", "db", "dbx", ...
+    entries: tuple[str, ...] = ()
+    factory: tuple[str, ...] | None = None  # None: the service shows no such set
+    titles: dict[str, str] = Field(default_factory=dict)  # entry -> the subject of its certificate
+
+
+class SecureBootKeys(Record):
+    """One reading of a system's Secure Boot."""
+
+    enabled: bool | None = None  # from the next boot on
+    mode: str | None = None  # "UserMode", "SetupMode", ...
+    databases: tuple[KeyDatabase, ...] = ()
+    resets: bool = False  # the factory's keys can be asked for
+    gaps: tuple[str, ...] = ()  # resources that did not answer
+
+
+# ------------------------------------------------------------------------------
+# What a BMC shows of a UEFI set-up password: a digest that proves which one is in force.
+
+
+class SetupPasswordState(Record):
+    """The digest in force, with where a change is asked for. It has no password."""
+
+    target: str  # of the action that changes it
+    settings: str  # object of the values that wait: what a job carries out
+    sha256: str = ""  # lowercase hex, of the password and the salt; "": none is set
+    salt: str = ""  # hex
+
+    @property
+    def is_set(self) -> bool:
+        """Return whether a set-up password is in force."""
+        return bool(self.sha256)
+
+    def proves(self, password: str) -> bool:
+        """Return whether this password is the one in force; "" is in force where none is set."""
+        if not self.is_set or not password:
+            return not self.is_set and not password
+        salted = password.encode() + bytes.fromhex(self.salt)
+        return hashlib.sha256(salted).hexdigest() == self.sha256
+
 
 Value = bool | int | float | str | None
 HOST_RSHIM = "HostRshim"  # a BlueField's, among the values of its BMC

@@ -6,16 +6,172 @@ certificate is valid for one release, and a serving node must keep a valid one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from provisioner.model.campaign import SETTLED, NodeProgress, Progress
-from provisioner.model.campaign_row import CampaignRow, PinScope, ReleasePin
+from provisioner.model.campaign import (
+    SETTLED,
+    UNDER_WAY,
+    Campaign,
+    CampaignNode,
+    CampaignRow,
+    Decision,
+    NodeProgress,
+    PinScope,
+    Progress,
+    ReleasePin,
+)
+from provisioner.model.campaign import CampaignState as S
+from provisioner.model.case import TenantNotice
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_progress import reset_progress
-from provisioner.planning.lifecycle.journey import may_enter
+from provisioner.planning.campaigns.waves import assign_waves
+from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.lifecycle.transition import enter_state
+
+# ------------------------------------------------------------------------------
+# Change the rows of a campaign's nodes: by a decision, and by the result of a node. Pure.
+#
+# The caller writes the rows of `after` before it carries out the decision, in one transaction: a
+# crash in between repeats the turn, and no node is admitted twice.
+
+
+_REASONS_MAX = 3  # of the nodes that a campaign left, in one sentence
+
+
+def build_initial_rows(
+    campaign: Campaign, facts: Sequence[CampaignNode]
+) -> dict[str, NodeProgress]:
+    """Return the rows of a campaign at its start, with every selected node in its wave."""
+    waves = assign_waves(campaign, facts)
+    return {name: NodeProgress(node=name, wave=wave) for name, wave in sorted(waves.items())}
+
+
+def apply_decision(
+    decision: Decision, progress: Mapping[str, NodeProgress], now: float
+) -> dict[str, NodeProgress]:
+    """Return the rows that a decision changes, in their new form."""
+    changed: dict[str, NodeProgress] = {}
+
+    def change_row(node: str, **what: object) -> None:
+        changed[node] = changed.get(node, progress[node]).model_copy(update=what)
+
+    for notice in decision.notices:
+        was = changed.get(notice.node, progress[notice.node])
+        state = Progress.NOTIFIED if was.state is Progress.PENDING else was.state
+        change_row(
+            notice.node,
+            state=state,
+            notified_at=was.notified_at or now,
+            told=tuple(sorted({*was.told, notice.tenant})),
+            earliest_at=max(was.earliest_at, notice.earliest_at),
+        )
+    for name in decision.done:
+        change_row(name, state=Progress.DONE)
+    for name, reason in decision.fail.items():
+        change_row(name, state=Progress.FAILED, reason=reason, finished_at=now)
+    for name, reason in decision.skip.items():
+        change_row(name, state=Progress.SKIPPED, reason=reason)
+    for admit in decision.admit:
+        change_row(admit.node, state=Progress.ADMITTED, admitted_at=now, retire=admit.retire)
+    return changed
+
+
+def build_notices(campaign: Campaign, decision: Decision, now: float) -> tuple[TenantNotice, ...]:
+    """Return the notices of a decision as stored records; equal notices have equal ids."""
+    return tuple(
+        TenantNotice(
+            id=f"{campaign.id}/{n.node}/{n.tenant}",
+            tenant=n.tenant,
+            node=n.node,
+            kind="maintenance",
+            text=n.text,
+            at=now,
+            effective_at=n.earliest_at,
+        )
+        for n in decision.notices
+    )
+
+
+def summarize_left(progress: Iterable[NodeProgress]) -> str:
+    """Return how many nodes a finished campaign left as they were, and why; "" if none."""
+    left = [p for p in progress if p.state is Progress.SKIPPED]
+    if not left:
+        return ""
+    reasons = Counter(p.reason for p in left).most_common(_REASONS_MAX)
+    summary = "; ".join(f"{count} because {why}" for why, count in reasons)
+    return f"{len(left)} left: {summary}"
+
+
+def start_soak(progress: NodeProgress, now: float) -> NodeProgress:
+    """Return the progress of a node that serves again with the new release: its soak begins."""
+    assert progress.state is Progress.ADMITTED, progress
+    return progress.model_copy(update={"state": Progress.SOAKING, "finished_at": now})
+
+
+def record_failure(progress: NodeProgress, why: Blocker, now: float) -> NodeProgress:
+    """Return the progress of a node that did not come back.
+
+    The reason includes its subject, so that equal failures can be counted.
+    """
+    assert progress.state in (Progress.ADMITTED, Progress.SOAKING), progress
+    reason = f"{why.reason}: {why.subject}"
+    return progress.model_copy(
+        update={"state": Progress.FAILED, "finished_at": now, "reason": reason}
+    )
+
+
+def reset_progress(progress: NodeProgress) -> NodeProgress:
+    """Return the progress of a failed or skipped node that an operator tries again."""
+    assert progress.state in (Progress.FAILED, Progress.SKIPPED), progress
+    return NodeProgress(
+        node=progress.node,
+        wave=progress.wave,
+        notified_at=progress.notified_at,
+        told=progress.told,
+        earliest_at=progress.earliest_at,
+    )
+
+
+# ------------------------------------------------------------------------------
+# The effects of a pause, a resumption or an abort on a campaign's nodes, in sentences. Pure.
+
+
+# the states in which each request is possible
+POSSIBLE_IN: Mapping[str, tuple[S, ...]] = {
+    "pause": (S.STARTED, S.ROLLING_BACK),
+    "resume": (S.PAUSED, S.STOPPED),
+    "abort": (S.DRAFT, S.STARTED, S.PAUSED, S.STOPPED, S.ROLLING_BACK),
+    "accept": (S.STARTED, S.PAUSED, S.STOPPED),  # a metric that got worse
+}
+
+
+def describe_effects(word: str, campaign: Campaign, rows: Sequence[CampaignRow]) -> tuple[str, ...]:
+    """Return what the request would do to the campaign's nodes; `word`: pause, resume
+    or abort.
+    """
+    states = [row.progress.state for row in rows]
+    under_way = sum(s in UNDER_WAY for s in states)
+    begun = {*SETTLED, *UNDER_WAY, Progress.SOAKING}
+    waiting = sum(s not in begun for s in states)
+    if word == "abort" and campaign.state is S.DRAFT:
+        return ("It has touched no node. It cannot be started any more.",)
+    ends = f"{_count(under_way)} under way: each is finished."
+    match word:
+        case "pause":
+            return (ends, f"{_count(waiting)} not begun: none begins until it is resumed.")
+        case "abort":
+            return (ends, f"{_count(waiting)} not begun: they stay as they are, for good.")
+    lines = (f"{_count(waiting)} may begin, within its limits and windows.",)
+    failed = states.count(Progress.FAILED)
+    if campaign.state is S.STOPPED and failed:
+        return (*lines, f"{_count(failed)} failed so far: no reason to stop it again.")
+    return lines
+
+
+def _count(nodes: int) -> str:
+    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
+
 
 DAY_S = 86_400
 IN_SERVICE = frozenset({State.CERTIFIED, State.RELEASED})

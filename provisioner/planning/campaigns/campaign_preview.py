@@ -2,24 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign, CampaignNode, Hold
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNode,
+    CampaignState,
+    Domain,
+    Hold,
+    NodeProgress,
+    Policy,
+)
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.campaigns.campaign_forecast import Forecast, forecast_campaign
-from provisioner.planning.campaigns.campaign_progress import build_initial_rows
-from provisioner.planning.campaigns.crossing_domains import Crossing, measure_crossing
+from provisioner.planning.campaigns.campaign_moves import (
+    apply_decision,
+    build_initial_rows,
+    start_soak,
+)
+from provisioner.planning.campaigns.campaign_policy_text import NEVER
+from provisioner.planning.campaigns.limits import host_places, list_spots
+from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.rollout_room import (
+    Floor,
+    build_floor,
+    choose_hosts,
     find_displaced,
     find_missing_room,
     host_floor,
     switch_floor,
 )
-from provisioner.planning.campaigns.rollout_terms import Aside, Situation
+from provisioner.planning.campaigns.rollout_terms import READY, Aside, Situation
 from provisioner.planning.campaigns.waves import wave_name
-from provisioner.planning.campaigns.windows import NEVER
+
+# ------------------------------------------------------------------------------
+# Forecast a campaign in virtual time: run `decide` as if every step took its estimated time. Pure.
+#
+# The preview's dates and the benchmark's makespan both come from this forecast, which calls the
+# same
+# function as a running campaign.
+
+
+TURNS_MAX = 200_000  # a node needs two turns; a forecast with more of them does not end
+
+
+@dataclass(slots=True)
+class Forecast:
+    """The times at which nodes begin and are back in service, and the nodes that never begin."""
+
+    began: dict[str, float] = field(default_factory=dict)
+    back: dict[str, float] = field(default_factory=dict)
+    stuck: dict[str, Hold] = field(default_factory=dict)  # held until an operator acts
+    skipped: dict[str, str] = field(default_factory=dict)
+    held: dict[str, Hold] = field(default_factory=dict)  # in the last turn before the end
+    waited: dict[str, Hold] = field(default_factory=dict)  # by node: the last hold before it began
+    stopped: tuple[Blocker, ...] = ()
+    displaced: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by leaf
+    waves: dict[str, int] = field(default_factory=dict)
+    ends_at: float = 0.0
+    turns: int = 0
+
+
+def forecast_campaign(
+    campaign: Campaign,
+    facts: Sequence[CampaignNode],
+    now: float,
+    *,
+    lasts_s: Callable[[CampaignNode], float] = lambda n: n.minutes * 60.0,
+    grain_s: float = 1.0,
+) -> Forecast:
+    """Return the course of a campaign from `now` on, without failures and deferrals.
+
+    `lasts_s` gives the duration of one node. Ends within `grain_s` seconds are handled together, as
+    by a daemon that polls.
+    """
+    state = CampaignState.ROLLING_BACK if campaign.going_back else CampaignState.STARTED
+    running = campaign.model_copy(update={"state": state, "started_at": now})
+    rows: dict[str, NodeProgress] = build_initial_rows(running, facts)
+    nodes = {n.name: n for n in facts}
+    result = Forecast(waves={n: p.wave for n, p in rows.items()}, ends_at=now)
+    ends: list[tuple[float, str]] = []
+    for turn in range(TURNS_MAX):
+        result.turns = turn
+        while ends and ends[0][0] <= now:
+            _, name = heapq.heappop(ends)
+            rows[name] = start_soak(rows[name], now)
+            result.back[name] = result.ends_at = now
+        decision = decide(running, facts, rows, (), now)
+        rows |= apply_decision(decision, rows, now)
+        for admit in decision.admit:
+            result.began[admit.node] = now
+            if (hold := result.held.get(admit.node)) is not None:
+                result.waited[admit.node] = hold
+            result.displaced[admit.node] = admit.displaces
+            heapq.heappush(ends, (now + lasts_s(nodes[admit.node]), admit.node))
+        result.skipped |= decision.skip
+        still_since = (running.still_since or now) if decision.standstill else 0.0
+        if still_since != running.still_since:
+            running = running.model_copy(update={"still_since": still_since})
+        if decision.stop or decision.finished:
+            result.stopped = decision.stop
+            return result
+        result.held = dict(decision.hold)
+        times = [t for t in (decision.next_look_at,) if t > 0]
+        if ends:
+            times.append(ends[0][0])
+        if not times:
+            result.stuck = dict(decision.hold)
+            return result
+        at = min(times)
+        now = at if at <= now else now + grain_s * -(-(at - now) // grain_s)
+    raise AssertionError("a campaign does not end")
+
+
+# ------------------------------------------------------------------------------
+# Compare what a campaign takes at once with the most that any choice could, where domains cross.
+#
+# Nested domains are exact (`rollout_room.py`). Where domains cross, say racks that stand in two
+# units, hosts are chosen one by one, which may be fewer than the largest possible choice. The
+# preview shows both figures: the hosts that one decision takes, and a bound that no choice
+# exceeds. For the bound some kinds of domains are left out until the rest are nested, which admits
+# at least as many; of all such ways the one that admits the fewest counts. Pure.
+
+
+_PLACES = (Domain.RACK, Domain.SCALABLE_UNIT, Domain.LEAF)
+
+
+class Crossing(Record):
+    """The hosts that begin at once if only limits decide, and the most that could."""
+
+    taken: int
+    at_most: int  # no choice of hosts exceeds it; the largest choice may be smaller
+    domains: tuple[str, ...]  # with limits, of which some cross
+
+
+def measure_crossing(
+    campaign: Campaign, facts: Sequence[CampaignNode], now: float
+) -> Crossing | None:
+    """Return both figures of the selected hosts; None if no domains cross."""
+    ordered = sorted(facts, key=lambda n: n.name)
+    here = Situation(campaign, ordered, build_initial_rows(campaign, ordered), now)
+    floor = host_floor(here)
+    if floor.flat is None or not floor.places.flat:
+        return None
+    work = {n.name: n.minutes for n in floor.nodes if n.selected and n.in_service}
+    limits = campaign.policy.limits
+    return Crossing(
+        taken=_count_chosen(floor, work),
+        at_most=min(
+            _count_chosen(relaxed, work) for relaxed in _list_nested_floors(campaign.policy, floor)
+        ),
+        domains=tuple(domain.value for domain in _PLACES if domain in limits),
+    )
+
+
+def _count_chosen(floor: Floor, work: dict[str, int]) -> int:
+    return len(choose_hosts(floor, dict.fromkeys(work, READY), work, None).admit)
+
+
+def _list_nested_floors(policy: Policy, floor: Floor) -> Iterator[Floor]:
+    """Yield the floor under each largest part of the limits whose domains are nested."""
+    limited = [domain for domain in _PLACES if domain in policy.limits]
+    spots = list_spots(floor.nodes)
+    out = [i for i, n in enumerate(floor.nodes) if not n.in_service]
+    nested: list[frozenset[Domain]] = []
+    for count in range(len(limited), -1, -1):
+        for kept in map(frozenset, combinations(limited, count)):
+            if any(kept < larger for larger in nested):
+                continue
+            places = host_places(spots, _leave_out(policy, set(limited) - kept))
+            if not places.flat:
+                nested.append(kept)
+                yield build_floor(floor.nodes, places, floor.owners, out)
+
+
+def _leave_out(policy: Policy, domains: Collection[Domain]) -> Policy:
+    limits = {domain: limit for domain, limit in policy.limits.items() if domain not in domains}
+    return policy.model_copy(update={"limits": limits})
 
 
 class Blast(Record):

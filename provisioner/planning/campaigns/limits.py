@@ -2,10 +2,10 @@
 
 A share is rounded down, but is at least 1 if it is above 0; capacity to keep is rounded up. Nested
 domains (a rack in its scalable unit) are applied exactly, and the largest set of nodes that fits
-them is found (`packing.py`). Domains that cross (a rack that stands in two units) are held in two
-forms: widened to the smallest group that contains all they touch, under the same limit, so that the
-limit is never exceeded and sometimes not reached; and as they are (`Forest.flat`), for which nodes
-are taken one by one. The form that admits more nodes is used.
+them is found (`rollout_room.py`). Domains that cross (a rack that stands in two units) are held in
+two forms: widened to the smallest group that contains all they touch, under the same limit, so that
+the limit is never exceeded and sometimes not reached; and as they are (`Forest.flat`), for which
+nodes are taken one by one. The form that admits more nodes is used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from math import ceil, floor
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from provisioner.model.campaign import CampaignNode
-from provisioner.model.campaign_policy import Domain, Limit, Policy
+from provisioner.model.campaign import CampaignNode, Domain, Limit, Policy
 
 
 class Spot(NamedTuple):

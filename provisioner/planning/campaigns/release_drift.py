@@ -9,14 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from provisioner.model.base import Record
-from provisioner.model.campaign_row import CampaignRow, ReleasePin
+from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
 from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
-from provisioner.planning.path.pins import judge_pin, select_target
+from provisioner.planning.path.conditions import judge_pin, select_target
 
 
 class Behind(Record):

@@ -15,6 +15,7 @@ from enum import IntEnum
 
 from provisioner.model.campaign import (
     SETTLED,
+    AtDeadline,
     Campaign,
     CampaignNode,
     CampaignNotice,
@@ -22,10 +23,13 @@ from provisioner.model.campaign import (
     NodeProgress,
     Progress,
 )
-from provisioner.model.campaign_policy import AtDeadline
 from provisioner.model.node import NodeKind
+from provisioner.planning.campaigns.campaign_policy_text import (
+    NEVER,
+    compute_deferral_end,
+    find_begin,
+)
 from provisioner.planning.campaigns.limits import GroupedNodes
-from provisioner.planning.campaigns.windows import NEVER, compute_deferral_end, find_begin
 
 
 class Aside(IntEnum):

@@ -14,7 +14,7 @@ from provisioner.model.adoption.capability import Capability, Grant
 from provisioner.model.campaign import CampaignNode
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.release.capabilities import GRANT_REMEDY, describe_refusal
+from provisioner.planning.release.adoption import GRANT_REMEDY, describe_refusal
 
 
 def refuse_ungranted(

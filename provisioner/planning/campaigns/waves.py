@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from provisioner.model.campaign import Campaign, CampaignNode
-from provisioner.model.campaign_policy import Policy
+from provisioner.model.campaign import Campaign, CampaignNode, Policy
 from provisioner.model.node import NodeKind
 from provisioner.planning.campaigns.limits import count_allowed
 from provisioner.planning.campaigns.outside_holds import find_outside_holds

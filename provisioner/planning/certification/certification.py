@@ -13,13 +13,85 @@ from collections.abc import Collection, Sequence
 from math import floor
 
 from provisioner import checks
-from provisioner.model.certificate import Certificate, GateProof
-from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
+from provisioner.checks.check import Check
+from provisioner.model.certificate import GATE_NAMES, Certificate, GateProof
+from provisioner.model.cohort import CheckResult, Finding, Gate, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
 from provisioner.planning.certification.attested_state import NOT_REQUIRED
+
+# ------------------------------------------------------------------------------
+# The gates that a certificate proves, and whether they are enough for a release. Pure.
+#
+# A gate is proved completely or not at all. A node that was tested in part, because only a part
+# had
+# changed, keeps the earlier proof with its date; a change that concerns the gate and was not
+# tested
+# ends the proof.
+
+
+DAY_S = 86400.0
+
+
+def list_proofs(
+    certificate_id: str,
+    report: HealthReport,
+    kind: NodeKind,
+    *,
+    catalogue: Sequence[Check],
+    last: Certificate | None,
+    keeps: Collection[Gate],
+    now: float,
+) -> tuple[GateProof, ...]:
+    """Return the gates of a certificate whose report has only passes.
+
+    `keeps`: gates of which the last certificate's proof remains valid (`Selection.keeps`).
+    """
+    passed = {r.check for r in report.results}
+    earlier = {g.gate: g for g in last.gates} if last is not None else {}
+    proofs = []
+    for gate in Gate:
+        whole = {c.name for c in catalogue if (c.kind, c.gate) == (kind, gate) and not c.on_request}
+        if gate is Gate.C:  # it is selected and run as a whole, by a session
+            now_proved = any(r.gate is gate for r in report.results)
+        else:
+            now_proved = bool(whole) and whole <= passed
+        if now_proved:
+            at = float(floor(now))
+            proofs.append(GateProof(gate=gate, certificate=certificate_id, proved_at=at))
+        elif gate in keeps and gate in earlier:
+            proofs.append(earlier[gate])
+    return tuple(proofs)
+
+
+def count_days_since_proof(last: Certificate | None, now: float) -> dict[Gate, float] | None:
+    """Return gate -> days since it was proved; None without a certificate."""
+    if last is None:
+        return None
+    return {g.gate: max(0.0, now - g.proved_at) / DAY_S for g in last.gates}
+
+
+def find_unproved_gates(certificate: Certificate, demanded: str) -> tuple[Blocker, ...]:
+    """Return why a certificate is not enough for a release that demands these gates; () if it
+    is.
+    """
+    lacking = [g for g in Gate if g.value in demanded and g.value not in certificate.proved]
+    if not lacking:
+        return ()
+    named = ", ".join(f"{g.value} ({GATE_NAMES[g]})" for g in lacking)
+    return (
+        Blocker(
+            reason=Reason.CERTIFICATE_INVALID,
+            subject=f"{certificate.node}/gates",
+            detail=f"a release demands gate {named}, and its certificate proves"
+            f" {certificate.proved or 'none'}",
+            unblock="It is tested and certified again automatically; `release_gates` lists the"
+            " demanded gates.",
+        ),
+    )
+
 
 REPORT_AGE_MAX_S = 24 * 3600.0  # older results say little about a machine that kept running
 # A daemon's clock may be set back a little between the checks and their judgement.
@@ -171,8 +243,8 @@ def find_invalidity(
     """Return every reason why a certificate is not valid for the present inventory; () if it is.
 
     `absence_counts`: False leaves missing parts and versions to the watch, which reads twice before
-    it reports them as a fault (`lost_parts.py`). The boot counts until release, because every boot
-    loses the run-time settings of NICs. A tenant may reboot its nodes.
+    it reports them as a fault (`case_joining.py`). The boot counts until release, because every
+    boot loses the run-time settings of NICs. A tenant may reboot its nodes.
     """
     reasons = []
     if not signed:

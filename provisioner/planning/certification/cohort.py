@@ -18,16 +18,81 @@ from functools import lru_cache
 from statistics import NormalDist, median
 
 from provisioner.model.base import Record
-from provisioner.model.cohort import Sample
-from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
+from provisioner.model.cohort import (
+    Baseline,
+    CheckResult,
+    Finding,
+    HealthReport,
+    Sample,
+    Severity,
+    Verdict,
+)
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.certification.compared_metrics import (
-    MetricRule,
-    is_worse,
-    rule_of,
-    worse_by,
-)
+
+# ------------------------------------------------------------------------------
+# The rules by which measurements are compared: the better direction, and the difference that
+# matters. Pure data.
+#
+# A measurement's name ends with its unit, "busbw_gb_s/host" (`CheckResult.measured`). A name
+# without
+# a rule is stored and shown, and never judged.
+
+
+class MetricRule(Record):
+    """The rule for one kind of measurement. `sign` +1: more is better; -1: less is better.
+
+    A difference matters if it is larger than `relative` of the reference and than `absolute`.
+    """
+
+    sign: int
+    relative: float
+    absolute: float
+    source: str
+
+
+_Z = "a proposal, to be tuned: no source gives one"
+# Ends of names. A bandwidth that differs by 3 % is a difference (robust z with an effect floor);
+# SuperBench calls 5 % below its baseline defective.
+RULES: dict[str, MetricRule] = {
+    "_gb_s": MetricRule(sign=1, relative=0.03, absolute=0.0, source="robust z and effect: " + _Z),
+    "_gbit_s": MetricRule(sign=1, relative=0.03, absolute=0.0, source="robust z and effect: " + _Z),
+    "_mb_s": MetricRule(sign=1, relative=0.03, absolute=0.0, source="robust z and effect: " + _Z),
+    "_gflop_s": MetricRule(
+        sign=1, relative=0.05, absolute=0.0, source="a GPU within 5 % of its node's median: burn"
+    ),
+    "_iops": MetricRule(sign=1, relative=0.10, absolute=0.0, source="SuperBench: 10 % for random"),
+    "_us": MetricRule(sign=-1, relative=0.05, absolute=0.2, source=_Z),
+    "_ms": MetricRule(sign=-1, relative=0.05, absolute=0.0, source="SuperBench: latency 5 %"),
+    "_per_s": MetricRule(sign=-1, relative=0.50, absolute=1.0, source=_Z),
+    # other temperatures depend more on the room and on the load a minute ago than on the part
+    "gpu_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
+    "optic_temperature_c": MetricRule(sign=-1, relative=0.0, absolute=15.0, source=_Z),
+    "_dbm": MetricRule(sign=1, relative=0.0, absolute=2.0, source=_Z),
+}
+
+
+@lru_cache(maxsize=16_384)
+def rule_of(name: str) -> MetricRule | None:
+    """Return the rule of "name/part", "name after load/part" or "name"; None: it is not
+    compared.
+    """
+    metric = name.partition("/")[0].partition(" after ")[0]
+    for ending in sorted(RULES, key=len, reverse=True):
+        if metric.endswith(ending):
+            return RULES[ending]
+    return None
+
+
+def is_worse(rule: MetricRule, value: float, reference: float) -> bool:
+    """Return whether `value` is worse than `reference` by more than the rule's effect."""
+    return rule.sign * (reference - value) > worse_by(rule, reference)
+
+
+def worse_by(rule: MetricRule, reference: float) -> float:
+    """Return how much worse than `reference` a value may be without significance."""
+    return max(rule.relative * abs(reference), rule.absolute)
+
 
 _RAIL = re.compile(r"rail ?[0-9]+")
 MEMBERS_MAX = 512  # the newest samples that a node is compared with; more add no information
@@ -243,4 +308,212 @@ def _finding(outlier: Outlier) -> Finding:
         detail=f"{outlier.metric.partition('/')[0]} is an outlier among {outlier.among}",
         measured=f"{outlier.value:.6g}",
         wanted=f"about {outlier.typical:.6g}",
+    )
+
+
+# ------------------------------------------------------------------------------
+# Floors learned from a fleet, for metrics without a published floor. Pure.
+#
+# A fault makes a part slow and never fast, so the best level that enough nodes of enough racks
+# share
+# is the capability of the hardware, even if most nodes are below it: a faulty majority cannot
+# lower
+# it. A few implausibly high values are below the quorum. A learned level moves only a little at a
+# time and never far below its anchor, so that a fleet cannot drift downwards unnoticed.
+
+
+class LearningPolicy(Record):
+    """Quorums for learning, and limits on the movement of a level. Proposals, to be tuned."""
+
+    nodes_min: int = 8
+    share_min: float = 0.1  # of the sound nodes
+    racks_min: int = 2
+    window: float = 0.05  # one level: values this close together (SuperBench's variance rule)
+    margin: float = 0.05  # a floor is this much below the level (SuperBench's variance rule)
+    step_max: float = 0.01  # how far one learning may lower a level
+    drift_max: float = 0.03  # how far all learnings together may lower it below the anchor
+    rise_max: float = 0.10  # a larger rise is a changed measurement, not a better fleet
+
+
+class NotLearned(Record):
+    """The reason why no level was learned, and the condition that would allow it."""
+
+    metric: str
+    why: str
+    unblock: str
+
+
+def learn_baseline(
+    metric: str,
+    samples: Sequence[Sample],
+    *,
+    previous: Baseline | None,
+    published: float | None,
+    policy: LearningPolicy,
+    now: float,
+) -> Baseline | NotLearned:
+    """Return the level of one metric group of one cohort, or the reason against it.
+
+    Only samples of sound nodes contribute.
+    """
+    rule = rule_of(metric)
+    if rule is None:
+        return _not(metric, "it is not compared", "Add its unit to the rules of metrics.")
+    taught = [(s, v) for s in samples if s.sound for v in _typical(s, metric)]
+    cohorts = {(s.profile, s.versions) for s, _ in taught}
+    if len(cohorts) > 1:
+        return _not(metric, "the samples are of several cohorts", "Learn each by itself.")
+    quorum = max(policy.nodes_min, round(policy.share_min * len(taught)))
+    best = _best_level(taught, rule, quorum, policy)
+    if best is None:
+        return _not(
+            metric,
+            f"no level is shared by {quorum} sound nodes in {policy.racks_min} racks "
+            f"({len(taught)} measured it)",
+            "Let more nodes be checked, or approve a provisional floor.",
+        )
+    level = median(v for _, v in best)
+    anchor = published if published is not None else previous.anchor if previous else level
+    refusal = _moved_too_far(metric, level, anchor, previous, rule, policy)
+    if refusal is not None:
+        return refusal
+    floor = level * (1 - rule.sign * policy.margin)
+    profile, versions = cohorts.pop()
+    return Baseline(
+        metric=metric,
+        profile=profile,
+        versions=versions,
+        level=level,
+        floor=floor,
+        anchor=anchor,
+        nodes=len({s.node for s, _ in best}),
+        racks=len({s.rack for s, _ in best}),
+        below=sum(rule.sign * (v - floor) < 0 for _, v in taught),
+        learned_at=now,
+    )
+
+
+def _typical(sample: Sample, metric: str) -> list[float]:
+    """Return the node's own median of a group, so that a node with many parts counts once."""
+    mine = [v for name, v in sample.measured.items() if group_of(name) == metric]
+    return [median(mine)] if mine else []
+
+
+def _best_level(
+    taught: Sequence[tuple[Sample, float]], rule: MetricRule, quorum: int, policy: LearningPolicy
+) -> list[tuple[Sample, float]] | None:
+    """Return the best window of values that enough nodes in enough racks share, or None."""
+    ordered = sorted(taught, key=lambda pair: -rule.sign * pair[1])
+    end = 0
+    for start, (_, best) in enumerate(ordered):
+        end = max(end, start)
+        while end < len(ordered) and abs(ordered[end][1] - best) <= policy.window * abs(best):
+            end += 1
+        shared = ordered[start:end]
+        if len(shared) >= quorum and len({s.rack for s, _ in shared}) >= policy.racks_min:
+            return shared
+    return None
+
+
+def _moved_too_far(
+    metric: str,
+    level: float,
+    anchor: float,
+    previous: Baseline | None,
+    rule: MetricRule,
+    policy: LearningPolicy,
+) -> NotLearned | None:
+    def worse_than(than: float) -> float:
+        return rule.sign * (than - level) / abs(than) if than else 0.0
+
+    if worse_than(anchor) > policy.drift_max:
+        return _not(
+            metric,
+            f"the fleet's level {level:.6g} is {worse_than(anchor):.0%} worse than its anchor "
+            f"{anchor:.6g}",
+            "Find the change; approve a new anchor only if the hardware did.",
+        )
+    if previous is None:
+        return None
+    if worse_than(previous.level) > policy.step_max:
+        return _not(
+            metric,
+            f"{level:.6g} is {worse_than(previous.level):.1%} worse than the level learned before, "
+            f"{previous.level:.6g}",
+            "Compare before and after the last version change.",
+        )
+    if -worse_than(previous.level) > policy.rise_max:
+        return _not(
+            metric,
+            f"{level:.6g} is {-worse_than(previous.level):.0%} better than before: the measurement "
+            "itself has changed",
+            "Approve a new anchor for the new measurement.",
+        )
+    return None
+
+
+def _not(metric: str, why: str, unblock: str) -> NotLearned:
+    return NotLearned(metric=metric, why=why, unblock=unblock)
+
+
+# ------------------------------------------------------------------------------
+# The distribution of each measured value over the fleet, with the floor that was learned. Pure.
+
+
+BINS = 16
+
+
+class Spread(Record):
+    """One metric of one profile over the nodes. `bins`: counts between `least` and `most`."""
+
+    profile: str
+    metric: str
+    values: int
+    nodes: int
+    least: float
+    tenth: float  # a tenth of the values are smaller
+    median: float
+    most: float
+    bins: tuple[int, ...]
+    floor: float | None  # learned; None: none yet
+
+
+def describe_spreads(
+    samples: Sequence[Sample], baselines: Sequence[Baseline]
+) -> tuple[Spread, ...]:
+    """Return the distribution of every metric, by profile and name."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    nodes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for sample in samples:
+        for metric, value in sample.measured.items():
+            key = sample.profile, group_of(metric)
+            values[key].append(value)
+            nodes[key].add(sample.node)
+    floors = {(b.profile, b.metric): b.floor for b in baselines}
+    return tuple(
+        _describe(key, sorted(values[key]), len(nodes[key]), floors.get(key))
+        for key in sorted(values)
+    )
+
+
+def _describe(
+    key: tuple[str, str], ordered: list[float], nodes: int, floor: float | None
+) -> Spread:
+    least = ordered[0]
+    most = ordered[-1]
+    bins = [0] * BINS
+    width = (most - least) / BINS
+    for value in ordered:
+        bins[min(BINS - 1, int((value - least) / width)) if width else 0] += 1
+    return Spread(
+        profile=key[0],
+        metric=key[1],
+        values=len(ordered),
+        nodes=nodes,
+        least=least,
+        tenth=ordered[len(ordered) // 10],
+        median=ordered[len(ordered) // 2],
+        most=most,
+        bins=tuple(bins),
+        floor=floor,
     )

@@ -9,9 +9,169 @@ Pure: the same table says what a set may hold and how a look's facts are compare
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from provisioner.model.base import Record
+from provisioner.model.inventory import Inventory
+from provisioner.model.location import find_host_end
 from provisioner.model.matrix import Matrix
+from provisioner.model.node import Node
+from provisioner.settings.fabric import FabricSettings
+
+# ------------------------------------------------------------------------------
+# A host's rails as its operating system configures them: address, frames, routes, source rules.
+#
+# Each rail has a /31 to its leaf. A packet from a rail's address must leave by that rail, wherever
+# it
+# goes: a table of its own for each rail, and a rule that leads every packet from its address
+# there.
+# Without them the host sends to other leaves' rails by its default route, over management. Traffic
+# that is not bound to an address goes to its own rail's network where the site names one per rail.
+# source: NVIDIA Spectrum-X reference architecture 1.3, host networking; RFC 3021 for /31.
+
+
+TABLE_FIRST = 100  # of rail 0; the kernel's own tables are 253 to 255
+PRIORITY_FIRST = 3000  # the kernel has 1000 for VRF devices and 32766 for the main table
+
+
+class RailLink(Record):
+    """One rail of one host."""
+
+    rail: int
+    mac: str
+    address: str  # with prefix length, "172.0.0.0/31"
+    gateway: str  # the leaf's end
+    table: int
+    priority: int
+    networks: tuple[str, ...]  # of all rails: reached from this rail's address by its leaf
+    own_networks: tuple[str, ...]  # of this rail: reached from any address by its leaf
+    mtu: int
+
+
+def list_rail_links(
+    node: Node, inventory: Inventory, settings: FabricSettings
+) -> tuple[RailLink, ...]:
+    """Return the node's rails that have a card with a MAC address and a planned address."""
+    macs = {d.slot: d.mac for d in inventory.devices if d.mac}
+    links = []
+    for port in sorted(node.ports, key=lambda p: (p.rail, p.nic_slot)):
+        mac = macs.get(port.nic_slot)
+        end = find_host_end(port.address)
+        if port.rail < 0 or mac is None or end is None:
+            continue
+        same_version = [n for n in settings.rail_networks if (":" in n) == (end.version == 6)]
+        per_rail = len(same_version) > port.rail and len(same_version) > 1
+        links.append(
+            RailLink(
+                rail=port.rail,
+                mac=mac,
+                address=str(end),
+                gateway=port.address.partition("/")[0],
+                table=TABLE_FIRST + port.rail,
+                priority=PRIORITY_FIRST + port.rail,
+                networks=tuple(same_version),
+                own_networks=(same_version[port.rail],) if per_rail else (),
+                mtu=settings.rail_mtu,
+            )
+        )
+    return tuple(links)
+
+
+def write_netplan(links: Sequence[RailLink]) -> dict[str, Any]:
+    """Return the rails as `ethernets` of network configuration, version 2 (cloud-init, netplan)."""
+    return {f"rail{link.rail}": _write_rail(link) for link in links}
+
+
+def _write_rail(link: RailLink) -> Mapping[str, Any]:
+    inside = [{"to": n, "via": link.gateway, "table": link.table} for n in link.networks]
+    outside = [{"to": n, "via": link.gateway} for n in link.own_networks]
+    address = link.address.partition("/")[0]
+    return {
+        "match": {"macaddress": link.mac},
+        "dhcp4": False,
+        "addresses": [link.address],
+        "mtu": link.mtu,
+        "optional": True,
+        "routes": [*inside, *outside],
+        "routing-policy": [{"from": address, "table": link.table, "priority": link.priority}],
+    }
+
+
+# ------------------------------------------------------------------------------
+# Run-time settings of SuperNICs, from the matrix's profile and the fabric's overlay.
+#
+# Every boot loses them, so they are no component with a version: they are set before the checks of
+# every validation, and a check reads them with other tools than those that set them.
+
+
+ROOT = "/interfaces/interface/"
+OVERLAYS = ("pure_l3", "l3_evpn")
+# the interface must go down and up before it takes effect (NVIDIA's nic-configuration-operator)
+_GAP = "ethernet/nvidia/config/inter-packet-gap"
+# settings that do not need the congestion-control algorithm
+_BEFORE = ("nvidia/qos/", "nvidia/roce/")
+# an equivalent value that the service may report
+_ALSO = {"nvidia/qos/config/trust-mode": "QOS_TRUST_MODE_DSCP"}
+_PATH = re.compile(r"[a-z][a-z0-9_-]*(\[id=\d{1,3}\])?(/[a-z][a-z0-9_-]*(\[id=\d{1,3}\])?){1,9}")
+_VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Setting(Record):
+    """One value at one path of DOCA's management service."""
+
+    path: str
+    value: str
+    type: str  # "string" | "bool" | "int"
+    also: str = ""
+    restart_interface: bool = False
+
+
+class Runtime(Record):
+    """Settings in the order in which they are set; the algorithm is started between the two
+    groups.
+    """
+
+    routing: tuple[Setting, ...]
+    congestion: tuple[Setting, ...]
+
+
+def find_fault(place: str, value: str) -> str | None:
+    """Return the error in one line of a profile, or None."""
+    path, mark, overlay = place.partition("@")
+    if mark and overlay not in OVERLAYS:
+        return f"there is no overlay '{overlay}'"
+    if not _PATH.fullmatch(path) or not _VALUE.fullmatch(value):
+        return "no path and value of a run-time setting"
+    return None
+
+
+def select_settings(profile: Mapping[str, str], overlay: str) -> Runtime:
+    """Return the settings of a profile for every interface of a SuperNIC in this kind of fabric."""
+    mine = [
+        (place.partition("@")[0], value)
+        for place, value in profile.items()
+        if "@" not in place or place.endswith(f"@{overlay}")
+    ]
+    made = [_setting(path, value) for path, value in mine]
+    return Runtime(
+        routing=tuple(s for s in made if s.path.startswith(tuple(ROOT + b for b in _BEFORE))),
+        congestion=tuple(
+            s for s in made if not s.path.startswith(tuple(ROOT + b for b in _BEFORE))
+        ),
+    )
+
+
+def _setting(path: str, value: str) -> Setting:
+    whole_number = path.endswith("/value") or path == _GAP
+    return Setting(
+        path=ROOT + path,
+        value=value,
+        type="bool" if value in ("true", "false") else "int" if whole_number else "string",
+        also=_ALSO.get(path, ""),
+        restart_interface=path == _GAP,
+    )
+
 
 BASELINE = "host.baseline"
 CHECK_TOOLS = "host.check_tools"
@@ -23,7 +183,7 @@ NO_SETS: HostSets = {}
 
 _NAME = r"[a-z0-9][a-z0-9.+@_-]{0,62}"
 _WORD = r"[A-Za-z0-9][A-Za-z0-9_.,:=@/-]{0,119}"
-# setting -> its values; each is read from the running host (planning/intake/host_look.py)
+# setting -> its values; each is read from the running host (planning/intake/host_tools.py)
 _VALUES = {
     "rails": "on",  # address, MTU, routes and source rule of every planned rail
     "roce_trust": "dscp|pcp",  # mlnx_qos(8)

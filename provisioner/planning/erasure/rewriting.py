@@ -18,8 +18,8 @@ from provisioner.model.node import Node
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.model.versions import is_same_version
 from provisioner.planning.path import activation as act
-from provisioner.planning.path.bundles import SLOT, find_differences
-from provisioner.planning.path.ranks import get_rank
+from provisioner.planning.path.conditions import get_rank
+from provisioner.planning.path.hops import SLOT, find_differences
 
 # words of `erase_rewrites`, and the kinds of components that each one has written
 GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -20,8 +20,8 @@ from provisioner.model.fabric_session import (
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import collectives, fabric_verdicts
 from provisioner.planning.fault_location.fabric_session import SessionPolicy
+from provisioner.planning.fault_location.fabric_verdicts import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation import plan_next_round
-from provisioner.planning.fault_location.isolation_ends import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation_words import (
     Cell,
     Culprit,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from provisioner.model.base import Record
+from provisioner.model.cohort import Gate, HealthReport
 from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricSession
-from provisioner.model.health import Gate, HealthReport
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location.isolation_words import IsolationPolicy

@@ -10,16 +10,15 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import HealthReport
 from provisioner.model.fabric_session import FabricOutcome
-from provisioner.model.health import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification.check_selection import Selection
-from provisioner.planning.erasure.drives import describe_strange_drives
-from provisioner.planning.erasure.erasure import ask_about_data
+from provisioner.planning.erasure.erasure import ask_about_data, describe_strange_drives
 from provisioner.planning.fault_location.fabric_session import has_fabric_results
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release import entitlement

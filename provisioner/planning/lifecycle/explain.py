@@ -11,18 +11,180 @@ from typing import Any
 
 from provisioner.model.alert import Alert
 from provisioner.model.base import Record
-from provisioner.model.campaign import Campaign
-from provisioner.model.campaign_row import CampaignRow
-from provisioner.model.case import Case
+from provisioner.model.campaign import Campaign, CampaignRow, Progress
+from provisioner.model.case import Case, Service
 from provisioner.model.certificate import Certificate
-from provisioner.model.health import Finding
+from provisioner.model.cohort import Finding
 from provisioner.model.node import Boots, Node, NodeKind, Origin, Placement, State
 from provisioner.model.operation import LedgerEntry, Operation
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
-from provisioner.planning.lifecycle.explain_next import explain_next
-from provisioner.planning.lifecycle.explain_words import clean_text, format_age, format_span
+from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.journey import JOURNEY
+
+# ------------------------------------------------------------------------------
+# Durations and foreign text, formatted for `explain` and the watch views. Pure.
+
+
+WORD_MAX = 300  # characters of text from a device or a person
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def format_span(seconds: float) -> str:
+    """Return a duration by its two largest units: "2 d 3 h", "5 min", "12 s"."""
+    if seconds < 60:
+        return f"{max(0, int(seconds))} s"
+    for index, (unit_s, name) in enumerate(_UNITS):
+        if seconds < unit_s:
+            continue
+        whole, remainder = divmod(seconds, unit_s)
+        if index + 1 < len(_UNITS):
+            small_s, small = _UNITS[index + 1]
+            if remainder >= small_s:
+                return f"{int(whole)} {name} {int(remainder // small_s)} {small}"
+        return f"{int(whole)} {name}"
+    raise AssertionError(seconds)
+
+
+def format_age(seconds: float) -> str:
+    """Return the time since an event as text; a negative one (a clock set back) counts as now."""
+    return f"{format_span(seconds)} ago" if seconds >= 1 else "just now"
+
+
+def clean_text(text: str) -> str:
+    """Return foreign text in one bounded line, without characters that move a terminal's cursor."""
+    clean = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    clean = clean.rstrip(".") if clean.endswith(".") and not clean.endswith("..") else clean
+    return clean if len(clean) <= WORD_MAX else f"{clean[: WORD_MAX - 1]}…"
+
+
+# ------------------------------------------------------------------------------
+# Explain the next action of a node, as the lifecycle will take it; a part of `explain`. Pure.
+#
+# Rule: the sentences follow `lifecycle.decide` and never contradict it.
+
+
+STEPS_MAX = 5  # steps of a plan that are listed
+
+
+def explain_next(
+    node: Node,
+    now: float,
+    plan: Plan | None,
+    case: Case | None,
+    campaign: Campaign | None,
+    row: CampaignRow | None,
+) -> Iterator[str]:
+    """Yield sentences on the daemon's next action, or on the reason why it waits."""
+    if node.is_parked:
+        why = "after a fault of the provisioner's own"
+        if any(b.reason is Reason.DAMAGED_ROW for b in node.blockers):
+            why = "because a stored row of it cannot be read"
+        yield f"Nothing by itself: it was parked {why}."
+        return
+    yield from _explain_state(node, plan)
+    if node.note and node.state not in (State.QUARANTINED, State.RETIRED):
+        yield f"Now: {clean_text(node.note)}."
+    if case is not None:
+        yield from _explain_case(case, now)
+    if campaign is not None and row is not None:
+        yield from _explain_campaign(campaign, row, now)
+
+
+def _explain_state(node: Node, plan: Plan | None) -> Iterator[str]:
+    host = node.kind is NodeKind.HOST
+    if node.state is State.DISCOVERED:
+        yield "It is identified (vendor, credentials, parts, cards), then compared with the plan."
+    elif node.state is State.INTAKE:
+        fence = "Its ports are moved into the maintenance VRF; then" if host else "Then"
+        yield f"{fence} every component is brought to its pin."
+    elif node.state is State.CONVERGING:
+        if host and node.placement is not Placement.MAINTENANCE:
+            yield "Its ports are moved into the maintenance VRF before anything else."
+        yield from _explain_plan(plan)
+    elif node.state is State.VALIDATING:
+        yield "The health checks run; if all pass it gets a certificate, else it is quarantined."
+    elif node.state is State.CERTIFIED:
+        yield from _explain_certified(node)
+    elif node.state is State.RELEASED:
+        yield "It is watched for drift, faults and the age of its certificate."
+    elif node.state is State.DRAINING:
+        yield "It is fenced into the maintenance VRF, erased, and converges anew."
+    elif node.state is State.QUARANTINED:
+        yield from _explain_quarantined(node)
+    elif node.state is State.REPAIRING:
+        yield "Its repair case names the next remedy; only a certificate returns it to service."
+    elif node.origin is Origin.DETACHED:
+        yield "Nothing: another system has it. `provisioner adopt` takes it in again."
+    else:
+        yield "Nothing: it is retired."
+
+
+def _explain_plan(plan: Plan | None) -> Iterator[str]:
+    if plan is None:
+        yield "The next step is unknown: the node has no inventory to plan from."
+    elif plan.blockers:
+        yield f"There is no path to {clean_text(plan.release)} now, so it will be quarantined."
+    elif plan.in_flight:
+        listed = clean_text(", ".join(plan.in_flight[:3]))
+        yield f"It waits for writes that are under way: {listed}."
+    elif not plan.steps:
+        yield "Every component runs its pin: the health checks come next."
+    else:
+        minutes = plan.duration_s / 60
+        yield (
+            f"Steps to {clean_text(plan.release)}: {len(plan.steps)}; resets: {plan.resets}; "
+            f"about {minutes:.0f} minutes:"
+        )
+        for number, step in enumerate(plan.steps[:STEPS_MAX], 1):
+            yield f"  {number}. {clean_text(step.title)}: {clean_text(step.reason)}."
+        if len(plan.steps) > STEPS_MAX:
+            yield f"  and {len(plan.steps) - STEPS_MAX} more."
+
+
+def _explain_certified(node: Node) -> Iterator[str]:
+    if node.kind is NodeKind.SWITCH:
+        yield "It goes back into service."
+    elif node.tenant:
+        tenant = clean_text(node.tenant)
+        yield f"It is released into the VRF of {tenant}, with proof, and watched there."
+    else:
+        yield "It waits for a tenant that wants a node; nothing is wrong with it."
+
+
+def _explain_quarantined(node: Node) -> Iterator[str]:
+    passing = bool(node.blockers) and all(b.reason in PASSING for b in node.blockers)
+    if passing and node.placement is Placement.MAINTENANCE:
+        yield "The cause may pass by itself: it is tried again after a pause, a few times."
+    else:
+        yield "Nothing by itself: a person, or a repair case, has to take the cause away."
+
+
+def _explain_case(case: Case, now: float) -> Iterator[str]:
+    if case.service is Service.DRAIN and case.drain_at > now:
+        yield f"Case {case.id}: it is taken from its tenant in {format_span(case.drain_at - now)}."
+    elif case.service is Service.KEEP:
+        yield f"Case {case.id}: its tenant keeps it meanwhile."
+    if case.next_at > now:
+        yield f"Case {case.id}: nothing is tried in the next {format_span(case.next_at - now)}."
+    if case.note:
+        yield f"Case {case.id} waits for: {clean_text(case.note)}."
+
+
+def _explain_campaign(campaign: Campaign, row: CampaignRow, now: float) -> Iterator[str]:
+    progress = row.progress
+    name = f"Campaign {campaign.id}"
+    if progress.state is Progress.NOTIFIED and progress.earliest_at > now:
+        wait = format_span(progress.earliest_at - now)
+        yield f"{name}: its tenant has notice; it may begin in {wait}."
+    elif progress.state is Progress.DEFERRED:
+        wait = format_span(progress.deferred_until - now)
+        yield f"{name}: its tenant put it off for {wait} more."
+    elif progress.state in (Progress.PENDING, Progress.NOTIFIED):
+        yield f"{name}: it waits for its turn within the campaign's limits."
+    elif progress.state is Progress.SOAKING:
+        yield f"{name}: it has the release, and is watched before it counts as done."
+
 
 _PLACES: Mapping[Placement, str] = {
     Placement.NONE: "Its ports are in no VRF of ours",
@@ -77,7 +239,7 @@ def explain(seen: Situation) -> Explanation:
     """Return the explanation of one node at the time `now` of its situation."""
     return Explanation(
         node=seen.node.id,
-        what=tuple(_explain_state(seen)),
+        what=tuple(_explain_state_explain(seen)),
         why=tuple(_explain_cause(seen)),
         next=tuple(
             explain_next(seen.node, seen.now, seen.plan, seen.case, seen.campaign, seen.row)
@@ -86,7 +248,7 @@ def explain(seen: Situation) -> Explanation:
     )
 
 
-def _explain_state(seen: Situation) -> Iterator[str]:
+def _explain_state_explain(seen: Situation) -> Iterator[str]:
     node = seen.node
     kind = "switch" if node.kind is NodeKind.SWITCH else "host"
     profile = (
@@ -163,9 +325,9 @@ def _explain_cause(seen: Situation) -> Iterator[str]:
         yield f"Automatic remedies tried since its last certificate: {seen.node.attempts}."
     yield from _explain_evidence(seen.evidence)
     if seen.case is not None:
-        yield from _explain_case(seen.case, seen.now)
+        yield from _explain_case_explain(seen.case, seen.now)
     if seen.campaign is not None and seen.row is not None:
-        yield from _explain_campaign(seen.campaign, seen.row)
+        yield from _explain_campaign_explain(seen.campaign, seen.row)
     named = [f"{a.id} of {a.target}" if a.target else a.id for a in seen.alerts[:ALERTS_MAX]]
     if named:
         more = len(seen.alerts) - len(named)
@@ -220,7 +382,7 @@ def _explain_evidence(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"Signed evidence differs in {len(findings) - ALERTS_MAX} more places."
 
 
-def _explain_case(case: Case, now: float) -> Iterator[str]:
+def _explain_case_explain(case: Case, now: float) -> Iterator[str]:
     yield (
         f"Repair case {case.id} was opened {format_age(now - case.opened_at)} ({case.origin}): "
         f"{clean_text(case.reason)}. It is at stage {case.stage}."
@@ -239,7 +401,7 @@ def _explain_case(case: Case, now: float) -> Iterator[str]:
         )
 
 
-def _explain_campaign(campaign: Campaign, row: CampaignRow) -> Iterator[str]:
+def _explain_campaign_explain(campaign: Campaign, row: CampaignRow) -> Iterator[str]:
     reason = f" ({clean_text(row.progress.reason)})" if row.progress.reason else ""
     yield (
         f"Campaign {campaign.id} brings it to {clean_text(campaign.target)}: in wave "

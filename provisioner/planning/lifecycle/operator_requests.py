@@ -16,7 +16,7 @@ from provisioner.model.node import (
     TenantData,
     TpmProof,
 )
-from provisioner.planning.lifecycle.transition import enter_state
+from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.release.entitlement import is_stranger
 
 _DECISIONS = frozenset({TenantData.ERASE, TenantData.KEEP})

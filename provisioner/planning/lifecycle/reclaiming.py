@@ -12,7 +12,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.erasure import require_erasure
-from provisioner.planning.lifecycle.explain_words import clean_text, format_span
+from provisioner.planning.lifecycle.explain import clean_text, format_span
 
 
 def find_return_obstacles(

@@ -23,15 +23,16 @@ from provisioner.model.machine.settings import (
     MachineSettings,
     Value,
 )
-from provisioner.planning.machine_settings.dependencies import predict
+from provisioner.model.switch import SwitchServices
 from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
     BMC,
     CARD,
+    SWITCH,
     PinnedSets,
     find_card_kind,
 )
-from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same
+from provisioner.planning.machine_settings.resolution import ATTRIBUTE, is_same, predict
 from provisioner.quirks.meaning import VOCABULARY, Row
 
 NONE = NO_SET
@@ -225,3 +226,53 @@ def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
     if VOCABULARY[name].values:
         return shown is (value == "on")
     return is_same(shown, value)
+
+
+# ------------------------------------------------------------------------------
+# Names of the sets of settings that run on a switch. Pure.
+#
+# As with BMCs, the largest set whose every value runs names the component's version. It runs only
+# if
+# the switch would start with it too, and, where it has TACACS+ servers, with the site's key on
+# them.
+
+
+SWITCH_SETS_SLOT = "switch"
+OFF = "off"
+
+
+def build_component(
+    shown: tuple[SwitchServices, SwitchServices],
+    sets: Mapping[str, Mapping[str, str]],
+    source: str,
+    *,
+    has_key: bool,
+) -> Component:
+    """Return the component of a switch; `shown` are its applied and its next configuration."""
+    version = name_set(
+        sets,
+        lambda name, value: all(
+            _runs_switch_sets(name, value, one, has_key=has_key) for one in shown
+        ),
+    )
+    return Component(kind=SWITCH, slot=SWITCH_SETS_SLOT, version=version, source=source)
+
+
+def list_servers(settings: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Return the names that a set lists under one setting, () for "off"; None: it leaves it."""
+    value = settings.get(name)
+    if value is None:
+        return None
+    return () if value == OFF else tuple(value.split(","))
+
+
+def _runs_switch_sets(name: str, value: str, shown: SwitchServices, *, has_key: bool) -> bool:
+    listed = () if value == OFF else tuple(value.split(","))
+    if name == "ntp":
+        return set(shown.ntp) == set(listed)
+    if name == "syslog":
+        return set(shown.syslog) == set(listed)
+    if name == "tacacs":
+        keyed = has_key and shown.tacacs_keyed
+        return shown.tacacs == listed and (keyed or not listed)
+    return shown.logins == listed

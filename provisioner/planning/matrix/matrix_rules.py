@@ -7,23 +7,145 @@ of the matrix (a missing digest, an edge without evidence) is no error here: `re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import pairwise
 
 from provisioner import components
 from provisioner.model.host_packages import OFED_MIGRATION
 from provisioner.model.inventory import DeviceKind
-from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Profile, Release
-from provisioner.planning.certification import host_settings, runtime
+from provisioner.model.machine.settings import NVME_FIRMWARE, have_same_model, split_version
+from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Pin, Profile, Release
+from provisioner.model.versions import parse_version
+from provisioner.planning.certification import host_settings
+from provisioner.planning.certification import host_settings as runtime
 from provisioner.planning.machine_settings import pinned_sets
-from provisioner.planning.matrix.drive_rules import find_edge_fault, find_pin_fault
 from provisioner.planning.matrix.located_yaml import Located, Path
-from provisioner.planning.matrix.spellings import check_spellings
-from provisioner.planning.path.conditions import parse_terms
-from provisioner.planning.path.hops import ANY
-from provisioner.planning.path.model_names import matches_token
-from provisioner.planning.path.reachability import find_cycle
-from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, IMAGE
+from provisioner.planning.path.conditions import grammar_of, matches_token, parse_terms
+from provisioner.planning.path.distances import find_cycle
+from provisioner.planning.path.hops import ANY, ASKS_LEAVE, IMAGE
+
+# ------------------------------------------------------------------------------
+# Rules for pins and edges of drives: a version names a model, and an edge stays with one model.
+
+
+_FORM = "Write MODEL@FIRMWARE as the drive prints both, such as 'MTFDKCC1T9TGP-1BK1DABYY@E3MQ005'."
+
+
+def find_pin_fault(kind: str, pin: Pin) -> tuple[str, str, str] | None:
+    """Return (field, problem, remedy) of a pin of drives, or None."""
+    if kind != NVME_FIRMWARE or not pin.known:
+        return None
+    for field, version in (("version", pin.version), *(("also", v) for v in pin.also)):
+        if not split_version(version)[0]:
+            return field, f"'{version[:60]}' names no model and firmware", _FORM
+    return None
+
+
+def find_edge_fault(kind: str, edge: Edge) -> tuple[str, str, str] | None:
+    """Return (field, problem, remedy) of an edge of drives, or None."""
+    if kind != NVME_FIRMWARE:
+        return None
+    return next(_find_edge_faults(edge), None)
+
+
+def _find_edge_faults(edge: Edge) -> Iterator[tuple[str, str, str]]:
+    if not split_version(edge.to)[0]:
+        yield "to", f"'{edge.to[:60]}' names no model and firmware", _FORM
+    for field, versions in (("from", edge.from_versions), ("via", edge.via)):
+        for version in versions:
+            if version == ANY:
+                remedy = "List the versions that it starts from, of this model."
+                yield field, "'*' would write one model's firmware to every drive", remedy
+            elif not have_same_model(version, edge.to):
+                remedy = "Write one edge for each model."
+                yield field, f"'{version[:60]}' is no version of the model of '{edge.to}'", remedy
+
+
+# ------------------------------------------------------------------------------
+# Rules of a matrix about one thing written twice: versions are compared by their grammar.
+#
+# "2.0" and "2.0.0" are one version to a device, and so one edge written with both is one edge, and
+# a
+# way back written with the other one is a circle. Raises InputError at the place of the fault.
+
+
+def check_spellings(matrix: Matrix, located: Located) -> None:
+    """Refuse edges and bundle versions that are the same in two spellings, and circles of them."""
+    for kind, edges in matrix.edges.items():
+        for index, edge in enumerate(edges):
+            _check_stops(("edges", kind, index), kind, edge, located)
+        _check_edges(kind, edges, located)
+        _check_circles(kind, edges, located)
+    for kind, versions in matrix.bundles.items():
+        written: dict[object, str] = {}
+        for version in versions:
+            first = written.setdefault(spell(kind, version), version)
+            if first != version:
+                raise located.build_error(
+                    ("bundles", kind, version),
+                    f"{version} and {first} are one version",
+                    "Keep one of the two.",
+                )
+
+
+def spell(kind: str, version: str) -> object:
+    """Return the same value for all spellings of one version of a component."""
+    if version == ANY:
+        return ANY
+    grammar = grammar_of(kind)
+    key = None if grammar == "opaque" else parse_version(grammar, version)
+    return version.strip() if key is None else key
+
+
+def _check_stops(path: Path, kind: str, edge: Edge, located: Located) -> None:
+    starts = [spell(kind, v) for v in edge.from_versions]
+    stops = [spell(kind, v) for v in (*edge.via, edge.to)]
+    if len(set(starts)) < len(starts):
+        raise located.build_error(
+            (*path, "from"), "it lists one version twice", "List each version once."
+        )
+    if stops[-1] in starts:
+        raise located.build_error(
+            (*path, "to"),
+            f"the edge leads from {edge.to} to itself in another spelling",
+            "Correct one of them.",
+        )
+    if len(set(stops)) < len(stops) or set(stops) & set(starts):
+        raise located.build_error(
+            (*path, "via"), "the way passes one version twice", "List each stop once."
+        )
+
+
+def _check_edges(kind: str, edges: tuple[Edge, ...], located: Located) -> None:
+    moves: dict[tuple[object, object], int] = {}
+    for index, edge in enumerate(edges):
+        for start in edge.from_versions:
+            key = (spell(kind, start), spell(kind, edge.to))
+            if (first := moves.setdefault(key, index)) != index:
+                raise located.build_error(
+                    ("edges", kind, index),
+                    f"the move {start} → {edge.to} is already number {first + 1} here",
+                    "Keep one of the two; an overlay replaces an edge with `override: true` "
+                    "and a `reason`.",
+                )
+
+
+def _check_circles(kind: str, edges: tuple[Edge, ...], located: Located) -> None:
+    names: dict[object, str] = {}
+    upgrades: dict[str, list[str]] = {}
+    for edge in edges:
+        for start in edge.from_versions if not edge.downgrade else ():
+            stops = [names.setdefault(spell(kind, v), v) for v in (start, *edge.via, edge.to)]
+            for start_version, target_version in pairwise(stops):
+                upgrades.setdefault(start_version, []).append(target_version)
+    if circle := find_cycle(upgrades):
+        raise located.build_error(
+            ("edges", kind),
+            f"upgrades run in a circle: {' → '.join(circle)}",
+            "Mark the way back with `downgrade: true`, or remove it.",
+        )
+
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 DEVICES_MAX = 1_000  # parts of one kind in a node; an HGX host has some 30 memory modules

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from provisioner.model.matrix import UNKNOWN
 from provisioner.planning.matrix.located_yaml import Located, Path, Tree
-from provisioner.planning.matrix.spellings import spell
+from provisioner.planning.matrix.matrix_rules import spell
 
 OVERRIDE_KEYS = ("override", "reason")
 _OF_A_VERSION = ("version", "also", "artifact", "sha256", "evidence", "sought")

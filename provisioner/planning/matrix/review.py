@@ -13,12 +13,11 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.versions import parse_version
-from provisioner.planning.matrix.contradictions import find_contradictions
+from provisioner.planning.matrix.contradictions import Fault, find_contradictions
 from provisioner.planning.matrix.diff import compare_releases
-from provisioner.planning.matrix.faults import Fault
 from provisioner.planning.matrix.located_yaml import Located, Path, format_path
-from provisioner.planning.matrix.reference_gaps import find_reference_gaps
-from provisioner.planning.path.reachability import (
+from provisioner.planning.matrix.pinned_files import find_reference_gaps
+from provisioner.planning.path.distances import (
     find_reachable,
     find_unreachable,
     list_ancestors,
@@ -26,8 +25,8 @@ from provisioner.planning.path.reachability import (
     map_moves,
     normalize_version,
 )
+from provisioner.planning.path.hops import find_forbidden_edges
 from provisioner.planning.path.refusals import name_sought
-from provisioner.planning.path.switch_upgrades import find_forbidden_edges
 
 
 class Weight(StrEnum):

@@ -14,8 +14,9 @@ from provisioner.model.inventory import Activation
 from provisioner.planning.path import conditions
 from provisioner.planning.path.distances import Distances, RemainingCost, least_of
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.search import (
+from provisioner.planning.path.tracks import (
     Hindrances,
+    Problem,
     State,
     activate_staged,
     cost_of_push,
@@ -24,7 +25,6 @@ from provisioner.planning.path.search import (
     push_hop,
     waits_exactly,
 )
-from provisioner.planning.path.tracks import Problem
 
 Outside = tuple[tuple[str, tuple[str, ...]], ...]  # versions of the kinds that a cluster only reads
 PushCost = tuple[int, int]  # outages, seconds

@@ -11,9 +11,122 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from fnmatch import translate
 from functools import lru_cache
 
+from provisioner import components
 from provisioner.model import versions
+from provisioner.model.machine.settings import NVME_FIRMWARE, have_same_model, split_version
+from provisioner.model.matrix import Pin
+from provisioner.model.versions import is_same_version
+
+# ------------------------------------------------------------------------------
+# Compare a running version with its pin, in one way for planner, drift, API and console.
+#
+# Versions are compared by the component's own grammar, never as text: 32.44.1036 and 32.44.1036.0
+# may
+# be one version, and devices print versions in many forms. Pure.
+
+
+@dataclass(frozen=True)
+class PinVerdict:
+    """The result of a comparison.
+
+    `met` is None if nothing can be compared, and `why` gives the cause.
+    """
+
+    met: bool | None
+    why: str = ""
+
+
+def grammar_of(kind: str) -> str:
+    """Return the name of the grammar of a component's versions."""
+    declared = components.ALL.get(kind)
+    return "opaque" if declared is None else declared.grammar
+
+
+def is_pinned(grammar: str, version: str, pin: Pin) -> bool:
+    """Return whether a version is the pinned one or another that the pin approves."""
+    return any(is_same_version(grammar, version, name) for name in (pin.version, *pin.also))
+
+
+def select_target(kind: str, version: str | None, pin: Pin) -> str:
+    """Return the pinned version that a part running `version` must have.
+
+    A pin of drives has one for each model; "" if it has none for the model of this drive.
+    """
+    if kind != NVME_FIRMWARE or not pin.known:
+        return pin.version
+    names = (pin.version, *pin.also)
+    return next((name for name in names if have_same_model(name, version or "")), "")
+
+
+def judge_pin(kind: str, version: str | None, pin: Pin | None) -> PinVerdict:
+    """Return whether the running version meets the pin, or why the two cannot be compared."""
+    if pin is None:
+        return PinVerdict(None, "not pinned")
+    if not pin.known:
+        return PinVerdict(None, "the pin is unknown: nobody publishes the version")
+    if not version:
+        return PinVerdict(None, "the device gives no version")
+    if not select_target(kind, version, pin):
+        model = split_version(version)[0] or version
+        return PinVerdict(None, f"no firmware is pinned for drives of the model {model}")
+    return PinVerdict(is_pinned(grammar_of(kind), version, pin))
+
+
+# ------------------------------------------------------------------------------
+# The place of each component kind in the order of flashing, and kinds that go one at a time.
+#
+# Among plans of equal cost the order of tracks decides. source: as `flash_order`.
+
+
+# kinds whose slots are written one at a time: six supplies at once leave the host without power
+ONE_AT_A_TIME = frozenset({"host.psu"})
+
+# by the beginning of a kind's name; the first that fits
+_RANKS = (
+    ("host.bmc", 0),
+    ("host.erot", 1),
+    ("host.cpld", 1),
+    ("host.fpga", 1),
+    ("host.", 2),
+    ("hgx.", 3),
+    ("", 4),  # cards, software and configuration
+)
+
+
+def get_rank(kind: str) -> int:
+    """Return the place of a kind: BMC, roots of trust, motherboard tray, GPU tray, cards."""
+    return next(rank for prefix, rank in _RANKS if kind.startswith(prefix))
+
+
+# ------------------------------------------------------------------------------
+# Names of GPU models, matched by whole tokens: "*H200*" is no GH200, and "*H20*" is no H200. Pure.
+#
+# A model is printed inside longer names ("NVIDIA H100 80GB HBM3"), and the names of other machines
+# contain it, so that a plain glob takes a superchip for a baseboard.
+
+
+def matches_token(glob: str, model: str) -> bool:
+    """Return whether the glob, its outer "*" ending at edges of tokens, matches the model.
+
+    At a leading "*" no letter or digit precedes the token; at a trailing one no digit follows it
+    (MI300X is an MI300). Upper and lower case are the same.
+    """
+    return _pattern(glob).fullmatch(model.lower()) is not None
+
+
+@lru_cache(maxsize=1024)  # as many as a matrix has profiles; far below
+def _pattern(glob: str) -> re.Pattern[str]:
+    token = glob.lower().strip("*")
+    before = ".*(?<![a-z0-9])" if token[:1].isalnum() else ".*"
+    after = "(?![0-9]).*" if token[-1:].isalnum() else ".*"
+    before = before if glob.startswith("*") else ""
+    after = after if glob.endswith("*") else ""
+    return re.compile(before + translate(token).removesuffix(r"\Z") + after, re.DOTALL)
+
 
 _TERM = re.compile(r"\s*(==|!=|>=|<=|=|>|<)?\s*([^\s<>=!,]+)\s*")
 _KIND = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")  # "host.driver"; no version starts so

@@ -14,11 +14,128 @@ from itertools import pairwise
 from provisioner.components import ComponentKind
 from provisioner.model import versions
 from provisioner.model.host_packages import OFED_MIGRATION
-from provisioner.model.inventory import Activation
+from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.matrix import Edge, Matrix, Pin
 from provisioner.model.outcome import Reason
 from provisioner.model.plan import Disruption
-from provisioner.planning.path.switch_upgrades import ASKS_LEAVE, PACKAGES
+from provisioner.model.versions import parse_version
+
+# ------------------------------------------------------------------------------
+# Firmware packages that no device reports by name: the versions of their parts identify them.
+#
+# A package version runs if every part that it contains runs at the version listed in the matrix.
+# If
+# the parts match no listed package, the closest one is reported to the operator with the parts
+# that
+# differ.
+
+
+SLOT = "bundle"  # a derived component has this one slot, independent of the slots of its parts
+
+
+def find_differences(
+    inventory: Inventory, contents: Mapping[str, str], grammars: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return a sentence for each part that does not run the version in `contents`; () if all do."""
+    sentences: list[str] = []
+    for kind, version in sorted(contents.items()):
+        parts = inventory.of_kind(kind)
+        if not parts:
+            sentences.append(f"{kind} was not seen")
+        grammar = grammars.get(kind, "opaque")
+        sentences += [
+            f"{kind}/{c.slot} runs {c.version or 'an unknown version'}, not {version}"
+            for c in parts
+            if c.version is None or not versions.is_same_version(grammar, c.version, version)
+        ]
+    return tuple(sentences)
+
+
+def find_nearest_version(
+    inventory: Inventory,
+    contents_by_version: Mapping[str, Mapping[str, str]],
+    grammars: Mapping[str, str],
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the bundle version with the fewest differing parts, and the differences.
+
+    Returns None if `known` lists no version.
+    """
+    candidates = [
+        (v, find_differences(inventory, contents_by_version[v], grammars))
+        for v in sorted(contents_by_version)
+    ]
+    return min(candidates, key=lambda f: len(f[1]), default=None)
+
+
+# ------------------------------------------------------------------------------
+# The upgrades of Cumulus Linux that NVIDIA publishes: from which release, by which method.
+#
+# There are three methods: the optimized image (installed on the other partition, keeps the
+# configuration), packages (keep it too), and ONIE (a new installation that destroys it). The
+# matrix's
+# edges list the moves that a site makes; the rules in this module forbid edges that contradict the
+# published ones. Sources: Cumulus Linux guide, "Upgrading Cumulus Linux", and the release notes of
+# 5.11.4, 5.11.5 and 5.13.
+
+
+KIND = "switch.os"
+IMAGE = "nvue_image"
+PACKAGES = "nvue_packages"
+ONIE = "onie"
+# methods that a site must allow by name: ONIE destroys the configuration, and packages come from a
+# mirror whose content no image digest pins
+ASKS_LEAVE = frozenset({PACKAGES, ONIE})
+
+Train = tuple[int, ...]  # (5, 11, 4): the build number does not decide
+_FIRST_WITHOUT_WAY_BACK: Train = (5, 13)
+_LAST_BEFORE: Train = (5, 11)
+
+# target -> method -> releases (or trains, of two numbers) that it may start from. A target that is
+# not listed has no published table: only the two general rules below hold for it.
+_PUBLISHED: dict[Train, dict[str, tuple[Train, ...]]] = {
+    (5, 11, 4): {
+        IMAGE: ((5, 11, 3),),
+        PACKAGES: ((5, 11, 0), (5, 11, 1), (5, 11, 2), (5, 11, 3), (5, 10), (5, 9, 4)),
+    },
+    (5, 11, 5): {
+        IMAGE: ((5, 11, 3), (5, 11, 4)),
+        PACKAGES: ((5, 11, 3), (5, 11, 4), (5, 9, 4)),
+    },
+}
+
+
+def find_violation(start: str, to: str, method: str) -> str:
+    """Return the published rule that forbids this move, "" if none does. ONIE is always allowed."""
+    start_train = _parse_train(start)
+    target_train = _parse_train(to)
+    if method == ONIE or not start_train or not target_train:
+        return ""
+    if start_train[:2] >= _FIRST_WITHOUT_WAY_BACK and target_train[:2] <= _LAST_BEFORE:
+        return "from 5.13 or newer back to 5.11 or older goes by ONIE only"
+    if target_train in _PUBLISHED:
+        allowed = _PUBLISHED[target_train].get(method, ())
+        if not any(start_train[: len(a)] == a for a in allowed):
+            return f"no published way by {method} from {start}; other starts go by ONIE"
+    elif method == PACKAGES and start_train[:2] != target_train[:2]:
+        return "a new train is installed as an image, never as packages"
+    return ""
+
+
+def find_forbidden_edges(matrix: Matrix, own_method: str = IMAGE) -> tuple[tuple[str, str], ...]:
+    """Return (place, sentence) for each edge that the published rules forbid."""
+    return tuple(
+        (f"edges.{KIND}: {start} → {stop}", violation)
+        for edge in matrix.edges.get(KIND, ())
+        for stops in ((*edge.via, edge.to),)
+        for start, stop in (*((s, stops[0]) for s in edge.from_versions), *pairwise(stops))
+        if (violation := find_violation(start, stop, edge.method or own_method))
+    )
+
+
+def _parse_train(version: str) -> Train:
+    numbers = parse_version("cumulus", version)
+    return numbers[:3] if numbers else ()
+
 
 # methods that install from a package repository or set parameters
 NO_FILE = frozenset(

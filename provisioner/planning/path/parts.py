@@ -26,13 +26,13 @@ from provisioner.planning.path.clusters import (
 )
 from provisioner.planning.path.distances import RemainingCost, join_bounds, least_of
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.search import (
+from provisioner.planning.path.tracks import (
+    Running,
     State,
     initial_state,
     is_goal,
     waits_exactly,
 )
-from provisioner.planning.path.tracks import Running
 
 HUB = -1  # the cluster number of the hub in a list of pushes
 

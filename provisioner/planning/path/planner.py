@@ -7,25 +7,210 @@ executor carries out the first step only; then the node is observed and planned 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from threading import Lock
 
 from provisioner import components, quirks
 from provisioner.components import ComponentKind
-from provisioner.model.inventory import BackgroundCopy, Inventory
+from provisioner.model.base import Record
+from provisioner.model.inventory import Activation, BackgroundCopy, Inventory
 from provisioner.model.matrix import Matrix, Pin, Release
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.plan import History, Neighbour, Plan
+from provisioner.model.plan import History, Neighbour, Plan, Precondition, Step, StepKind
+from provisioner.planning.path import activation as act
 from provisioner.planning.path import refusals
+from provisioner.planning.path.conditions import judge_pin
 from provisioner.planning.path.distances import Distances
-from provisioner.planning.path.flash_order import explain_order, solve_in_order
 from provisioner.planning.path.hops import Moves
-from provisioner.planning.path.problem import build_problem, relevant_kinds
+from provisioner.planning.path.problem import (
+    build_problem,
+    explain_order,
+    relevant_kinds,
+    solve_in_order,
+)
 from provisioner.planning.path.solving import Shapes
-from provisioner.planning.path.steps import build_steps
+from provisioner.planning.path.tracks import Move, Problem, Push, Reset, State
 from provisioner.settings.maintenance import BootWay
+
+# ------------------------------------------------------------------------------
+# Turn the search's moves into steps with their preconditions, costs and reasons.
+
+
+def build_steps(
+    problem: Problem,
+    moves: tuple[tuple[Move, State], ...],
+    release: str,
+    order: str = "",
+    first: int = 0,
+) -> tuple[Step, ...]:
+    """Return one step per move, in order.
+
+    `order` says why the `first` moves come before the others, where their costs do not.
+    """
+    out: list[Step] = []
+    for position, (move, before) in enumerate(moves):
+        later_moves = tuple(m for m, _ in moves[position + 1 :])
+        if isinstance(move, Push):
+            out.append(_update(problem, move, before, later_moves, release))
+        else:
+            ahead = order if position < first else ""
+            out.append(_activate(problem, move, before, later_moves, ahead))
+    return tuple(out)
+
+
+def _update(
+    problem: Problem, move: Push, before: State, later_moves: tuple[Move, ...], release: str
+) -> Step:
+    hop = move.hop
+    track = problem.tracks[move.track]
+    needed = [i for kind, _ in hop.requires for i in problem.by_kind.get(kind, ())]
+    return Step(
+        kind=StepKind.UPDATE,
+        component=hop.kind,
+        slots=track.slots,
+        from_version=hop.start,
+        to_version=hop.to,
+        carries=hop.carries,
+        method=hop.method,
+        artifact=hop.artifact,
+        sha256=hop.sha256,
+        force=hop.downgrade,
+        activation=hop.activation,
+        bmcs=tuple(sorted({s.bmc for s in track.reported if s.bmc})),
+        disruption=hop.disruption,
+        duration_s=hop.duration_s,
+        expected=_expected(problem, before, [move.track, *needed]),
+        reason=_explain_update(problem, move, later_moves, release),
+    )
+
+
+def _explain_update(
+    problem: Problem, move: Push, later_moves: tuple[Move, ...], release: str
+) -> str:
+    hop = move.hop
+    goal = problem.name_goal(move.track)
+    clauses = [f"{release} pins {hop.kind} to {goal}, {hop.start} runs"]
+    if hop.to != goal:
+        clauses.append(f"the way there leads through {hop.to}")
+    if hop.requires:
+        met = ", ".join(f"{kind} {text}" for kind, text in hop.requires)
+        clauses.append(f"it may be written now because {met} is met")
+    if hop.carries:
+        clauses.append("it brings " + ", ".join(f"{k} {v}" for k, v in hop.carries))
+    if hop.activation in act.AT_ONCE:
+        clauses.append("it runs at once")
+    else:
+        reset = next(
+            (m.reset for m in later_moves if isinstance(m, Reset) and move.track in m.tracks),
+            hop.activation,
+        )
+        merged = "" if reset is hop.activation else f" (which covers its {hop.activation})"
+        clauses.append(f"it waits for the {reset}{merged}")
+    if hop.evidence:
+        clauses.append(f"vouched for by {hop.evidence}")
+    return "; ".join(clauses) + "."
+
+
+def _activate(
+    problem: Problem, move: Reset, before: State, later_moves: tuple[Move, ...], order: str
+) -> Step:
+    names: list[tuple[str, str]] = []
+    kinds: dict[str, str] = {}
+    bmcs: set[str] = set()
+    for index in move.tracks:
+        track = problem.tracks[index]
+        waiting = before.waiting[index]
+        assert waiting is not None
+        names += [(f"{track.kind}/{slot}", waiting.version) for slot in track.slots]
+        kinds[f"{track.kind} {waiting.version}"] = waiting.activation
+        bmcs |= _find_bmcs(problem, index)
+    listed = ", ".join(
+        name if waits == move.reset else f"{name} (waits for {waits}, which this covers)"
+        for name, waits in kinds.items()
+    )
+    reason = f"{listed} {'is' if len(kinds) == 1 else 'are'} written and will run after this"
+    later = [m.hop for m in later_moves if isinstance(m, Push) and m.track in move.tracks]
+    after = {hop.kind for hop in later}
+    if after:
+        reason += f"; needed now because {', '.join(sorted(after))} goes on from there"
+    elif later_moves and (asking := _find_dependents(problem, move, later_moves)):
+        reason += f"; needed now because {asking} requires it"
+    if order:
+        reason += f"; {order}"
+    return Step(
+        kind=StepKind.ACTIVATE,
+        activation=move.reset,
+        bmcs=tuple(sorted(bmcs)) if move.reset is Activation.BMC_RESET else (),
+        activates=tuple(names),
+        disruption=act.get_disruption(move.reset),
+        duration_s=act.estimate_duration_s(move.reset),
+        expected=_expected(problem, before, move.tracks),
+        reason=reason + ".",
+    )
+
+
+def _find_dependents(problem: Problem, move: Reset, later_moves: tuple[Move, ...]) -> str:
+    kinds = {problem.tracks[i].kind for i in move.tracks}
+    asking = [
+        f"{m.hop.kind} {m.hop.to}"
+        for m in later_moves
+        if isinstance(m, Push) and any(kind in kinds for kind, _ in m.hop.requires)
+    ]
+    return ", ".join(dict.fromkeys(asking))
+
+
+def _find_bmcs(problem: Problem, index: int) -> set[str]:
+    """Return the BMCs that manage a track, or the parts of a derived track."""
+    track = problem.tracks[index]
+    bmcs = {s.bmc for s in track.reported if s.bmc}
+    if track.derived:
+        for part in problem.moves.get_contents(track.kind, next(iter(track.goal or ()), "")):
+            for i in problem.by_kind.get(part, ()):
+                bmcs |= {s.bmc for s in problem.tracks[i].reported if s.bmc}
+    return bmcs
+
+
+def _expected(
+    problem: Problem, before: State, indexes: tuple[int, ...] | list[int]
+) -> tuple[Precondition, ...]:
+    """Return the versions that must still be reported before the step.
+
+    They are in the device's own spelling if no earlier step changes them.
+    """
+    out: list[Precondition] = []
+    for index in dict.fromkeys(_parts(problem, indexes)):
+        track = problem.tracks[index]
+        waiting = before.waiting[index]
+        for slot in track.reported:
+            same = before.running[index] == track.running
+            was_staged_before = waiting is not None and waiting == track.staged
+            out.append(
+                Precondition(
+                    kind=track.kind,
+                    slot=slot.slot,
+                    version=(slot.version or None) if same else before.running[index],
+                    staged=(slot.staged if was_staged_before and slot.staged else waiting.version)
+                    if waiting
+                    else None,
+                )
+            )
+    return tuple(out)
+
+
+def _parts(problem: Problem, indexes: tuple[int, ...] | list[int]) -> list[int]:
+    """Replace each derived track by the tracks of its parts, since no device reports it by name."""
+    out: list[int] = []
+    for index in indexes:
+        track = problem.tracks[index]
+        if not track.derived:
+            out.append(index)
+            continue
+        for contents in problem.moves.matrix.bundles.get(track.kind, {}).values():
+            out += [i for part in contents for i in problem.by_kind.get(part, ())]
+    return out
+
 
 _NO_HISTORY = History()
 PLANS_MAX = 20_000  # some 100 MB; a fleet of 65,536 nodes has some thousand distinct situations
@@ -262,3 +447,135 @@ def _name_neighbours(blocker: Blocker, neighbours: tuple[Neighbour, ...]) -> Blo
         if n.versions.get(blocker.subject)
     ]
     return blocker.model_copy(update={"detail": f"{blocker.detail} ({'; '.join(sentences[:8])})"})
+
+
+# ------------------------------------------------------------------------------
+# Rollback plans, computed before a campaign begins. Pure.
+#
+# The planner computes the way from a node that runs all pins of the new release back to the
+# baseline.
+# Its blockers (a fuse, a missing edge) and files that are not in the artifact store are reasons
+# against a rollback. Irreversible steps are named one by one, so that an operator confirms each by
+# its name.
+
+
+NAMED_MAX = 20  # nodes listed by name; the others are counted
+
+
+class WayBack(Record):
+    """The rollback of one node.
+
+    `one_way` names the steps that are irreversible or have no way back; an operator confirms them
+    by name. `blockers` are all other reasons against a rollback.
+    """
+
+    node: str
+    one_way: tuple[str, ...] = ()  # "component version"
+    why: tuple[Blocker, ...] = ()  # the planner's blockers for `one_way`
+    blockers: tuple[Blocker, ...] = ()
+    steps: int = 0
+    resets: int = 0
+    minutes: int = 0
+
+
+class RollbackPreview(Record):
+    """The effect of a campaign's rollback on its nodes.
+
+    `minutes` is the sum over all nodes. A rollback with `refused` does not begin.
+    """
+
+    campaign: str
+    baseline: str
+    nodes: tuple[str, ...] = ()
+    steps: int = 0
+    resets: int = 0
+    minutes: int = 0
+    tenants: tuple[str, ...] = ()  # tenants whose nodes are drained again
+    refused: tuple[Blocker, ...] = ()
+
+    def format_lines(self) -> tuple[str, ...]:
+        """Return the sentences that an operator reads before the rollback begins."""
+        cost = f"{self.steps} steps, {self.resets} resets, {self.minutes} node minutes"
+        first = f"{len(self.nodes)} nodes of {self.campaign} go back to {self.baseline}: {cost}."
+        if self.tenants:
+            first += f" They are drained again from: {', '.join(self.tenants)}."
+        more = len(self.nodes) - NAMED_MAX
+        named = [f"  {name}" for name in self.nodes[:NAMED_MAX]]
+        return (first, *named, *([f"  and {more} more"] if more > 0 else []))
+
+
+def plan_way_back(
+    node: PlanningNode, forth: Plan, baseline: str, cache: PlanCache, held: Set[str] | None = None
+) -> WayBack:
+    """Return the rollback to `baseline` after the plan `forth` has been carried out.
+
+    `held` names the files in the artifact store; None means that it was not read, and files are
+    then not checked.
+    """
+    name = node.inventory.node
+    if not forth.steps:
+        return WayBack(node=name)
+    updated = apply_plan(node.inventory, forth, cache)
+    back = cache.plan(
+        replace(node, inventory=updated, release=baseline, history=type(node.history)())
+    )
+    reasons = [b.model_copy(update={"detail": f"back: {b.detail}"}) for b in back.blockers]
+    if held is not None:
+        reasons += [
+            Blocker(
+                reason=Reason.MISSING_ARTIFACT,
+                subject=step.component,
+                detail=f"back: {step.artifact} is not held",
+                unblock=f"Put {step.artifact} into the artifact store before the campaign begins.",
+            )
+            for step in back.steps
+            if step.artifact and step.artifact not in held
+        ]
+    ends = {s.component: s.to_version for s in forth.steps if s.kind is StepKind.UPDATE}
+    stay = {kind for b in reasons if (kind := b.subject.partition("/")[0]) in ends}
+    one_way = [
+        *find_one_way_steps(forth, cache),
+        *(f"{kind} {ends[kind]}" for kind in sorted(stay)),
+    ]
+    return WayBack(
+        node=name,
+        one_way=tuple(dict.fromkeys(one_way)),
+        why=tuple(b for b in reasons if b.subject.partition("/")[0] in stay),
+        blockers=tuple(b for b in reasons if b.subject.partition("/")[0] not in stay),
+        steps=len(back.steps),
+        resets=back.resets,
+        minutes=-(-back.duration_s // 60),
+    )
+
+
+def find_one_way_steps(forth: Plan, cache: PlanCache) -> tuple[str, ...]:
+    """Return the steps after which the matrix forbids going back, as "component version"."""
+    release = cache.matrix.releases[forth.release]
+    pins = {k: p for k, p in release.profiles[forth.profile].pins.items() if p.known}
+    moves = Moves(cache.matrix, pins, cache.kinds, production=cache.production, leave=cache.leave)
+    return tuple(
+        dict.fromkeys(
+            f"{step.component} {step.to_version}"
+            for step in forth.steps
+            if step.kind is StepKind.UPDATE
+            and moves.find_one_way_edge(step.component, step.to_version, step.from_version)
+        )
+    )
+
+
+def apply_plan(inventory: Inventory, forth: Plan, cache: PlanCache) -> Inventory:
+    """Return the inventory after the plan: its versions run, and none is staged."""
+    pins = cache.matrix.releases[forth.release].profiles[forth.profile].pins
+    carried: dict[str, str] = {}
+    written: dict[tuple[str, str], str] = {}
+    for step in forth.steps:
+        carried |= dict(step.carries)
+        written |= {(step.component, slot): step.to_version for slot in step.slots}
+    parts = []
+    for part in inventory.components:
+        version = written.get((part.kind, part.slot), carried.get(part.kind, part.version))
+        pin = pins.get(part.kind)
+        if pin and pin.known and not judge_pin(part.kind, version, pin).met:
+            version = pin.version  # a bundle's parts follow it; the plan ends with every pin
+        parts.append(part.model_copy(update={"version": version, "staged": None, "pending": None}))
+    return inventory.model_copy(update={"components": tuple(parts)})

@@ -11,7 +11,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.path.model_names import matches_token
+from provisioner.planning.path.conditions import matches_token
 
 _BLUEFIELD = ("bluefield.", "supernic.")  # component kinds of a BlueField in either mode
 _CONNECTX = frozenset({"nic.cx7", "nic.cx8"})

@@ -13,8 +13,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step, StepKind
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.search import SearchResult
-from provisioner.planning.path.tracks import Problem, Track
+from provisioner.planning.path.tracks import Problem, SearchResult, Track
 from provisioner.settings.maintenance import BootWay
 
 _PUSHED = frozenset({"redfish_push", "bluefield_bfb"})  # methods that write through a BMC

@@ -18,13 +18,21 @@ from provisioner.planning.path import activation as act
 from provisioner.planning.path.clusters import Cluster, Effort, OutOfEffortError
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.joining import Answer, Joining, OutOfPatienceError
-from provisioner.planning.path.partition import Care, Group, Layout, Partition
+from provisioner.planning.path.partition import (
+    Answer,
+    Care,
+    Group,
+    Joining,
+    Layout,
+    OutOfPatienceError,
+    Partition,
+)
 from provisioner.planning.path.parts import HUB, Part
-from provisioner.planning.path.search import (
+from provisioner.planning.path.tracks import (
     Cost,
     Hindrances,
     Move,
+    Problem,
     Push,
     Reset,
     SearchResult,
@@ -37,7 +45,6 @@ from provisioner.planning.path.search import (
     push_hop,
     waits_exactly,
 )
-from provisioner.planning.path.tracks import Problem
 
 # A real node needs some hundred states, most of them computed before for another node. 20,000 take
 # about one second, off the event loop.

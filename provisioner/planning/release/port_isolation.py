@@ -7,12 +7,174 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
 
 from provisioner.model.location import Port
-from provisioner.model.node import Placement
+from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
-from provisioner.planning.places.addressing import network_of
+from provisioner.model.place import TenantPlace
+from provisioner.model.recovery import LeafRecord, LeafState
+from provisioner.model.tenant import MAINTENANCE_VRF, Phase, PortPlacement, Tenant
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.addressing import Addressing, network_of
+from provisioner.planning.places.port_filters import plan_port_filter
+
+# ------------------------------------------------------------------------------
+# Requirements of a release: the desired state of one node's ports in one tenant's VRF. Pure.
+
+
+# Moving an interface between VRFs takes it down and up on some releases: two changes of carrier,
+# and as many again where it is tried a second time. Ours; NVIDIA publishes no figure.
+FLAPS_OF_A_MOVE = 4
+# The filters that a fence puts on a port: the two of a reclaim, and the one between hosts.
+FENCE_ACLS = ("provisioner_deny4", "provisioner_deny6", "provisioner_apart4")
+
+
+@dataclass(frozen=True)
+class GateAsk:
+    """One node in one VRF. `storage`: the only VRFs that this one exchanges routes with.
+
+    `exact`: the tenant was made by us, so that its imports are determined; a VRF that the site
+    prepared itself is compared with its own configuration.
+    """
+
+    node: str
+    ports: tuple[Port, ...]
+    vrf: str
+    mtu: int
+    acls: frozenset[str] = frozenset()  # that must be bound to every port
+    frozen_by: frozenset[str] = frozenset(FENCE_ACLS)  # bound by a fence
+    storage: frozenset[str] = frozenset()
+    exact: bool = False
+    vni: str = ""  # of the tenant; "": any
+    target: str = ""  # its route target; "": the configured one
+    peers: frozenset[tuple[str, str]] | None = None  # (leaf, peer); None: those configured
+    defaults: frozenset[str] = frozenset()  # default routes that a session may bring
+    storage_of: tuple[tuple[str, str], ...] = ()  # (other tenant's VRF, storage VRF) allowed
+    guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
+    # (leaf, port) -> the tenant's filter on it; None: its network is being changed, so not judged
+    guards: Mapping[tuple[str, str], str] | None = None
+
+    @cached_property  # compared with every leaf and VRF
+    def prefixes(self) -> frozenset[str]:
+        """Return the planned networks of its links."""
+        addresses = (p.address for p in self.ports if p.address)
+        return frozenset(str(ipaddress.ip_interface(a).network) for a in addresses)
+
+
+FAR_LEAVES_MAX = 8  # leaves without a port of the node that are read; each needs a complete reading
+
+
+def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Return other leaves with ports of the same tenant: a few, spread by the node's name."""
+    own = {p.switch for p in node.ports}
+    leaves = {
+        port.switch
+        for neighbour in nodes
+        if neighbour.id != node.id and neighbour.state is State.RELEASED and neighbour.vrf == vrf
+        for port in neighbour.ports
+        if not port.guid and port.switch not in own
+    }
+    return tuple(sorted(leaves, key=lambda n: crc32(f"{node.id}/{n}".encode()))[:FAR_LEAVES_MAX])
+
+
+DEFAULTS = frozenset({"0.0.0.0/0", "::/0"})
+
+
+def ask_of(
+    node: Node,
+    vrf: str,
+    tenants: Iterable[Tenant],
+    *,
+    mtu: int,
+    acls: Sequence[str] = (),
+    plan: AddressPlan | None = None,
+) -> GateAsk:
+    """Return the requirements of a node's release into a VRF, from its tenant's record.
+
+    `plan`: determines the route target; without it the configured one counts.
+    """
+    listed = list(tenants)
+    tenant = next((t for t in listed if t.vrf == vrf), None)
+    leaves = tuple(p for p in node.ports if not p.guid)
+    guids = tuple(p for p in node.ports if p.guid)
+    bare_ask = GateAsk(
+        node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids
+    )
+    if tenant is None:
+        return bare_ask
+    exact = tenant.number is not None
+    peers = frozenset((o.switch, o.peer) for o in tenant.outside)
+    return GateAsk(
+        node=node.id,
+        ports=leaves,
+        vrf=vrf,
+        mtu=mtu,
+        acls=bare_ask.acls,
+        guids=guids,
+        storage=frozenset(tenant.storage),
+        exact=exact,
+        vni=str(tenant.l3vni) if exact and tenant.l3vni else "",
+        target=_target(tenant, plan),
+        peers=peers if exact else None,
+        defaults=frozenset(p for o in tenant.outside for p in o.accepts) & DEFAULTS,
+        storage_of=tuple((t.vrf, s) for t in listed for s in t.storage),
+        guards=_plan_guards(node.id, tenant, leaves) if tenant.phase is Phase.READY else None,
+    )
+
+
+def _plan_guards(node: str, tenant: Tenant, ports: Iterable[Port]) -> dict[tuple[str, str], str]:
+    return {(p.switch, p.interface): plan_port_filter(tenant, node, p.rail)[0] for p in ports}
+
+
+def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
+    if plan is None or tenant.number is None or not tenant.l3vni:
+        return ""
+    return Addressing(plan).get_route_target(TenantPlace(tenant.number))
+
+
+def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
+    """Return the part of a leaf's state that is stored, for the ports of one node."""
+    mine = [i for i in interfaces if i in leaf.ports]
+    ports = {i: leaf.ports[i] for i in mine}
+    return LeafRecord(
+        switch=leaf.switch,
+        at=leaf.at,
+        applied=leaf.applied,
+        saved=not leaf.unsaved & {"", *mine},
+        ports=tuple((i, p.vrf) for i, p in sorted(ports.items())),
+        sessions=tuple(
+            (vrf, peer, session.state)
+            for vrf, state in sorted(leaf.vrfs.items())
+            for peer, session in sorted(state.peers.items())
+        ),
+        neighbours=tuple(
+            sorted((n.interface, n.address, n.mac) for n in leaf.neighbours if n.interface in ports)
+        ),
+        targets=tuple(
+            (vrf, target)
+            for vrf, state in sorted(leaf.vrfs.items())
+            for vni in sorted(state.vnis)
+            for target in sorted(state.vnis[vni].imports)
+        ),
+        qos=leaf.qos,
+        adaptive_routing=leaf.adaptive_routing,
+        acls=tuple(sorted(leaf.acls.items())),
+        addresses=tuple((i, a) for i, p in sorted(ports.items()) for a in sorted(p.addresses)),
+        bound=tuple(
+            (i, name, way) for i, p in sorted(ports.items()) for name, way in sorted(p.acls)
+        ),
+        transitions=tuple(
+            (i, p.transitions) for i, p in sorted(ports.items()) if p.transitions is not None
+        ),
+        in_errors=tuple(
+            (i, p.in_errors) for i, p in sorted(ports.items()) if p.in_errors is not None
+        ),
+        port_qos=tuple((i, p.qos) for i, p in sorted(ports.items()) if p.qos),
+    )
+
 
 NOWHERE = frozenset({"", "default"})  # in no VRF of its own
 # a cabled port in one of these is a mistake in the switch's configuration, not a tenant

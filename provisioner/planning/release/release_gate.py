@@ -11,13 +11,19 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from provisioner.model.leaf_state import LeafState, PortState
 from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
+from provisioner.model.recovery import (
+    GateCheck,
+    GateRow,
+    LeafRecord,
+    LeafState,
+    PortState,
+    RowVerdict,
+)
 from provisioner.model.tenant_network import MARK
 from provisioner.planning.release import release_gate_routes
-from provisioner.planning.release.release_ask import FLAPS_OF_A_MOVE, GateAsk
+from provisioner.planning.release.port_isolation import FLAPS_OF_A_MOVE, GateAsk
 
 Looks = Mapping[str, LeafState]
 Before = Mapping[str, LeafRecord]

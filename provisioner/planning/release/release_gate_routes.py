@@ -10,9 +10,16 @@ import ipaddress
 from collections.abc import Iterator, Set
 from functools import lru_cache
 
-from provisioner.model.leaf_state import LeafState, RouteState, VrfState
-from provisioner.model.release import GateCheck, GateRow, LeafRecord, RowVerdict
-from provisioner.planning.release.release_ask import DEFAULTS, GateAsk
+from provisioner.model.recovery import (
+    GateCheck,
+    GateRow,
+    LeafRecord,
+    LeafState,
+    RouteState,
+    RowVerdict,
+    VrfState,
+)
+from provisioner.planning.release.port_isolation import DEFAULTS, GateAsk
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 UP = "established"

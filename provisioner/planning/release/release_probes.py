@@ -16,9 +16,9 @@ from zlib import crc32
 
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.release import GateCheck, GateRow, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import Tenant
-from provisioner.planning.release.release_ask import GateAsk
+from provisioner.planning.release.port_isolation import GateAsk
 
 PARTNERS_MAX = 2  # of each class; every one of them probes each leaf
 SMALL = 56  # bytes: ping's default; the smallest packet passes most filters

@@ -11,7 +11,7 @@ import hashlib
 import json
 
 from provisioner.model.certificate import Certificate
-from provisioner.model.release import GateRow
+from provisioner.model.recovery import GateRow
 from provisioner.model.tenant import ReleaseProof
 
 VERSION = 2

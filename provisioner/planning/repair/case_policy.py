@@ -6,17 +6,19 @@ node whose certificate an error has invalidated; in between it gets its notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
 
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Fault, Origin, Service, Stage, StageTime, TenantNotice
-from provisioner.model.health import CheckResult, Finding, HealthReport, Severity, Verdict
+from provisioner.model.cohort import CheckResult, Finding, HealthReport, Severity, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.planning.certification.part_changes import list_parts
+from provisioner.planning.certification.regression import list_parts
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.watch.watch_rules import LAPSED
 
@@ -361,3 +363,167 @@ def first_notice(case: Case, now: float) -> TenantNotice:
     }
     text = f"Node {case.node} has a fault: {case.reason}. {sentences[case.service]}"
     return make_notice(case, "failure", text, now, case.drain_at)
+
+
+# ------------------------------------------------------------------------------
+# The next step of an open repair case, and the requests that people may make of it now. Pure.
+#
+# The requests are those that the case desk would accept; a page shows one button for each of them.
+
+
+# states in which another host may be put into a node's place
+OUT_OF_SERVICE = frozenset({State.REPAIRING, State.QUARANTINED, State.DISCOVERED})
+
+
+class Verb(StrEnum):
+    """A request of a person on a case, by the word of its path."""
+
+    ACCEPT = "accept"
+    DEFER = "defer"
+    RETURNED = "returned"
+    SPARE = "spare"
+    RMA = "rma"
+    TELL = "tell"
+    REPLACE = "replace"
+    RETIRE = "retire"
+    CLOSE = "close"
+
+
+TENANT_VERBS = frozenset({Verb.ACCEPT, Verb.DEFER})
+
+
+def list_due_verbs(case: Case, node: Node | None, *, staff: bool) -> tuple[Verb, ...]:
+    """Return the requests that the case accepts now, the likeliest first."""
+    if not case.open:
+        return ()
+    opened = case.stage is Stage.OPENED
+    incurable = case.stage is Stage.RETURNING and node is not None and is_incurable(case, node)
+    ticket = case.ticket
+    due = {
+        Verb.ACCEPT: opened,
+        Verb.DEFER: opened and _may_wait(case),
+        Verb.RETURNED: case.stage is Stage.HARDWARE or incurable,
+        Verb.SPARE: case.stage is Stage.HARDWARE,
+        Verb.RMA: ticket is not None,
+        Verb.TELL: ticket is not None and ticket.asked != ticket.told,
+        Verb.REPLACE: node is not None and node.state in OUT_OF_SERVICE,
+        Verb.RETIRE: not case.retire_at,
+        Verb.CLOSE: True,
+    }
+    return tuple(v for v, is_due in due.items() if is_due and (staff or v in TENANT_VERBS))
+
+
+def _may_wait(case: Case) -> bool:
+    """Return whether its tenant may defer the drain: a node that is cut off serves no more."""
+    return bool(case.drain_at) and case.service is not Service.CUT_OFF
+
+
+def describe_next_step(case: Case) -> str:
+    """Return in one sentence the event that moves the case on, and who causes it."""
+    match case.stage:
+        case Stage.CLOSED:
+            return "The case is closed: nothing follows."
+        case Stage.OPENED if case.tenant and _may_wait(case):
+            return f"Tenant {case.tenant} accepts or defers; without an answer it is drained then."
+        case Stage.OPENED:
+            return "The node leaves service, then its evidence is collected."
+        case Stage.EVIDENCE:
+            return "Evidence is collected, then suspects are chosen."
+        case Stage.DIAGNOSIS:
+            return "The suspects are weighed, then the mildest remedy is tried."
+        case Stage.REMEDY | Stage.MEASURING:
+            return "The remedy's effect is measured; the next remedy follows if the fault stays."
+        case Stage.HARDWARE:
+            work = case.ticket.work.rstrip(".") if case.ticket and case.ticket.work else "the work"
+            return f"A technician does it: {work}; then reports the node as returned."
+        case Stage.RETURNING:
+            return "The node is taken in as unknown hardware, and certified anew."
+    return "The node is drained and erased, its ports are closed, and it is removed for good."
+
+
+def list_serials(case: Case) -> tuple[str, ...]:
+    """Return the serials that a person may read on a part of the case's node."""
+    changes = () if case.difference is None else case.difference.changes
+    serials: Iterable[str | None] = (
+        case.system_before,
+        *(s.serial for s in case.suspects),
+        *(serial for _, _, serial, _ in case.parts_before),
+        *(serial for change in changes for serial in (change.before, change.after)),
+        case.spare.serial if case.spare is not None else "",
+    )
+    return tuple(dict.fromkeys(s for s in serials if s))
+
+
+# ------------------------------------------------------------------------------
+# The effects of people's requests on a repair case, in sentences for the person who asks. Pure.
+
+
+NOT_TOUCHED = "The node is not touched."
+
+
+def describe_request(verb: Verb, case: Case, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the request does to the case, its node and its tenant; () for other requests."""
+    node = case.node
+    match verb:
+        case Verb.ACCEPT:
+            away = "is out of service already" if _is_cut_off(case) else "is drained now"
+            return (f"{node} {away}; it returns once it is repaired and certified again.",)
+        case Verb.DEFER:
+            until = datetime.fromtimestamp(float(arguments["until"]), UTC)
+            return (f"{node} serves on, until {until:%Y-%m-%d %H:%M} UTC at the latest.",)
+        case Verb.RETURNED:
+            first = f"{node} is taken in as unknown hardware: its parts are compared with those "
+            lines = (first + "before, then it is certified anew.",)
+            cards = ", ".join(arguments.get("cards", ()))
+            return (*lines, f"Factory logins are used for: {cards}.") if cards else lines
+        case Verb.SPARE:
+            return (f"The part is recorded with the case. {NOT_TOUCHED}",)
+        case Verb.RMA:
+            return (f"The number is recorded with the case and its ticket. {NOT_TOUCHED}",)
+        case Verb.TELL:
+            return (f"The ticket is sent to its system again. {NOT_TOUCHED}",)
+        case Verb.CLOSE:
+            ending = str(arguments["ending"]).replace("_", " ")
+            lines = (f"The case ends as: {ending}. Nothing proves that {node} is well.",)
+            return (*lines, f"{case.tenant} gets a notice.") if case.tenant else lines
+    return ()
+
+
+def _is_cut_off(case: Case) -> bool:
+    return case.service is Service.CUT_OFF
+
+
+# ------------------------------------------------------------------------------
+# The party that an open case waits for: a technician, its tenant, or a person. Pure.
+
+
+class Party(StrEnum):
+    """The party whose turn it is."""
+
+    TECHNICIAN = "technician"  # works on the hardware
+    TENANT = "tenant"  # may agree to a drain, or defer it
+    PERSON = "person"  # decides where no rule does
+
+
+def find_party(case: Case, now: float, confidence_min: float) -> Party | None:
+    """Return the party that a case waits for, or None while it goes on by itself.
+
+    `confidence_min`: the site's; below it a person diagnoses before a part is replaced.
+    """
+    if case.stage is Stage.HARDWARE:
+        suspect = case.suspect
+        clear = suspect is not None and suspect.confidence >= confidence_min
+        return Party.TECHNICIAN if clear and case.ticket is not None else Party.PERSON
+    if case.stage is Stage.OPENED and case.service is Service.DRAIN and case.drain_at > now:
+        return Party.TENANT
+    difference = case.difference
+    if case.stage is Stage.RETURNING and difference is not None:
+        return Party.PERSON if difference.wrong or difference.missing else None
+    return None
+
+
+def describe_wait(case: Case) -> str:
+    """Return the work or the condition in one line."""
+    if case.ticket is not None and case.ticket.work:
+        return case.ticket.work
+    return case.note or case.reason

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from provisioner.checks.check import Unreadable
 from provisioner.checks.commands import GPUS
 from provisioner.checks.rdma_links import RDMA_LINKS
-from provisioner.checks.readers.interface_names import pci_of_interface
-from provisioner.checks.readers.smi_table import read_table
+from provisioner.checks.readers.smi_query import read_table
+from provisioner.checks.readers.sysfs import pci_of_interface
 from provisioner.model.case import Fault
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Node
-from provisioner.planning.certification.part_changes import Parts
-from provisioner.planning.certification.rejudging import Raw, parse_outputs
+from provisioner.planning.certification.regression import Parts, Raw, parse_outputs
 
 _PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")

@@ -9,19 +9,112 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PKEYS, Outside, Phase, Quota, Tenant
-from provisioner.model.tenant_network import VRF_NAME_MAX, SecurityGroup
+from provisioner.model.tenant_network import (
+    PORT_MAX,
+    VRF_NAME_MAX,
+    GroupRule,
+    SecurityGroup,
+)
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.tenancy.allocation import sort_by_place
-from provisioner.planning.tenancy.departure import choose_departures, is_being_released
-from provisioner.planning.tenancy.quotas import count_usage, find_exceeded_quotas
-from provisioner.planning.tenancy.security_groups import find_group_problems
+from provisioner.planning.places.port_filters import list_filters, mark_filters
+from provisioner.planning.tenancy.allocation import (
+    choose_departures,
+    count_usage,
+    find_exceeded_quotas,
+    is_being_released,
+    sort_by_place,
+)
 from provisioner.planning.tenancy.vrf_plan import RESERVED, FabricPlan, find_name_problem
+
+# ------------------------------------------------------------------------------
+# Security groups as a person asks for them: checked against what a leaf's port can hold. Pure.
+
+
+GROUPS_MAX = 16  # of one tenant
+GROUPS_OF_PORT_MAX = 4  # their names are in the filter's name
+RULES_MAX = 256  # of one filter: a leaf's tables hold some thousands for all of its ports
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,14}")
+
+
+def find_group_problems(tenant: Tenant, nodes: Sequence[Node], *, on_leaves: bool) -> list[Blocker]:
+    """Return why a tenant cannot have these groups. `on_leaves`: its ports are of leaves."""
+    groups = tenant.security_groups
+    if not groups:
+        return []
+    if not on_leaves:
+        detail = "InfiniBand partitions filter no connections, and the site has no leaf"
+        return [_no(Reason.NOT_OFFERED, tenant.name, detail, "Leave security_groups out.")]
+    counts = Counter(group.name for group in groups)
+    hosts = {n.id for n in nodes if n.kind is NodeKind.HOST}
+    blockers = [
+        _no(Reason.REFUSED, f"{tenant.name}/{group.name}"[:120], problem, "Write it again.")
+        for group in groups
+        for problem in (*_list_faults(group, hosts), *_list_repeated(group, counts))
+    ]
+    if len(groups) > GROUPS_MAX:
+        detail = f"{len(groups)} groups are more than {GROUPS_MAX}"
+        blockers.append(_no(Reason.QUOTA, tenant.name, detail, "Put some together."))
+    return blockers or _find_large_filters(tenant)
+
+
+def _find_large_filters(tenant: Tenant) -> list[Blocker]:
+    blockers = []
+    for name, rules in sorted(list_filters(tenant).items()):
+        count = len(name.removeprefix(mark_filters(tenant.vrf)).split("_"))
+        detail = ""
+        if count > GROUPS_OF_PORT_MAX:
+            detail = f"a port would have {count} groups, more than {GROUPS_OF_PORT_MAX}"
+        elif len(rules) > RULES_MAX:
+            detail = f"a port would have {len(rules)} rules, more than {RULES_MAX}"
+        if detail:
+            blockers.append(_no(Reason.QUOTA, tenant.name, detail, "Put some together."))
+    return blockers
+
+
+def _list_repeated(group: SecurityGroup, counts: Mapping[str, int]) -> Iterator[str]:
+    if counts[group.name] > 1:
+        yield "two groups have this name"
+
+
+def _list_faults(group: SecurityGroup, hosts: set[str]) -> Iterator[str]:
+    if not _NAME.fullmatch(group.name):
+        yield f"{group.name!r:.40} is no name of a group: a-z, 0-9 and -, 15 at most"
+    for name in group.nodes:
+        if name not in hosts:
+            yield f"there is no host {name[:63]}"
+    if any(rail < 0 for rail in group.rails):
+        yield "a rail is a number from 0 on"
+    for rule in group.rules:
+        yield from _list_rule_faults(rule)
+
+
+def _list_rule_faults(rule: GroupRule) -> Iterator[str]:
+    for port in rule.ports:
+        if not 0 < port <= PORT_MAX:
+            yield f"{port} is no port"
+    if not _is_network(rule.source):
+        yield f"{rule.source[:40]!r} is no IPv4 network"
+    if rule.target and not (_is_network(rule.target) and rule.target.endswith("/32")):
+        yield f"{rule.target[:40]!r} is no IPv4 address with /32"
+
+
+def _is_network(text: str) -> bool:
+    try:
+        return str(ipaddress.IPv4Network(text)) == text
+    except ValueError:
+        return False
+
+
+def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)
+
 
 # The partition of tenant 0; the site's choice, as no document gives one. Below are 255 keys for the
 # site's own partitions, among them that of the maintenance tenant.
@@ -31,7 +124,7 @@ PREFIXES_MAX = 256  # of one session and direction: a summary is better than a l
 SESSIONS_MAX = 64
 _ASKED = ("vrf", "nodes_wanted", "picked", "spread", "quota")  # kept in the record only
 _OF_NETWORK = ("units", "outside", "storage", "security_groups")  # written to devices
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_TENANTS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Refused = tuple[Blocker, ...]
 
@@ -166,7 +259,7 @@ def shrink_tenant(
     """Return the tenant with `to` nodes.
 
     `leaving`: the nodes that leave; without it, first nodes that it has not been given yet, then
-    those of the units and racks in which it has the fewest (`departure.py`). A released node is
+    those of the units and racks in which it has the fewest (`allocation.py`). A released node is
     drained, fenced and erased like every reclaimed one.
     """
     existing = _managed(name, tenants)
@@ -272,7 +365,7 @@ def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
 
 def _misnamed(made: Tenant, tenants: Sequence[Tenant], fabric: FabricPlan) -> list[Blocker]:
     blockers = []
-    if not _NAME.fullmatch(made.name):
+    if not _TENANTS_NAME.fullmatch(made.name):
         detail = f"{made.name!r:.40} is no name of a tenant"
         blockers.append(_no(Reason.REFUSED, made.name[:63], detail, "Use a-z, 0-9 and -."))
     limits = [leaf.limits.vrf_name_max for leaf in fabric.select_leaves(made)]
@@ -369,7 +462,3 @@ def _bad(session: Outside) -> list[str]:
 def _within_quota(tenant: Tenant, nodes: Sequence[Node]) -> Tenant | Refused:
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
     return find_exceeded_quotas(tenant, count_usage(tenant, hosts)) or tenant
-
-
-def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
-    return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)

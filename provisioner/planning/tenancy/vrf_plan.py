@@ -8,15 +8,19 @@ of its own would lose it; NICs need the inter-packet gap of such an overlay.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.place import TenantPlace, Uplink
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.model.tenant_network import (
+    FilterMatch,
     LeafNetworks,
+    NetworkChange,
     NetworkLimits,
+    NetworkState,
     OutsideSession,
     RoutePolicy,
     VrfNetwork,
@@ -25,6 +29,131 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
 from provisioner.planning.places.port_filters import list_filters, plan_guards
+
+# ------------------------------------------------------------------------------
+# A change of tenants' networks as lines for a person, in the fabric's words. Pure.
+
+
+def describe_change(change: NetworkChange, state: NetworkState) -> tuple[str, ...]:
+    """Return one line for each part that changes, removals first."""
+    return (
+        *(f"remove VRF {vrf}" for vrf in sorted(change.removed_vrfs)),
+        *(f"remove policy {name}" for name in sorted(change.removed_policies)),
+        *(
+            f"VRF {vrf}: {line}"
+            for vrf, network in sorted(change.vrfs.items())
+            for line in _describe_vrf(network, state.vrfs.get(vrf, VrfNetwork()))
+        ),
+        *(
+            f"VRF {vrf}: {line}"
+            for vrf, imports in sorted(change.site_imports.items())
+            for line in _describe_set("import of VRF", imports.added, imports.removed)
+        ),
+        *(
+            f"policy {name}: permit {_describe_policy(policy)}"
+            for name, policy in sorted(change.policies.items())
+        ),
+        *(f"remove filter {name}" for name in sorted(change.removed_filters)),
+        *(
+            f"filter {name}: {describe_match(match)}"
+            for name, rules in sorted(change.filters.items())
+            for match in rules
+        ),
+        *(
+            f"port {port}: {f'filter {guard.name}' if guard.name else 'no filter'}"
+            for port, guard in sorted(change.bound.items())
+        ),
+    )
+
+
+def describe_match(match: FilterMatch) -> str:
+    """Return one rule of a port's filter in words."""
+    port = f" port {match.port}" if match.port else ""
+    state = " of open connections" if match.established else ""
+    target = f" to {match.target}" if match.target else ""
+    ends = f"from {match.source or 'anywhere'}{target}"
+    return f"{match.action} {match.protocol or 'everything'}{port}{state} {ends}"
+
+
+def _describe_vrf(desired: VrfNetwork, applied: VrfNetwork) -> Iterator[str]:
+    sets: tuple[tuple[str, Iterable[object], Iterable[object]], ...] = (
+        ("L3VNI", desired.vnis, applied.vnis),
+        ("imported route target", desired.import_targets, applied.import_targets),
+        ("exported route target", desired.export_targets, applied.export_targets),
+        ("import of VRF", desired.imported_vrfs, applied.imported_vrfs),
+    )
+    for label, after, before in sets:
+        yield from _describe_set(label, set(after) - set(before), set(before) - set(after))
+    if desired.imports_vrfs != applied.imports_vrfs:
+        yield f"{'begin' if desired.imports_vrfs else 'cease'} to import from other VRFs"
+    if desired.asn != applied.asn:
+        yield f"set AS number {desired.asn}"
+    if desired.router_id != applied.router_id:
+        yield f"set router id {desired.router_id}"
+    if desired.is_announced != applied.is_announced:
+        yield "announce connected routes by BGP and EVPN"
+    for peer in sorted(applied.sessions.keys() - desired.sessions.keys()):
+        yield f"remove session {peer}"
+    for peer, session in sorted(desired.sessions.items()):
+        if applied.sessions.get(peer) != session:
+            names = f"policies {session.policy_in} and {session.policy_out}"
+            yield f"set session {peer} to AS {session.remote_as}, {names}"
+
+
+def _describe_set(label: str, added: Iterable[object], removed: Iterable[object]) -> Iterator[str]:
+    yield from (f"remove {label} {item}" for item in sorted(map(str, removed)))
+    yield from (f"add {label} {item}" for item in sorted(map(str, added)))
+
+
+def _describe_policy(policy: RoutePolicy) -> str:
+    if not policy.prefixes:
+        return "no route"
+    return ", ".join(policy.prefixes) + (" with their parts" if policy.with_parts else "")
+
+
+# ------------------------------------------------------------------------------
+# Proof of a tenant's BGP and EVPN state on a leaf, in addition to its configuration. Pure.
+#
+# Route targets: the L3VNI's own, as the leaf imports and exports them, equal the tenant's and no
+# others. Sessions: each one of the tenant to the outside is established, and there is no other.
+
+
+def find_leaf_differences(
+    tenant: Tenant,
+    switch: str,
+    target: str,
+    targets: tuple[frozenset[str], frozenset[str]] | None,
+    states: Mapping[str, str] | None,
+) -> tuple[Blocker, ...]:
+    """Return the differences of the leaf's state from this tenant's; () if there are none."""
+    problems = []
+    if targets is None:
+        problems.append("its route targets cannot be read")
+    else:
+        for word, have in zip(("imports", "exports"), targets, strict=True):
+            if have != {target}:
+                listed = ", ".join(sorted(have)[:4]) or "nothing"
+                problems.append(f"it {word} {listed}, not {target} alone")
+    peers = {o.peer for o in tenant.outside if o.switch == switch}
+    if states is None:
+        problems.append("its BGP sessions cannot be read")
+    else:
+        problems += [
+            f"the session to {peer} is {state}"
+            for peer in sorted(peers)
+            if (state := states.get(peer, "not there")) != "established"
+        ]
+        problems += [f"it has a session to {peer}" for peer in sorted(set(states) - peers)]
+    return tuple(
+        Blocker(
+            reason=Reason.ISOLATION,
+            subject=f"{switch}/{tenant.vrf}",
+            detail="".join(c if c.isprintable() else " " for c in problem)[:300],
+            unblock="Examine the leaf's BGP and the router outside; it is tried again.",
+        )
+        for problem in problems
+    )
+
 
 RESERVED = frozenset({"default", "mgmt", "global", "main", "local", MAINTENANCE_VRF.lower()})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # no "_": it ends the name in `owned_mark`

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
-from provisioner.model.artifact import FileReading, Validators
+from provisioner.model.agent import FileReading, Validators
 from provisioner.model.outcome import Blocker, Reason
 
 GRAIN_S = 2.0  # a Last-Modified, and an ETag made of it, counts whole seconds; its clock may tick

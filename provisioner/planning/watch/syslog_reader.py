@@ -10,10 +10,79 @@ source: RFC 5424 (6.1 to 6.3), RFC 3164 (4.1), RFC 5425 (4.3), RFC 6587 (3.4.1, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from provisioner.model.integrations.syslog import FACILITIES, SEVERITIES, SyslogMessage
+from provisioner.model.integrations.audit_export import FACILITIES, SEVERITIES, SyslogMessage
 from provisioner.model.times.instant import parse_instant
-from provisioner.planning.watch.console_text import clean_line
+
+# ------------------------------------------------------------------------------
+# Text of a serial console, made fit to be kept and shown. Pure.
+#
+# A console shows the words of any program in the host, so they are hostile: escape sequences could
+# write to a reader's terminal, an endless line or a flood could fill a disk, and a boot may print
+# passwords. What is kept has none of these.
+
+
+LINE_MAX = 1000  # characters of one line; a kernel's lines have 1,024 bytes at most
+SKIPPED = "[{} lines were skipped: more than {} in a minute]"
+# ECMA-48: CSI, then strings (DCS, SOS, OSC, PM, APC) to their end, then two-byte escapes; C1 too
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,16}[@-~]"
+    r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]{0,16}[0-~]?"
+)
+
+
+class LineReader:
+    """Cuts a stream of bytes into clean lines; an endless line is cut at its limit."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Return the lines that are complete with this piece, without empty ones."""
+        self._rest += piece.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        *whole, self._rest = self._rest.split("\n")
+        if len(self._rest) > 4 * LINE_MAX:
+            whole = [*whole, self._rest]
+            self._rest = ""
+        return [line for raw in whole if (line := clean_line(raw))]
+
+
+def clean_line(raw: str) -> str:
+    """Return the printable text of a line, without escape sequences and controls."""
+    plain = _ESCAPE.sub("", raw).expandtabs(8)
+    return "".join(c for c in plain if c.isprintable())[:LINE_MAX].rstrip()
+
+
+class LineMeter:
+    """Lets so many lines a minute pass; the others are counted, and named when the minute is over.
+
+    A kernel that prints a trace for each CPU gives some thousand lines; a loop gives millions.
+    """
+
+    def __init__(self, lines_per_minute: int) -> None:
+        self._most = lines_per_minute
+        self._began = float("-inf")
+        self._passed = self._skipped = 0
+
+    def admit_lines(self, lines: Iterable[str], now: float) -> list[str]:
+        """Return the lines that are kept, with a note on those of the last minute that were not."""
+        kept_lines: list[str] = []
+        if now - self._began >= 60.0:
+            if self._skipped:
+                kept_lines.append(SKIPPED.format(self._skipped, self._most))
+            self._began = now
+            self._passed = 0
+            self._skipped = 0
+        for line in lines:
+            if self._passed < self._most:
+                self._passed += 1
+                kept_lines.append(line)
+            else:
+                self._skipped += 1
+        return kept_lines
+
 
 FRAME_MAX = 65_536  # bytes of one message on a stream
 COUNT_MAX = 7  # bytes of a count of octets, with its space

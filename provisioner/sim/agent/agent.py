@@ -16,8 +16,8 @@ from typing import Any
 
 from provisioner.sim.agent.agent_commands import COMMANDS
 from provisioner.sim.agent.agent_work import Failed, Fetch, Json, Ramdisk, Work
+from provisioner.sim.hardware.clock import make_certificate
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.hardware.serve_tls import make_certificate
 
 RAMDISKS = frozenset({"cd", "http", "pxe"})  # boot sources other than a disk
 PORT = 9999

@@ -13,7 +13,7 @@ from functools import cache
 from provisioner.sim.hardware.device_authority import SimulatedDevice, find_authority
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
-from provisioner.sim.hardware.spdm_responder import SpdmResponder, gpu_fields, make_values
+from provisioner.sim.hardware.simulated_tpm import SpdmResponder, gpu_fields, make_values
 
 BOARD = "G520_0200_885"  # project, SKU and chip SKU of an HGX H100 (a public report states G520)
 PPCIE = 2  # the mode in which GPUs and NVSwitches give reports

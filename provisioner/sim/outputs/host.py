@@ -6,11 +6,14 @@ level, by a seeded `rng` of their own.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from provisioner.sim.hardware.disks import Disk
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
 from provisioner.sim.switches.switch import Switch
@@ -92,3 +95,102 @@ class HostView:
         """A measured value: `level` plus or minus the fraction `spread`."""
         value = round(level * self.rng.uniform(1 - spread, 1 + spread), digits)
         return value if digits else int(value)
+
+
+# ------------------------------------------------------------------------------
+# A guest: a real system behind a simulated host, for what no output can stand in for.
+#
+# A program outside starts and ends it by the power, the boot id and the configuration drive of the
+# host. Lines that change accounts of the system run in the guest; hardware stays simulated.
+
+
+IN_GUEST = ("tenant_login=; ",)  # beginnings of the lines that run there
+LIMIT_S = 600.0  # of real time: a guest may be starting
+
+
+async def run_in_guest(program: Sequence[str], boot_id: str, line: str) -> Output:
+    """Run a shell line in the guest; the program's last words are the host's boot id and it."""
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        boot_id,
+        line,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return Output(None, "", "")
+    return Output(
+        process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+    )
+
+
+def describe_guest(machine: Machine) -> dict[str, Any]:
+    """Return whether the host's own system runs, of which boot, and its configuration drive."""
+    disk = next((d for d in machine.disks.values() if d.bootable and d.device.present), None)
+    runs = machine.host.phase == "up" and machine.host.os == "disk" and disk is not None
+    return {
+        "boot_id": machine.host.boot_id if runs else None,
+        "image": machine.host.system,
+        "drive": disk.drive if disk is not None else "",
+    }
+
+
+# ------------------------------------------------------------------------------
+# NVMe drives of a simulated host: the kernel's attributes, `nvme id-ctrl` and `nvme fw-log`.
+#
+# source: nvme-cli 2.3 (nvme-print-json.c) for the documents, NVM Express Base Specification 2.0
+# for
+# their values; OACS and FRMW of drives that tests/ansible/test_drive_readers.py names.
+
+
+_OACS = 0x5E
+_FRMW = 0x17  # three slots, the first read-only, activation without a reset
+
+
+def print_drives(view: HostView, _command: str) -> Output:
+    """Every drive behind PCIe, as one loop over /sys/class/nvme prints them."""
+    lines = []
+    for disk in _list_present(view):
+        name = disk.name.removeprefix("/dev/").removesuffix("n1")
+        serial = f"{disk.device.serial:20}"
+        model = f"{disk.device.model:40}"
+        lines += [f"drive {name}", "transport pcie", f"serial {serial}", f"model {model}"]
+        lines.append(f"firmware_rev {disk.firmware:8}")
+        identity = {"vid": 4932, "sn": serial, "mn": model, "fr": f"{disk.firmware:8}"}
+        identity |= {"oacs": _OACS, "frmw": _FRMW}
+        page: dict[str, Any] = {
+            "Active Firmware Slot (afi)": disk.active_slot | disk.next_slot << 4
+        }
+        for slot, revision in sorted(disk.slots.items()):
+            number = int.from_bytes(revision.ljust(8).encode(), "little")
+            page[f"Firmware Rev Slot {slot}"] = f"{number} ({revision})"
+        lines += [json.dumps(identity, indent=2), json.dumps({name: page}, indent=2)]
+    return Output(0, "".join(f"{line}\n" for line in lines))
+
+
+def select_drives(view: HostView, variables: Mapping[str, Any]) -> dict[str, Disk] | str:
+    """The drives that the play is for, by serial number; or the play's refusal."""
+    present = {disk.device.serial: disk for disk in _list_present(view)}
+    chosen: dict[str, Disk] = {}
+    for serial in variables.get("drives") or ():
+        if serial not in present:
+            return f"no NVMe drive has the serial {serial}"
+        chosen[serial] = present[serial]
+        model = chosen[serial].device.model
+        if model != variables.get("model"):
+            return f"{serial} is a {model}, the image is for {variables.get('model')}"
+    return chosen
+
+
+def find_following(disk: Disk) -> str:
+    """The revision that runs after the next reset."""
+    return disk.slots[disk.next_slot] if disk.next_slot else disk.firmware
+
+
+def _list_present(view: HostView) -> list[Disk]:
+    return [disk for disk in view.machine.disks.values() if disk.device.present]

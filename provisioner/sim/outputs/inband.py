@@ -13,21 +13,30 @@ from typing import Any
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.outputs import (
-    outputs_attestation,
-    outputs_baseline,
-    outputs_burn,
-    outputs_drives,
+    host as outputs_drives,
+)
+from provisioner.sim.outputs import (
     outputs_fabric,
     outputs_gpu,
     outputs_load,
     outputs_nic,
-    outputs_runtime,
     outputs_system,
 )
-from provisioner.sim.outputs.gpu_reset import reset_gpus
-from provisioner.sim.outputs.guest import IN_GUEST, run_in_guest
-from provisioner.sim.outputs.host import HostView, Output
-from provisioner.sim.outputs.inband_looks import LOOKS, add_echo, strip_echo
+from provisioner.sim.outputs import (
+    outputs_gpu as outputs_attestation,
+)
+from provisioner.sim.outputs import (
+    outputs_load as outputs_burn,
+)
+from provisioner.sim.outputs import (
+    outputs_nic as outputs_runtime,
+)
+from provisioner.sim.outputs import (
+    outputs_system as outputs_baseline,
+)
+from provisioner.sim.outputs.host import IN_GUEST, HostView, Output, run_in_guest
+from provisioner.sim.outputs.outputs_gpu import reset_gpus
+from provisioner.sim.outputs.outputs_server import LOOKS, add_echo, strip_echo
 
 Sleep = Callable[[float], Awaitable[None]]  # seconds of simulated time
 Result = dict[str, Any]  # status, facts, detail

@@ -4,10 +4,165 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+from provisioner.sim.hardware.machine import Machine
+from provisioner.sim.hardware.parts import Event
 from provisioner.sim.outputs.host import HostView, Output
+from provisioner.sim.outputs.outputs_nic import interface_name
+from provisioner.sim.switches.switch import Switch
+
+# ------------------------------------------------------------------------------
+# A simulated host's baseline and check tools: the two plays that set them, and the look at them.
+#
+# All of them outlast a boot; kernel arguments are in effect after one. What was never set has the
+# values of a fresh system.
+
+
+RAIL_MTU = 9216
+_PACKAGES = re.compile(r"\\n' ([a-z0-9.+ -]+);")
+_SERVICES = re.compile(r"echo service:(\S+) \$")
+_RAILS = re.compile(r"ip -o address show to (\S+) \|")
+
+
+def apply_baseline(view: HostView, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Set a baseline; return the facts of the play `host_baseline`."""
+    requested = {str(k): str(v) for k, v in dict(variables.get("settings") or {}).items()}
+    view.machine.host.settings.update(requested)
+    return {"settings": requested, "reboot_required": "kernel_arguments" in requested}
+
+
+def apply_tools(view: HostView, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Install packages and start services; return the facts of the play `check_tools`."""
+    packages = {str(k): str(v) for k, v in dict(variables.get("packages") or {}).items()}
+    services = [str(s) for s in variables.get("services") or ()]
+    view.machine.host.settings.update({f"package:{k}": v for k, v in packages.items()})
+    view.machine.host.settings.update({f"service:{s}": "on" for s in services})
+    return {"installed": packages}
+
+
+def print_host_settings(view: HostView, command: str) -> Output:
+    """The look at a host's sets, with all that its command line asks for."""
+    own = view.machine.host.settings
+    lines = []
+    for card in view.cards:
+        priorities = own.get("roce_ecn", "")
+        ecn = " ".join(str(int(str(p) in priorities)) for p in range(8))
+        relaxed = own.get("relaxed_ordering", "on") == "on"
+        lines += [
+            f"card {card.pci}",
+            f"roce_cma_tos {own.get('roce_cma_tos', '0')}",
+            f"devctl {'2936' if relaxed else '2926'}",
+            "DCBX mode: OS controlled",
+            f"Priority trust state: {own.get('roce_trust', 'pcp')}",
+            f"\tenabled     {'   '.join(own.get('roce_pfc', '00000000'))}",
+            f"ecn_np {ecn}",
+            f"ecn_rp {ecn}",
+        ]
+    lines += [
+        "card none",
+        f"kernel_arguments BOOT_IMAGE=/vmlinuz ro {own.get('kernel_arguments', '')}",
+        f"hugepages_2m {own.get('hugepages_2m', '0')}",
+        "fabric Completed",
+        "fabric_manager active",
+        f"acs 0000:00:01.0 {'0000' if own.get('acs') == 'off' else '001d'}",
+    ]
+    for name in _SERVICES.findall(command):
+        state = "active" if own.get(f"service:{name}") == "on" else "inactive"
+        lines.append(f"service:{name} {state}")
+    for names in _PACKAGES.findall(command):
+        for name in names.split():
+            if version := own.get(f"package:{name}"):
+                lines.append(f"package:{name} {version} ii ")
+    lines += [_rail(view, address) for address in _RAILS.findall(command)]
+    return Output(0, "".join(f"{line}\n" for line in lines))
+
+
+def _rail(view: HostView, address: str) -> str:
+    host, rail = view.peers.get(address, (None, -1))
+    cable = next((c for c in view.cables if c.rail == rail), None)
+    if host is not view or cable is None:
+        return f"rail {address} own - route - mtu "
+    card = view.machine.devices[cable.nic_slot]
+    name = interface_name(card)
+    route = name if view.machine.host.settings.get("rails") == "on" else "eno1"
+    return f"rail {address} own {name} route {route} mtu {card.traits.get('mtu', RAIL_MTU)}"
+
+
+# ------------------------------------------------------------------------------
+# The system logs of simulated hosts and switches, as their programs hand them to syslog.
+#
+# Each line comes of an event of the machine, so that a site in which nothing happens logs nothing.
+# Words of the Fabric Manager are those of NVIDIA/nvtrust issue 128 (journal of a host, 5 January).
+# Programs of a switch are those of Cumulus Linux (user guide 5.13, page Syslog: nvued, switchd,
+# and
+# the kernel); the words of nvued are ours.
+
+
+KERNEL_INFO = 6  # priorities: facility times eight, plus severity (RFC 5424, 6.2.1)
+KERNEL_NOTICE = 5
+DAEMON_INFO = 30
+DAEMON_NOTICE = 29
+CARRIER = "IPv6: ADDRCONF(NETDEV_CHANGE): {}: link becomes ready"  # Linux, net/ipv6/addrconf.c
+ROUTED = (
+    "Successfully configured all the available NVSwitches to route GPU NVLink traffic. NVLink "
+    "Peer-to-Peer support will be enabled once the GPUs are successfully registered with the "
+    "NVLink fabric."
+)
+FABRIC_MANAGER = ("Connected to 1 node.", ROUTED)
+_OF_SWITCHES: Mapping[str, tuple[int, str, str]] = {
+    "boot": (KERNEL_NOTICE, "kernel", "Linux version 5.10.0-cl-1-amd64: {}"),
+    "config_applied": (DAEMON_INFO, "nvued[2210]", "configuration is applied: {}"),
+    "config_invalid": (DAEMON_NOTICE, "nvued[2210]", "configuration is not applied: {}"),
+    "config_saved": (DAEMON_INFO, "nvued[2210]", "configuration is saved{}"),
+    "reset": (DAEMON_NOTICE, "systemd[1]", "Shutting down: {}."),
+}
+
+
+def list_host_lines(machine: Machine) -> list[str]:
+    """Return the lines that a host has logged since it was made, the oldest first."""
+    return [line for event in machine.log for line in _write_host_lines(machine, event)]
+
+
+def list_switch_lines(switch: Switch, hosts: Mapping[str, Machine]) -> list[str]:
+    """Return the lines that a switch has logged since it was made, the oldest first.
+
+    Its kernel notes the carrier of each port whose host has started.
+    """
+    rows = [
+        (event.time, _write(*_OF_SWITCHES[event.kind], event.detail))
+        for event in switch.log
+        if event.kind in _OF_SWITCHES
+    ]
+    for port, neighbour in switch.neighbours.items():
+        host = hosts.get(neighbour.system)
+        starts = [] if host is None else [e.time for e in host.log if e.kind == "boot"]
+        rows += [(at, _write(KERNEL_INFO, "kernel", CARRIER, port)) for at in starts]
+    return [line for _, line in sorted(rows, key=lambda row: row[0])]
+
+
+def _write_host_lines(machine: Machine, event: Event) -> Iterator[str]:
+    if event.kind != "boot":
+        return
+    yield _write(KERNEL_NOTICE, "kernel", "Linux version 5.15.0-91-generic: {}", event.detail)
+    yield _write(DAEMON_INFO, "systemd[1]", "Reached target Multi-User System{}.", "")
+    runs = machine.host.packages.get("host.fabric_manager")
+    if runs and "fabric_manager_down" not in machine.faults:
+        yield from _write_fabric_manager(FABRIC_MANAGER)
+
+
+def _write_fabric_manager(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        yield f"<{DAEMON_INFO}>nv-fabricmanager[1120]: {text}"
+
+
+def _write(priority: int, program: str, text: str, detail: str) -> str:
+    return f"<{priority}>{program}: {text.format(detail)}"
+
 
 _PACKAGE_NAMES = {
     "host.doca": "doca-host",

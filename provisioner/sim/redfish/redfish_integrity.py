@@ -15,7 +15,7 @@ from functools import cache, partial
 
 from provisioner.sim.hardware.device_authority import SimulatedDevice, find_authority
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.hardware.spdm_responder import SpdmResponder, make_values
+from provisioner.sim.hardware.simulated_tpm import SpdmResponder, make_values
 from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_service import RedfishService

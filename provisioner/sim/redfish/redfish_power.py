@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+
+from provisioner.sim.hardware.bios import Bios
+from provisioner.sim.hardware.clock import make_certificate
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import (
     ROOT,
     Request,
+    Resource,
     Tree,
     get_allowed_value,
     make_patch_check,
 )
 from provisioner.sim.redfish.shape import Shape
+from provisioner.sim.redfish.tasks import Task, TaskTable, format_time
 
 # source: captured trees of a DGX H100, Systems/DGX/SD, and of a GB200, Systems/System_0/Settings
 _LISTED = {"SD": ("Boot", "AssetTag"), "Settings": ("Boot",)}
@@ -222,3 +231,208 @@ def reset_action(
 def make_link(*parts: str) -> Json:
     """A reference below the service root."""
     return {"@odata.id": "/".join((ROOT, *parts))}
+
+
+# ------------------------------------------------------------------------------
+# The factory defaults of a simulated BMC itself: Manager.ResetToDefaults.
+#
+# source: the trees of a PowerEdge R750, a DGX H100 and a BlueField-3 (mockups) for the types and
+# where they are listed; DMTF Manager, ResetToDefaultsType, for what each one keeps; bmcweb for the
+# restart that carries it out. No source says what becomes of the certificate: a new one of its
+# own,
+# or with the trouble `certificate_stays` the one that it had.
+
+
+TYPES = {  # of the recorded trees
+    "dell": ("ResetAll", "PreserveNetworkAndUsers"),
+    "ami_dgx": ("ResetAll", "PreserveNetworkAndUsers", "PreserveNetwork"),
+    "nvidia_openbmc": ("ResetAll",),
+}
+_IN_ACTION_INFO = ("ami_dgx",)
+_KEEPS_USERS = "PreserveNetworkAndUsers"
+_NAME = "Manager.ResetToDefaults"
+
+
+@dataclass
+class FactoryState:
+    """The state that a BMC has again after its reset, as it was when the machine was built."""
+
+    service: RedfishService
+
+    def __post_init__(self) -> None:
+        bmc = self.service.bmc
+        self.accounts = {n: copy(a) for n, a in self.service.accounts.accounts.items()}
+        self.protocols = dict(bmc.protocols)
+        self.ntp_enabled = bmc.ntp_enabled
+        self.ntp_servers = bmc.ntp_servers
+
+    def restore(self, kind: str, now: float) -> None:
+        """Carry the reset out, and restart."""
+        bmc = self.service.bmc
+        machine = self.service.machine
+        if "defaults_dropped" not in bmc.troubles:
+            machine.log_event(now, "bmc_defaults", bmc.name, kind)
+            if kind != _KEEPS_USERS:
+                accounts = self.service.accounts.accounts
+                accounts.clear()
+                accounts |= {name: copy(account) for name, account in self.accounts.items()}
+            bmc.protocols = dict(self.protocols)
+            bmc.ntp_enabled = self.ntp_enabled
+            bmc.ntp_servers = self.ntp_servers
+            if self.service.events is not None:
+                self.service.events.subscriptions.clear()
+            if "certificate_stays" not in bmc.troubles:
+                bmc.certificate, key = make_certificate(bmc.name, "127.0.0.1")
+                for present in bmc.on_certificate:
+                    present(bmc.certificate, key)
+        machine.bmc_reset(bmc.name, now)
+        if "lost_after_defaults" in bmc.troubles:
+            bmc.gone_until = float("inf")
+
+
+def mount_defaults(
+    service: RedfishService, manager: str, types: tuple[str, ...] | None = None
+) -> Json:
+    """Return the entry of `Actions`; {} for a vendor whose tree shows none."""
+    offered = TYPES.get(service.shape.name, ()) if types is None else types
+    if not offered:
+        return {}
+    state = FactoryState(service)
+    target = f"{manager}/Actions/{_NAME}"
+
+    def reset(request: Request) -> Answer:
+        kind = get_allowed_value(request, _NAME, "ResetType", offered)
+        if isinstance(kind, Answer):
+            return kind
+        due = request.now + RESET_DELAY_S
+        service.machine.schedule.plan_act(due, lambda at: state.restore(kind, at))
+        return answer_done()
+
+    service.tree.add_action(target, reset)
+    if service.shape.name not in _IN_ACTION_INFO:
+        listed: Json = {"target": target, "ResetType@Redfish.AllowableValues": list(offered)}
+        return {f"#{_NAME}": listed}
+    info = f"{manager}/ResetToDefaultsActionInfo"
+    parameter = {
+        "Name": "ResetType",
+        "Required": True,
+        "DataType": "String",
+        "AllowableValues": list(offered),
+    }
+    service.tree.add_fixed(
+        info,
+        {
+            "@odata.type": "#ActionInfo.v1_1_2.ActionInfo",
+            "Id": "ResetToDefaultAction",
+            "Name": "ResetToDefaultAction",
+            "Parameters": [parameter],
+        },
+    )
+    return {f"#{_NAME}": {"target": target, "@Redfish.ActionInfo": info}}
+
+
+# ------------------------------------------------------------------------------
+# The set-up password of a simulated PowerEdge: a request, a job, and the boot that carries it out.
+#
+# source: DMTF Bios 1.2 (ChangePassword: PasswordName, OldPassword, NewPassword); Dell's
+# BiosChangePasswordREDFISH: the password's name is SetupPassword, and a BIOS configuration job is
+# made afterwards; captured tree of a PowerEdge R750: its registry states that SHA256SetupPassword
+# is
+# the SHA-256 of the password, and SHA256SetupPasswordSalt is appended before. That the old
+# password
+# is compared by the BIOS at the boot, and not by the iDRAC, is our assumption: it is the harder
+# case,
+# and so it is on Lenovo's TSM (its guide, "Change BIOS password").
+
+
+NAME = "SetupPassword"
+LENGTH_MAX = 32  # source: captured tree of a PowerEdge R750, its registry
+
+
+def mount_setup_password(tree: Tree, system: str, bios: Bios) -> Json:
+    """Put the action into the tree; return the entry of Actions."""
+    target = f"{system}/Bios/Actions/Bios.ChangePassword"
+
+    def change(request: Request) -> Answer:
+        body = request.json or {}
+        given = [body.get(name) for name in ("PasswordName", "OldPassword", "NewPassword")]
+        for name, value in zip(("PasswordName", "OldPassword", "NewPassword"), given, strict=True):
+            if not isinstance(value, str):
+                return make_error(400, "ActionParameterMissing", "ChangePassword", name)
+        kind, old, new = map(str, given)
+        if kind != NAME or not 0 < len(new) <= LENGTH_MAX:
+            # source: dell/iDRAC-Redfish-Scripting 308, also for an empty new password
+            return make_error(400, "PropertyValueFormatError", "Invalid BIOS Password.", NAME)
+        if bios.job:
+            return make_error(400, "ResourceInUse", resolution="A job is already committed.")
+        bios.setup.waiting = (old, new)
+        return answer_done()
+
+    tree.add_action(target, change)
+    return {"#Bios.ChangePassword": {"target": target}}
+
+
+def mount_jobs(
+    tree: Tree, manager: str, settings: str, bios: Bios, tasks: TaskTable, now: Callable[[], float]
+) -> Json:
+    """Put the list of jobs into the tree, which takes those of the BIOS; return the link to it.
+    `settings`: the object whose values wait.
+
+    source: captured tree of a PowerEdge R750, Links.Oem.Dell.Jobs of its manager
+    """
+    path = f"{manager}/Oem/Dell/Jobs"
+
+    def begin(request: Request) -> Answer:
+        if (request.json or {}).get("TargetSettingsURI") != settings:
+            return make_error(400, "ActionParameterMissing", "Jobs", "TargetSettingsURI")
+        if bios.job:
+            return make_error(400, "ResourceInUse", resolution="A job is already committed.")
+        if not bios.pending and bios.setup.waiting is None:
+            return make_error(400, "GeneralError", resolution="No pending data is present.")
+        bios.job = True
+        task = tasks.add_task("Configure: BIOS.Setup.1-1", request.now)
+
+        task.add_message("IDRAC.2.8.JCP001", "Task successfully scheduled.")
+        task.state = "Starting"
+        task.oem = {"Dell": {"JobState": "Scheduled", "Message": "Task successfully scheduled."}}
+
+        def end(state: str) -> None:
+            task.oem = {}
+            task.end_with(state, now())
+
+        bios.job_watchers.append(end)
+        return Answer(200, {"Location": f"{path}/{task.id}"}, b"")
+
+    def resolve(name: str) -> Resource | None:
+        task = tasks.jobs.get(name)
+        return None if task is None else Resource(lambda: _show_job(path, task))
+
+    tree.add_collection(
+        path, "DellJobCollection", lambda: list(tasks.jobs), resolve=resolve, post=begin
+    )
+    return {"Jobs": {"@odata.id": path}}
+
+
+def _show_job(path: str, task: Task) -> Json:
+    """Return a job (source: captured tree of a PowerEdge R750, Oem/Dell/Jobs)."""
+    said = task.messages[-1] if task.messages else {}
+    state = str(task.oem.get("Dell", {}).get("JobState", task.state))
+    return {
+        "@odata.id": f"{path}/{task.id}",
+        "@odata.type": "#DellJob.v1_2_0.DellJob",
+        "ActualRunningStartTime": None,
+        "ActualRunningStopTime": None,
+        "CompletionTime": None if task.ended is None else format_time(task.ended),
+        "Description": "Job Instance",
+        "EndTime": "TIME_NA",
+        "Id": task.id,
+        "JobState": state,
+        "JobType": "BIOSConfiguration" if "BIOS.Setup" in task.name else "FirmwareUpdate",
+        "Message": said.get("Message", ""),
+        "MessageArgs": [],
+        "MessageId": said.get("MessageId", ""),
+        "Name": task.name,
+        "PercentComplete": task.percent,
+        "StartTime": format_time(task.started),
+        "TargetSettingsURI": None,
+    }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache, partial
 
+from provisioner.sim.hardware.build import MIRRORS, NAMES
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.dpu import Bfb
+from provisioner.sim.hardware.parts import Firmware
 from provisioner.sim.redfish.redfish_answers import (
     Answer,
     Json,
@@ -15,12 +21,205 @@ from provisioner.sim.redfish.redfish_answers import (
     make_error,
     make_message,
 )
-from provisioner.sim.redfish.redfish_inventory import FirmwareInventory
-from provisioner.sim.redfish.redfish_push import Push, parse_multipart, read_push
-from provisioner.sim.redfish.redfish_tree import Request, Tree, make_patch_check
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Act,
+    Request,
+    Resource,
+    Tree,
+    make_patch_check,
+)
 from provisioner.sim.redfish.shape import INVENTORY, UPDATE, Shape
 from provisioner.sim.redfish.tasks import Task, TaskTable
-from provisioner.sim.redfish.updates import Updates
+from provisioner.sim.redfish.updates import Bfb, Updates
+
+# ------------------------------------------------------------------------------
+# FirmwareInventory of a simulated BMC: the running versions, in each vendor's list.
+
+
+SOFTWARE_IDS = (
+    ("*ERoT*", "0xFF00"),
+    ("HGX_FW_BMC_0", "0x0010"),
+    ("HGX_FW_FPGA_0", "0x0050"),
+    ("HGX_FW_GPU_*", "0x0020"),
+    ("HGX_FW_NVSwitch_*", "0x0070"),
+    ("HGX_FW_PCIeSwitch_*", "0x0040"),
+    ("HGX_FW_PCIeRetimer_*", "0x8000"),
+    ("BMC_Firmware", "0x0018"),
+)
+
+
+@cache
+def _software_id(item_id: str) -> str | None:
+    return next((s for p, s in SOFTWARE_IDS if fnmatchcase(item_id, p)), None)
+
+
+def shown_id(item: Firmware) -> str:
+    """The id in an item's list entry: iDRAC includes the version."""
+    if "__" not in item.id:
+        return item.id
+    return re.sub(r"^(\w+-\d+-).*(__)", rf"\g<1>{item.running}\g<2>", item.id)
+
+
+class FirmwareInventory:
+    """The items of installed parts behind one BMC."""
+
+    def __init__(self, machine: Machine, bmc: str, shape: Shape) -> None:
+        self.machine = machine
+        self.bmc = bmc
+        self.shape = shape
+
+    def show(self, item: Firmware) -> Json:
+        """A SoftwareInventory resource."""
+        path = f"{INVENTORY}/{shown_id(item)}"
+        version = "" if item.hidden else item.running
+        mirrored = self.machine.firmware.get((self.bmc, MIRRORS.get(item.id, "")))
+        if mirrored and mirrored.staged is not None:
+            version = mirrored.staged
+        elif mirrored and item.id.startswith("Staging_"):
+            version = mirrored.running  # as recorded of a BMC at rest
+        shown: Json = {
+            "@odata.id": path,
+            "@odata.type": "#SoftwareInventory.v1_4_0.SoftwareInventory",
+            "Id": shown_id(item),
+            "Name": NAMES.get(item.id, item.id),
+            "Updateable": item.updateable,
+            "Status": {"State": "Enabled", "Health": "OK", "Conditions": []},
+            "Version": version,
+        }
+        if not version and self.shape.name == "lenovo":
+            del shown["Version"]  # the recorded UEFI-Pending has none
+        software = _software_id(item.id)
+        if software:
+            shown["SoftwareId"] = software
+        bmc_item, bios_item = self.shape.manager_items
+        if fnmatchcase(item.id, bmc_item):
+            related = f"{ROOT}/Managers/{self.shape.manager}"
+        elif fnmatchcase(item.id, bios_item) or item.id.startswith("Capsule_"):
+            related = f"{ROOT}/Systems/{self.shape.system}/Bios"
+        else:
+            return shown
+        shown["RelatedItem"] = [{"@odata.id": related}]
+        return shown
+
+    def _members(self) -> list[str]:
+        return [shown_id(item) for item in self.machine.list_items(self.bmc)]
+
+    def _member(self, item_id: str) -> Resource | None:
+        item = self.machine.firmware.get((self.bmc, item_id))
+        if item is None or shown_id(item) != item_id:  # iDRAC's ids change with their version
+            items = self.machine.list_items(self.bmc)
+            item = next((i for i in items if shown_id(i) == item_id), None)
+        if item and item.device and not self.machine.device_present(item.device):
+            return None
+        return None if item is None else Resource(partial(self.show, item), partial=False)
+
+    def mount(self, tree: Tree, post: Act | None) -> None:
+        """Put the collection into the tree; iDRAC accepts images there (`post`)."""
+        tree.add_collection(
+            INVENTORY,
+            "SoftwareInventoryCollection",
+            self._members,
+            resolve=self._member,
+            post=post,
+            partial=False,
+        )
+
+
+# ------------------------------------------------------------------------------
+# The bodies that carry images: multipart forms, and the parameters beside the file.
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a multipart/form-data body."""
+
+    name: str
+    kind: str  # Content-Type, "" if absent
+    data: bytes
+    file_name: str = ""
+
+
+@dataclass(frozen=True)
+class Push:
+    """An image and its sender's parameters."""
+
+    data: bytes
+    targets: tuple[str, ...] = ()
+    force: bool = False
+    apply_time: str = "Immediate"
+
+
+def parse_multipart(headers: Mapping[str, str], body: bytes) -> list[Part] | None:
+    """The parts in order; None if the body contradicts its Content-Type (RFC 7578)."""
+    boundary_match = re.match(
+        r'multipart/form-data\s*;.*?boundary="?([^";]+)"?',
+        headers.get("content-type", ""),
+        re.IGNORECASE,
+    )
+    if not boundary_match:
+        return None
+    mark = b"--" + boundary_match.group(1).encode()
+    if mark + b"--" not in body:
+        return None
+    parts = []
+    for piece in (b"\r\n" + body).split(b"\r\n" + mark)[1:]:
+        if piece.startswith(b"--"):
+            break
+        head, blank, data = piece.partition(b"\r\n\r\n")
+        if not blank:
+            return None
+        head_text = head.decode("latin-1")
+        name = re.search(r'[;\s]name="?([^";\r\n]+)"?', head_text)
+        kind = re.search(r"^content-type:\s*([^\r\n]+)", head_text, re.IGNORECASE | re.MULTILINE)
+        file = re.search(r'[;\s]filename="?([^";\r\n]+)"?', head_text)
+        if not name:
+            return None
+        file_name = file.group(1) if file else ""
+        parts.append(Part(name.group(1), kind.group(1).strip() if kind else "", data, file_name))
+    return parts
+
+
+def read_push(headers: Mapping[str, str], body: bytes, shape: Shape) -> Push | Answer:
+    """Return the push in a multipart body, or the refusal, by the vendor's own rules."""
+    parts = parse_multipart(headers, body)
+    if parts is None:
+        return make_error(415, "UnsupportedMediaType")
+    by_name = {p.name: p for p in parts}
+    if "UpdateFile" not in by_name:
+        return make_error(400, "PropertyMissing", "UpdateFile")
+    file = by_name["UpdateFile"]
+    if " " in file.file_name and not shape.file_name_blanks:
+        return make_error(500, "InternalError")
+    if shape.bmcweb and file.kind != "application/octet-stream":
+        return make_error(415, "UnsupportedMediaType")
+    try:
+        parameters = json.loads(by_name["UpdateParameters"].data or b"{}")
+    except KeyError:
+        parameters = {}
+    except (ValueError, RecursionError):
+        return make_error(400, "MalformedJSON")
+    if not isinstance(parameters, dict):
+        return make_error(400, "MalformedJSON")
+    targets = parameters.get("Targets") or []
+    if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
+        return make_error(400, "PropertyValueTypeError", str(targets), "Targets")
+    if (refusal := _refuse(parameters, targets, shape)) is not None:
+        return refusal
+    when = parameters.get("@Redfish.OperationApplyTime", "Immediate")
+    if shape.apply_times and when not in shape.apply_times:
+        return make_error(400, "PropertyValueNotInList", str(when), "@Redfish.OperationApplyTime")
+    return Push(file.data, tuple(targets), parameters.get("ForceUpdate") is True, str(when))
+
+
+def _refuse(parameters: Json, targets: list[str], shape: Shape) -> Answer | None:
+    """Return what a vendor answers to parameters that it documents otherwise; the keys are ours."""
+    if shape.needs_oem and "Oem" not in parameters:
+        return make_error(400, "PropertyMissing", "Oem", prop="Oem")
+    if not shape.takes_targets and any("backup" not in t.lower() for t in targets):
+        return make_error(400, "PropertyValueNotInList", str(targets), "Targets", prop="Targets")
+    return None
+
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]
 """Downloads an image and calls back with it, or with None; immediately if it is in memory."""

@@ -2,13 +2,278 @@
 
 from __future__ import annotations
 
-from provisioner.sim.hardware.bios import Bios, Value
-from provisioner.sim.redfish.bios_tables import TABLES, Attribute, BiosTable
-from provisioner.sim.redfish.boot_databases import mount_boot_databases
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+
+from provisioner.sim.hardware.bios import Bios
+from provisioner.sim.hardware.bios import Value as BiosValue
+from provisioner.sim.hardware.device_authority import issue
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
-from provisioner.sim.redfish.redfish_tree import ROOT, Change, Request, Tree, make_patch_check
-from provisioner.sim.redfish.setup_passwords import mount_setup_password
+from provisioner.sim.redfish.redfish_power import mount_setup_password
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Change,
+    Request,
+    Resource,
+    Tree,
+    make_patch_check,
+)
 from provisioner.sim.redfish.shape import Shape
+
+# ------------------------------------------------------------------------------
+# BIOS attributes of the simulated hosts, a few of each vendor, with their registries' words.
+#
+# Names, types, values, locks and the attributes that a profile writes are read from the registries
+# of captured trees: PowerEdge R750, ProLiant DL385 Gen10 Plus v2, ThinkSystem SR670 V2,
+# SYS-821GE-TNHR; of a DGX H100 only the shown values are in hand, and it serves no registry here.
+
+
+Value = str | int | bool
+_ENABLED = ("Enabled", "Disabled")
+_ENABLE = ("Enable", "Disable")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute; `values`: of an enumeration. `locked`: read-only unless another has a value.
+
+    `numbered`: the registry names the values by numbers, and what is shown are their labels.
+    """
+
+    name: str
+    default: Value
+    values: tuple[str, ...] = ()
+    bounds: tuple[int, int] = (0, 0)
+    locked: tuple[str, str] | None = None
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
+class BiosTable:
+    """The attributes of one vendor. `settings`: name of the object of pending values."""
+
+    settings: str
+    attributes: tuple[Attribute, ...]
+    registry: str = ""  # its name; "": Bios names none
+    registry_path: str = ""  # below Bios; "": listed under Registries; "-": not served
+    apply_times: tuple[str, ...] = ()
+    shows_only_pending: bool = False  # the object lists nothing that does not wait
+    makes_jobs: bool = False
+    refuses_locked: bool = True  # False: accepted, shown as pending, and dropped at the boot
+    writes: dict[tuple[str, Value], dict[str, Value]] = field(default_factory=dict)
+
+
+_CUSTOM = ("SysProfile", "Custom")
+_MODE = ("OperatingModes_ChooseOperatingMode", "CustomMode")
+_HPC = "HighPerformanceCompute(HPC)"
+TABLES: dict[str, BiosTable] = {
+    "dell": BiosTable(
+        settings="Settings",
+        registry="BiosAttributeRegistry.v1_0_3",
+        registry_path="BiosRegistry",
+        apply_times=("OnReset", "AtMaintenanceWindowStart", "InMaintenanceWindowOnReset"),
+        shows_only_pending=True,
+        makes_jobs=True,
+        attributes=(
+            Attribute("BootMode", "Uefi", ("Bios", "Uefi")),
+            Attribute("ProcVirtualization", "Disabled", _ENABLED),
+            Attribute("SriovGlobalEnable", "Disabled", _ENABLED),
+            Attribute("LogicalProc", "Enabled", _ENABLED),
+            Attribute("ProcX2Apic", "Disabled", _ENABLED),
+            Attribute("SubNumaCluster", "Disabled", ("2-Way", "Disabled")),
+            Attribute(
+                "SysProfile",
+                "PerfPerWattOptimizedDapc",
+                ("PerfPerWattOptimizedDapc", "PerfPerWattOptimizedOs", "PerfOptimized", "Custom"),
+            ),
+            Attribute("ProcCStates", "Enabled", (*_ENABLED, "Autonomous"), locked=_CUSTOM),
+            Attribute("ProcC1E", "Enabled", _ENABLED, locked=_CUSTOM),
+            Attribute("AcPwrRcvryUserDelay", 120, bounds=(120, 600)),
+        ),
+        writes={
+            ("SysProfile", "PerfOptimized"): {"ProcCStates": "Disabled", "ProcC1E": "Disabled"},
+            ("SysProfile", "PerfPerWattOptimizedDapc"): {
+                "ProcCStates": "Enabled",
+                "ProcC1E": "Enabled",
+            },
+        },
+    ),
+    "hpe": BiosTable(
+        settings="settings",
+        registry="BiosAttributeRegistryA42.v1_2_60",
+        attributes=(
+            Attribute("BootMode", "Uefi", ("Uefi", "LegacyBios")),
+            Attribute("ProcAmdIoVt", "Disabled", _ENABLED),
+            Attribute("Sriov", "Disabled", _ENABLED),
+            Attribute("ProcSMT", "Enabled", _ENABLED),
+            Attribute("AccessControlService", "Enabled", _ENABLED),
+            Attribute("WorkloadProfile", "Custom", ("GeneralPeakFrequencyCompute", _HPC, "Custom")),
+            Attribute("NetworkBootRetryCount", 20, bounds=(0, 20)),
+        ),
+        writes={
+            ("WorkloadProfile", _HPC): {"ProcAmdIoVt": "Disabled", "Sriov": "Disabled"},
+        },
+    ),
+    "lenovo": BiosTable(
+        settings="Pending",
+        registry="BiosAttributeRegistry.1.0.0",
+        apply_times=("OnReset",),
+        refuses_locked=False,  # source: python-redfish-lenovo 174
+        attributes=(
+            Attribute("BootModes_SystemBootMode", "UEFIMode", ("UEFIMode", "LegacyMode")),
+            Attribute("DevicesandIOPorts_IntelVTforDirectedIOVTd", "Disabled", _ENABLED),
+            Attribute("DevicesandIOPorts_SRIOV", "Disabled", _ENABLED),
+            Attribute("Processors_HyperThreading", "Enabled", _ENABLED),
+            Attribute("Processors_PCIeACSCTL", "Enabled", _ENABLED),
+            Attribute(
+                "OperatingModes_ChooseOperatingMode",
+                "Efficiency_FavorPerformance",
+                ("Efficiency_FavorPerformance", "CustomMode", "MaximumPerformance"),
+            ),
+            Attribute(
+                "Processors_CStates",
+                "Autonomous",
+                ("Legacy", "Autonomous", "Disabled"),
+                locked=_MODE,
+            ),
+        ),
+    ),
+    "supermicro": BiosTable(
+        settings="SD",
+        registry="BiosAttributeRegistry.v1_0_0",
+        attributes=(
+            Attribute("IntelVTforDirectedI_O_VT_d__1E32", "Disable", _ENABLE, numbered=True),
+            Attribute("SR_IOVSupport_0047", "Disabled", _ENABLED, numbered=True),
+            Attribute("Hyper_Threading_ALL__F27F", "Enable", _ENABLE, numbered=True),
+            Attribute("RelaxedOrdering_1DD1", "No", ("No", "Yes"), numbered=True),
+            Attribute("PCIeACSCTL_1E3C", "Disable", _ENABLE, numbered=True),
+        ),
+    ),
+    "ami_dgx": BiosTable(
+        settings="SD",
+        registry="BiosAttributeRegistry113.1.1.3",
+        registry_path="-",
+        attributes=(
+            Attribute("VTdSupport", "Disable", _ENABLE),
+            Attribute("SRIOVEnable", "Disable", _ENABLE),
+            Attribute("SriovSupport", "Disabled", _ENABLED),
+            Attribute("Ipv4Http", "Enabled", _ENABLED),
+            Attribute("Ipv4Pxe", "Enabled", _ENABLED),
+            Attribute("KcsInterfaceDisable", "Allow All", ("Allow All", "Deny All")),
+        ),
+    ),
+}
+
+
+# ------------------------------------------------------------------------------
+# The key databases of Secure Boot: PK, KEK and db hold certificates, dbx digests of loaders.
+#
+# Resources as DMTF's SecureBootDatabase 1.0, Certificate 1.5 and Signature 1.0 define them; of the
+# simulated vendors only a DGX H100 has them in a captured tree. The keys are the simulator's.
+# Beside
+# each database its `…Default` stands, as that tree has it, and HPE documents it
+# (HPEDevCom/redfishdocs, securebootdatabases).
+
+
+DATABASES = ("PK", "KEK", "db", "dbx")
+_REVOKED = 5  # loaders; a genuine dbx has some 400
+_OWNER = "77fa9abd-0359-4d32-bd60-28f4e78f784b"  # Microsoft's GUID of an owner (UEFI)
+
+
+@cache
+def make_boot_key(name: str) -> str:
+    """Return a certificate for a database, as PEM."""
+    return issue(f"secure boot/{name}", f"Simulated {name}", None, is_ca=True).pem
+
+
+@cache
+def list_makers_keys() -> Mapping[str, tuple[str, ...]]:
+    """Return the entries of each database as the maker delivers them."""
+    revoked = (hashlib.sha256(f"revoked loader {n}".encode()).hexdigest() for n in range(_REVOKED))
+    return {
+        "PK": (make_boot_key("platform key"),),
+        "KEK": (make_boot_key("key exchange key"),),
+        "db": (make_boot_key("maker of systems"), make_boot_key("maker of option ROMs")),
+        "dbx": tuple(revoked),
+    }
+
+
+def list_makers_entries(name: str) -> Mapping[str, Json]:
+    """Return the entries of one database as the maker delivers them, as a BMC shows them."""
+    bios = Bios()
+    return {
+        f"{kind}/{number}": _show_entry(bios, kind, name, kind, number)
+        for kind in ("Certificates", "Signatures")
+        for number in _list_ids(bios, name, kind)
+    }
+
+
+def mount_boot_databases(tree: Tree, path: str, bios: Bios) -> None:
+    """Put the databases and their entries into the tree."""
+    names = [*DATABASES, *(f"{name}Default" for name in DATABASES)]
+    tree.add_collection(path, "SecureBootDatabaseCollection", lambda: names, partial=False)
+    for name in names:
+        tree.add_live(f"{path}/{name}", partial(_show_database, path, name), partial=False)
+        for kind, schema in (("Certificates", "Certificate"), ("Signatures", "Signature")):
+            at = f"{path}/{name}/{kind}"
+            tree.add_collection(
+                at,
+                f"{schema}Collection",
+                partial(_list_ids, bios, name, kind),
+                resolve=partial(_resolve, bios, at, name, kind),
+                partial=False,
+            )
+
+
+def _show_database(path: str, name: str) -> Json:
+    return {
+        "@odata.type": "#SecureBootDatabase.v1_0_0.SecureBootDatabase",
+        "Id": name,
+        "Name": f"UEFI {name}",
+        "DatabaseId": name,
+        "Certificates": {"@odata.id": f"{path}/{name}/Certificates"},
+        "Signatures": {"@odata.id": f"{path}/{name}/Signatures"},
+    }
+
+
+def _list_entries(bios: Bios, name: str, kind: str) -> list[str]:
+    bare = name.removesuffix("Default")
+    keys = bios.boot_keys if bios.boot_keys is not None and bare == name else list_makers_keys()
+    is_certificate = kind == "Certificates"
+    return [one for one in keys.get(bare, ()) if one.startswith("-----") is is_certificate]
+
+
+def _list_ids(bios: Bios, name: str, kind: str) -> list[str]:
+    return [str(n) for n in range(1, len(_list_entries(bios, name, kind)) + 1)]
+
+
+def _resolve(bios: Bios, path: str, name: str, kind: str, number: str) -> Resource | None:
+    if number not in _list_ids(bios, name, kind):
+        return None
+    return Resource(partial(_show_entry, bios, path, name, kind, number), partial=False)
+
+
+def _show_entry(bios: Bios, path: str, name: str, kind: str, number: str) -> Json:
+    entry = _list_entries(bios, name, kind)[int(number) - 1]
+    shown: Json = {
+        "@odata.id": f"{path}/{number}",
+        "@odata.type": "#Signature.v1_0_0.Signature",
+        "Id": number,
+        "Name": f"{name} {number}",
+        "UefiSignatureOwner": _OWNER,
+    }
+    if kind == "Certificates":
+        shown["@odata.type"] = "#Certificate.v1_5_0.Certificate"
+        return {**shown, "CertificateString": entry, "CertificateType": "PEM"}
+    return {
+        **shown,
+        "SignatureString": entry,
+        "SignatureType": "EFI_CERT_SHA256_GUID",
+        "SignatureTypeRegistry": "UEFI",
+    }
+
 
 _SHOWN: Json = {"@odata.type": "#Bios.v1_2_0.Bios", "Id": "BIOS", "Name": "BIOS Configuration"}
 
@@ -228,7 +493,7 @@ def _make_map(
 def _prepare(bios: Bios, table: BiosTable) -> None:
     locks = {a.name: a.locked for a in table.attributes}
 
-    def accepts(name: str, running: dict[str, Value]) -> bool:
+    def accepts(name: str, running: dict[str, BiosValue]) -> bool:
         lock = locks.get(name)
         return lock is None or running.get(lock[0]) == lock[1]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
-from provisioner.sim.redfish.redfish_defaults import mount_defaults
 from provisioner.sim.redfish.redfish_network import (
     change_time,
     mount_network,
     show_console,
     show_time,
 )
-from provisioner.sim.redfish.redfish_power import make_link, reset_action
+from provisioner.sim.redfish.redfish_power import make_link, mount_defaults, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import ROOT, Request, get_allowed_value, make_patch_check
 from provisioner.sim.redfish.shapes_host import OK

@@ -6,13 +6,15 @@ from functools import partial
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
-from provisioner.sim.redfish import redfish_leaks, redfish_logs, redfish_sensors
+from provisioner.sim.redfish import redfish_logs
+from provisioner.sim.redfish import redfish_logs as redfish_leaks
+from provisioner.sim.redfish import redfish_logs as redfish_sensors
 from provisioner.sim.redfish.redfish_answers import Json
-from provisioner.sim.redfish.redfish_defaults import mount_defaults
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_network import (
     change_time,
     mount_network,
+    mount_smc_syslog,
     show_console,
     show_system_console,
     show_time,
@@ -20,13 +22,13 @@ from provisioner.sim.redfish.redfish_network import (
 from provisioner.sim.redfish.redfish_power import (
     Power,
     make_link,
+    mount_defaults,
+    mount_jobs,
     mount_system_settings,
     reset_action,
 )
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_syslog import mount_smc_syslog
 from provisioner.sim.redfish.redfish_tree import ROOT
-from provisioner.sim.redfish.setup_passwords import mount_jobs
 from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
 from provisioner.sim.redfish.tasks import format_time
 

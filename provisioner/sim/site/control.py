@@ -18,8 +18,8 @@ from aiohttp import web
 
 from provisioner.sim.faults.faults import BadRule, read_rules
 from provisioner.sim.hardware.curable_faults import exchange_part
-from provisioner.sim.outputs.guest import describe_guest
-from provisioner.sim.outputs.system_logs import list_host_lines, list_switch_lines
+from provisioner.sim.outputs.host import describe_guest
+from provisioner.sim.outputs.outputs_system import list_host_lines, list_switch_lines
 from provisioner.sim.site.fault_presets import ALL, inject_fault
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified

@@ -14,12 +14,10 @@ from provisioner.sim.faults import load_faults
 from provisioner.sim.faults.faults import BadRule
 from provisioner.sim.hardware import curable_faults
 from provisioner.sim.site import fault_presets_bmc
-from provisioner.sim.site.answer_faults import IN_ANSWERS
-from provisioner.sim.site.connection_faults import ON_WIRE
-from provisioner.sim.site.fault_preset import Preset, machine_fault
+from provisioner.sim.site.connection_faults import IN_ANSWERS, ON_WIRE
+from provisioner.sim.site.fault_preset import IN_SWITCHES, Preset, machine_fault
 from provisioner.sim.site.part_faults import IN_PARTS
 from provisioner.sim.site.site import Site
-from provisioner.sim.site.switch_fault_presets import IN_SWITCHES
 
 
 def _curable(row: tuple[str, str, str, str, tuple[str, ...], dict[str, Any]]) -> Preset:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +22,173 @@ from urllib.parse import parse_qsl
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 from aiohttp.http import RawRequestMessage
 
-from provisioner.sim.hardware.clock import Schedule, SimClock
+from provisioner.sim.hardware.clock import Schedule, SimClock, load_certificate, server_context
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.hardware.serve_tls import load_certificate, server_context
-from provisioner.sim.redfish.redfish_answers import Answer, Json, Listen
-from provisioner.sim.site.shared_listener import Door, SharedListener
+from provisioner.sim.redfish.bmc import make_service, no_server
+from provisioner.sim.redfish.redfish_answers import GONE, Answer, Json, Listen
+from provisioner.sim.redfish.redfish_events import Deliver
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_updates import Fetch
+from provisioner.sim.site.site import Site
+from provisioner.sim.switches import ufm
+from provisioner.sim.switches.nvue import NvueService
+
+# ------------------------------------------------------------------------------
+# One listening socket for the endpoints of a whole site, each at an address of its own in 127/8.
+#
+# A socket for each endpoint takes a descriptor for each: 1,614 hosts have 18,166. The address that
+# a
+# connection was made to says here which endpoint is meant. One difference remains: an endpoint
+# that
+# is away resets connections after it took them, instead of refusing them.
+
+
+BACKLOG = 4096
+HANDSHAKE_MAX_S = 60.0
+PAUSE_S = 0.05  # after an accept that failed, for want of descriptors as a rule
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: an end without the end of the stream
+
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+
+@dataclass(frozen=True)
+class Door:
+    """What one endpoint has of the socket, until it is closed."""
+
+    close: Callable[[], None]
+
+
+class SharedListener:
+    """The socket, on loopback only. Raises OSError if the port is taken."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # all addresses of one interface: without this line it would listen to the world
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+            self._socket.bind(("0.0.0.0", port))  # noqa: S104 (of the loopback interface)
+            self._socket.listen(BACKLOG)
+            self._socket.setblocking(False)  # noqa: FBT003 (its only argument)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self._behind: dict[str, tuple[MakeProtocol, ssl.SSLContext]] = {}
+        self._accepting = asyncio.create_task(self._accept(), name="accept for a simulated site")
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    def open(self, address: str, make_protocol: MakeProtocol, tls: ssl.SSLContext) -> Door:
+        """Serve connections to this address until the door is closed."""
+        self._behind[address] = make_protocol, tls
+        return Door(partial(self._forget, address))
+
+    async def close(self) -> None:
+        """Listen no more."""
+        tasks = [self._accepting, *self._beginning]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._socket.close()
+
+    def _forget(self, address: str) -> None:
+        self._behind.pop(address, None)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._socket)
+            except OSError:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            task = asyncio.create_task(self._begin(connection))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        behind = None
+        with contextlib.suppress(OSError):  # it is gone already
+            behind = self._behind.get(connection.getsockname()[0])
+        if behind is None:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            connection.close()
+            return
+        make_protocol, tls = behind
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                make_protocol, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_MAX_S
+            )
+        except OSError:  # of a handshake, too
+            connection.close()
+
+
+# ------------------------------------------------------------------------------
+# The one entry to everything that a simulated site serves: BMCs and switches by name.
+#
+# Network servers and transports in memory both call `Front.handle`; faults are applied here, so
+# that
+# they act alike on both.
+
+
+class Front:
+    """All services of a site. BMCs and switches download images with `fetch`."""
+
+    def __init__(
+        self, site: Site, fetch: Fetch = no_server, deliver: Deliver | None = None
+    ) -> None:
+        self.site = site
+        self.redfish: dict[str, RedfishService] = {}
+        for node, machine in site.machines.items():
+            for bmc in machine.bmcs:
+                more = {} if deliver is None else {"deliver": deliver}
+                self.redfish[f"{node}/{bmc}"] = make_service(
+                    machine, bmc, site.clock, fetch, **more
+                )
+        site.redfish = dict(self.redfish)
+        site.on_fetch(fetch)
+
+    def list_names(self) -> list[str]:
+        """Every name with its own address: "su0-n00/DPU_1", "leaf-su0-r3"."""
+        return [*self.redfish, *self.site.nvue, *([ufm.NAME] if self.site.ufm else [])]
+
+    def is_reachable(self, name: str) -> bool:
+        """Whether this address accepts connections now."""
+        site = self.site
+        now = site.advance()
+        if name == ufm.NAME:
+            return site.ufm is not None
+        if name in site.switches:
+            return site.switches[name].is_up(now)
+        service = self.redfish.get(name)
+        return service is not None and service.bmc.get_phase(now) != "gone"
+
+    def handle(
+        self,
+        name: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+        peer: str = "",
+    ) -> Answer:
+        """One request to one address; `GONE`: no answer. Header names are lowercase."""
+        if not self.is_reachable(name):
+            return GONE
+
+        def serve() -> Answer:
+            if name == ufm.NAME and self.site.ufm is not None:
+                return self.site.ufm.handle(method, path, query, headers, body)
+            service: RedfishService | NvueService | None = self.redfish.get(name)
+            if isinstance(service, RedfishService):
+                return service.handle(method, path, query, headers, body, peer)
+            return self.site.nvue[name].handle(method, path, query, headers, body)
+
+        return self.site.faults.apply_rules(name, method, path, serve, headers)
+
 
 Handle = Callable[[str, str, Mapping[str, str], Mapping[str, str], bytes], Answer]
 
@@ -32,7 +196,7 @@ BODY_MAX = 512 * 1024 * 1024  # bytes; a BMC's own limit answers 413 before
 FETCH_MAX = 64 * 1024 * 1024  # bytes of an image that a device pulls
 FETCH_TIMEOUT_S = 30.0
 TICK_S = 0.02  # delay until a device vanishes, in wall seconds
-BACKLOG = 128
+SERVE_BACKLOG = 128
 FILES_MAX = 65536  # 2,048 hosts: 22,528 listeners, and two connections to each
 STREAM_MAX = 256  # events that wait for a slow listener; more are dropped
 NO_QUERY: dict[str, str] = {}
@@ -175,7 +339,7 @@ class Server:
             endpoint.host,
             endpoint.port,
             ssl=endpoint.tls,
-            backlog=BACKLOG,
+            backlog=SERVE_BACKLOG,
             reuse_address=True,
         )
         endpoint.server = server

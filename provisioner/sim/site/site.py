@@ -13,16 +13,19 @@ from typing import Any, Protocol
 from provisioner.sim.agent.agent import Agents
 from provisioner.sim.faults.faults import FaultRules
 from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.cabling import (
+from provisioner.sim.hardware.clock import (
     FIRST_UPLINK,
     NODES_PER_UNIT,
     RAILS,
     SPINES,
+    FastClock,
+    HandClock,
     Place,
+    Schedule,
+    SimClock,
     count_units,
     list_places,
 )
-from provisioner.sim.hardware.clock import FastClock, HandClock, Schedule, SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.outputs.host import Cable, HostView

@@ -10,19 +10,58 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.parts import Event
 from provisioner.sim.switches.nvue_schema import take_over
 from provisioner.sim.switches.switch_config import (
     Revision,
-    Tree,
     find_problems,
     image_version,
     merge_at,
 )
-from provisioner.sim.switches.switch_faults import Planted
+from provisioner.sim.switches.switch_config import (
+    Tree as SwitchConfigTree,
+)
+
+# ------------------------------------------------------------------------------
+# Faults that can be planted in a simulated switch.
+#
+# A planted fault is the truth: it is in no configuration, and shows only where a real switch would
+# show it (routes, sessions, tables, counters) or in the delivery of packets.
+
+
+Tree = dict[str, Any]
+
+
+@dataclass
+class Planted:
+    """Faults. VRFs, prefixes and interfaces by name."""
+
+    routes: list[tuple[str, str, str, str]] = field(default_factory=list)  # VRF prefix how via-VRF
+    missing: set[str] = field(default_factory=set)  # prefixes in no table
+    soft: set[str] = field(default_factory=set)  # prefixes missing in the ASIC
+    peers: dict[tuple[str, str], Tree] = field(default_factory=dict)  # (VRF, peer) -> its entry
+    neighbours: list[tuple[str, str, str]] = field(default_factory=list)  # interface address MAC
+    macs: dict[str, str] = field(default_factory=dict)  # MAC -> interface, in a bridge
+    links: dict[str, Tree] = field(default_factory=dict)  # interface -> its link document
+    lldp: dict[str, tuple[str, str]] = field(default_factory=dict)  # interface -> true neighbour
+    silent: set[str] = field(default_factory=set)  # interfaces that LLDP does not pass
+    targets: dict[str, set[str]] = field(default_factory=dict)  # VNI -> additional imports
+    issues: dict[str, str] = field(default_factory=dict)  # of the switch's health
+    qos: Tree = field(default_factory=dict)
+    adaptive: Tree = field(default_factory=dict)
+    flaps: dict[str, int] = field(default_factory=dict)  # interface -> additional carrier changes
+    paths: set[tuple[str, str]] = field(default_factory=set)  # packets pass from VRF to VRF
+    drops: set[str] = field(default_factory=set)  # interfaces that drop everything
+    no_rdma: set[str] = field(default_factory=set)  # interfaces that drop only RDMA
+    errors: dict[str, int] = field(default_factory=dict)  # interface -> damaged frames it received
+    port_qos: dict[str, Tree] = field(default_factory=dict)  # interface -> its differences
+    busy: set[str] = field(default_factory=set)  # interfaces with permanent traffic
+    filters_ignored: bool = False  # the hardware forwards what its access lists deny
+
 
 Fetch = Callable[[str, Callable[[bytes | None], None]], None]  # URL, then the body or None
 
@@ -76,7 +115,7 @@ class Switch:
         self.username = username
         self.password = password
         self.password_expired = False  # the factory password: everything is answered with 403
-        self.applied: Tree = {
+        self.applied: SwitchConfigTree = {
             "system": {"hostname": name},
             "interface": {
                 "eth0": {"type": "eth", "ip": {"vrf": "mgmt"}},
@@ -87,8 +126,8 @@ class Switch:
             "nve": {"vxlan": {"enable": "on"}},
         }
         self.applied = take_over(version, self.applied)
-        self.startup: Tree = copy.deepcopy(self.applied)
-        self.operational: Tree = copy.deepcopy(self.applied)
+        self.startup: SwitchConfigTree = copy.deepcopy(self.applied)
+        self.operational: SwitchConfigTree = copy.deepcopy(self.applied)
         self.revisions: dict[str, Revision] = {}
         self.neighbours: dict[str, Neighbour] = {}
         self.partitions: dict[int, str | None] = {1: version, 2: None}
@@ -137,7 +176,7 @@ class Switch:
     ) -> None:
         """Add a front-panel port that exists from the start, in the default VRF."""
         for tree in (self.applied, self.startup, self.operational):
-            entry: Tree = {"type": "swp"}
+            entry: SwitchConfigTree = {"type": "swp"}
             if address:
                 entry["ip"] = {"address": {address: {}}}
             tree["interface"][interface] = entry
@@ -165,7 +204,7 @@ class Switch:
             del self.revisions[next(iter(self.revisions))]
         return revision
 
-    def build_tree(self, revision: Revision) -> Tree:
+    def build_tree(self, revision: Revision) -> SwitchConfigTree:
         """The configuration with this revision applied."""
         tree = copy.deepcopy(self.applied)
         for path, value in revision.changes:
@@ -220,7 +259,7 @@ class Switch:
             )
             self._next_in_line(at)
 
-        def settle_ports(target: Tree, at: float) -> None:
+        def settle_ports(target: SwitchConfigTree, at: float) -> None:
             if boots == self.boots and "moves_ignored" not in self.faults:
                 self._become(target, at)
 
@@ -239,7 +278,7 @@ class Switch:
         if self._applying:
             self._verify_next(now)
 
-    def _become(self, target: Tree, now: float) -> None:
+    def _become(self, target: SwitchConfigTree, now: float) -> None:
         """Make forwarding follow the configuration; log every port that changes its VRF."""
         before = {name: self.get_vrf(name) for name in self.operational["interface"]}
         self.operational = target

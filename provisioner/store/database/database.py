@@ -6,25 +6,196 @@ Every statement above this module is SQLAlchemy Core that PostgreSQL takes too; 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from functools import cache
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from pydantic import BaseModel
+from sqlalchemy import Connection, Engine, Row, Table, create_engine, event, select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
+from provisioner.model.access import ChangeRequest, Session, Token
+from provisioner.model.adoption.capability import Grant
+from provisioner.model.agent import AgentSession, StoredImage
+from provisioner.model.alert import Alert, Override, Subscription
+from provisioner.model.base import Record
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignNotice,
+    CampaignRow,
+    NamedPolicy,
+    ReleasePin,
+)
+from provisioner.model.case import Case
+from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import Baseline, HealthReport, Sample
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.webhook import Webhook
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node
+from provisioner.model.tenant import ReleaseProof, Tenant
+from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.data_directory import (
     check_private,
     prepare_directory,
     write_private,
 )
-from provisioner.store.database.migrating import Copier, check_schema, prepare_schema
+from provisioner.store.database.postgres import Copier, check_schema, prepare_schema, revisions
+from provisioner.store.rows.operation_rows import read_entry_row, read_operation_row
+from provisioner.store.rows.records import parse, parse_object
+from provisioner.store.schema import (
+    schema,
+)
+from provisioner.store.schema import (
+    schema as access_schema,
+)
+from provisioner.store.schema import (
+    schema as campaign_schema,
+)
+from provisioner.store.schema import (
+    schema as case_schema,
+)
+from provisioner.store.schema import (
+    schema as grant_schema,
+)
+from provisioner.store.schema import (
+    schema as webhook_schema,
+)
+
+# ------------------------------------------------------------------------------
+# Read every row of a database as the daemon would, and report those that cannot be read.
+#
+# A page check of SQLite shows that the file is whole, not that a row still has its written
+# content.
+
+
+BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
+    (schema.nodes, Node),
+    (schema.inventories, Inventory),
+    (schema.reports, HealthReport),
+    (schema.samples, Sample),
+    (schema.baselines, Baseline),
+    (schema.certificates, Certificate),
+    (schema.proofs, ReleaseProof),
+    (schema.tenants, Tenant),
+    (schema.agents, AgentSession),
+    (schema.alerts, Alert),
+    (schema.overrides, Override),
+    (schema.subscriptions, Subscription),
+    (schema.fabric_sessions, FabricSession),
+    (schema.fabric_outcomes, FabricOutcome),
+    (campaign_schema.campaigns, Campaign),
+    (campaign_schema.campaign_nodes, CampaignRow),
+    (campaign_schema.release_pins, ReleasePin),
+    (campaign_schema.campaign_policies, NamedPolicy),
+    (campaign_schema.stored_images, StoredImage),
+    (campaign_schema.notices, CampaignNotice),
+    (case_schema.cases, Case),
+    (grant_schema.grants, Grant),
+    (webhook_schema.webhooks, Webhook),
+    (access_schema.tokens, Token),
+    (access_schema.console_sessions, Session),
+    (access_schema.requests, ChangeRequest),
+)
+Read = Callable[[Row[tuple[object, ...]], str], object]
+
+
+def damaged_rows(connection: Connection) -> Iterator[DamagedRow]:
+    """Yield the fault of each row that cannot be read, table by table."""
+    for table, model in BODIES:
+        yield from _read_table(connection, table, partial(_parse_body, model))
+    yield from _read_table(connection, schema.operations, lambda r, _w: read_operation_row(r))
+    yield from _read_table(connection, schema.ledger, lambda r, _w: read_entry_row(r))
+    yield from _read_table(connection, schema.journal, lambda r, w: parse_object(r.detail, w))
+    yield from _read_table(connection, schema.runs, lambda r, w: parse_object(r.hosts, w))
+    yield from _read_table(connection, schema.evidence, _unpack)
+
+
+def _read_table(connection: Connection, table: Table, read: Read) -> Iterator[DamagedRow]:
+    keys = [column.name for column in table.primary_key.columns]
+    query = select(table).order_by(*table.primary_key.columns).execution_options(yield_per=500)
+    try:
+        for row in connection.execute(query):
+            where = ", ".join([table.name, *(str(row._mapping[key]) for key in keys)])
+            try:
+                read(row, where)
+            except DamagedRow as error:
+                yield DamagedRow(where, error.problem)
+    except (DBAPIError, UnicodeDecodeError) as error:  # a column that is not even text
+        yield DamagedRow(table.name, f"the table cannot be read to its end: {error}")
+
+
+def _parse_body(model: type[BaseModel], row: Row[tuple[object, ...]], where: str) -> None:
+    parse(model, row.body, where)
+
+
+def _unpack(row: Row[tuple[object, ...]], where: str) -> None:
+    try:
+        raw = zlib.decompressobj().decompress(row.body, row.size + 1)
+    except zlib.error as error:
+        raise DamagedRow(where, f"its text cannot be unpacked: {error}") from None
+    if hashlib.sha256(raw).hexdigest() != row.digest:
+        raise DamagedRow(where, "its text differs from the one stored under this digest")
+
+
+# ------------------------------------------------------------------------------
+# The state of a database file, read without changing it: whole or not, and of which schema.
+
+
+ROWS_MAX = 100  # damaged rows that are named
+
+
+class DatabaseLook(Record):
+    """`problem` is empty for a whole file. `behind`: migrations that the next start will run."""
+
+    revision: str = ""
+    behind: int = 0
+    problem: str = ""
+
+
+def find_damaged(file: Path) -> tuple[DamagedRow, ...]:
+    """Read every row, as the daemon would, and return the first ROWS_MAX that it could not."""
+    engine = create_engine(
+        f"sqlite:///file:{quote(str(file))}?mode=ro&uri=true", poolclass=NullPool
+    )
+    try:
+        with engine.connect() as connection:
+            return tuple(islice(damaged_rows(connection), ROWS_MAX))
+    finally:
+        engine.dispose()
+
+
+def look(file: Path) -> DatabaseLook:
+    """Read the file's schema and check its pages; blocks while it does."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.Error as error:
+        return DatabaseLook(problem=str(error))
+    if whole != "ok":
+        return DatabaseLook(problem=f"it is damaged: {whole}")
+    revisions_here = revisions()
+    revision = str(row[0]) if row else ""
+    if revision not in revisions_here:
+        problem = (
+            f"schema {revision!r} is of a newer version than this program ({revisions_here[-1]})"
+        )
+        return DatabaseLook(revision=revision, problem=problem)
+    return DatabaseLook(
+        revision=revision, behind=len(revisions_here) - 1 - revisions_here.index(revision)
+    )
+
 
 MEMORY = ":memory:"
 # What all migrations together make: a new database without Alembic, its 130 modules and 14 MB.

@@ -37,9 +37,8 @@ from provisioner.model.input_error import InputError
 from provisioner.model.recovery import DatabasePosition, HighWater
 from provisioner.store.database.data_directory import write_private
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.journal_base import GENESIS, is_pruned
-from provisioner.store.schema.recovery_schema import differences, marks, site_state
-from provisioner.store.schema.schema import journal
+from provisioner.store.rows.journal import GENESIS, is_pruned
+from provisioner.store.schema.schema import differences, journal, marks, site_state
 
 log = logging.getLogger(__name__)
 

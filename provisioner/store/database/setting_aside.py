@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.store.rows import damage
+from provisioner.store.rows import records as damage
 
 
 class Aside:

@@ -16,7 +16,7 @@ from provisioner.ports.errors import DamagedRow
 from provisioner.store.database import database
 from provisioner.store.database.lanes import Lane, Result, Work
 from provisioner.store.database.read_cache import Question
-from provisioner.store.rows import damage
+from provisioner.store.rows import records as damage
 
 Arguments = ParamSpec("Arguments")
 

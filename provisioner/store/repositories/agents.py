@@ -2,13 +2,165 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+
+from provisioner.model.access import Session, SessionLimits, Token
 from provisioner.model.agent import AgentSession
+from provisioner.ports import DamagedRow, Run
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
     agent_rows,
 )
+from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows import request_rows as token_rows
+from provisioner.store.schema.schema import runs
+
+# ------------------------------------------------------------------------------
+# Rows of playbook runs: those that a new daemon follows on, and the result of each call.
+
+
+OPEN = "open"
+
+
+class SqlRunRepository:
+    """`ports.RunRepository` in the daemon's database.
+
+    `place` names the data directory that has the runs' folders, where several daemons share a
+    database: each follows, ends and forgets its own runs only.
+    """
+
+    def __init__(self, transactions: Transactions, place: str = "") -> None:
+        self._transactions = transactions
+        self._place = place
+
+    async def begin(self, run: Run) -> None:
+        values = {**vars(run), "hosts": json.dumps(dict(run.hosts)), "place": self._place}
+        await self._transactions.write(lambda c: c.execute(insert(runs).values(**values)))
+
+    async def end(self, run_id: str, state: str, now: float) -> None:
+        ended = update(runs).where(runs.c.id == run_id).values(state=state, ended_at=now)
+        await self._transactions.write(lambda c: c.execute(ended))
+
+    async def list_open(self) -> Sequence[Run]:
+        mine = (runs.c.state == OPEN) & (runs.c.place == self._place)
+        return await self._select(select(runs).where(mine).order_by(*_AGE))
+
+    async def list_since(self, host: str, at: float) -> Sequence[Run]:
+        # few rows begin within a ledger entry's lifetime: searching their hosts needs no table
+        mine = (runs.c.started_at >= at) & (runs.c.place == self._place)
+        later = select(runs).where(mine).order_by(*_AGE)
+        return [r for r in reversed(await self._select(later)) if host in r.hosts]
+
+    async def list_ended_before(self, at: float) -> Sequence[Run]:
+        over = (runs.c.state != OPEN) & (runs.c.ended_at < at) & (runs.c.place == self._place)
+        return await self._select(select(runs).where(over).order_by(*_AGE))
+
+    async def find_end_elsewhere(self, host: str) -> float:
+        elsewhere = select(runs).where(runs.c.state == OPEN, runs.c.place != self._place)
+        mine = [r for r in await self._select(elsewhere.order_by(*_AGE)) if host in r.hosts]
+        return max((r.started_at + r.limit_s for r in mine), default=0.0)
+
+    async def forget(self, run_id: str) -> None:
+        removal = delete(runs).where(runs.c.id == run_id)
+        await self._transactions.write(lambda c: c.execute(removal))
+
+    async def _select(self, query: Select[tuple[object, ...]]) -> list[Run]:
+        rows = await self._transactions.read(lambda c: c.execute(query).all())
+        return [_run(row) for row in rows]
+
+
+_AGE = (runs.c.started_at, runs.c.id)
+
+
+def _run(row: Row[tuple[object, ...]]) -> Run:
+    values = dict(row._mapping)
+    try:
+        hosts = json.loads(values["hosts"])
+    except ValueError:
+        raise DamagedRow(f"runs, {row.id}", "its hosts are no JSON") from None
+    values.pop("place")
+    return Run(**{**values, "hosts": hosts})
+
+
+# ------------------------------------------------------------------------------
+# `access.SessionRepository` on the daemon's own database.
+
+
+def read_session(connection: Connection, digest: str) -> tuple[Session, Token | None] | None:
+    """Return a session and the token that began it, as they are at one time."""
+    session = session_rows.find_session(connection, digest)
+    if session is None:
+        return None
+    return session, token_rows.read_token(connection, session.token) if session.token else None
+
+
+class SqlSessionRepository:
+    """Reads and touches sessions."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def find_session(self, digest: str) -> tuple[Session, Token | None] | None:
+        return await self._transactions.read(partial(read_session, digest=digest))
+
+    async def use_session(self, session_id: str, now: float) -> None:
+        work = partial(session_rows.use_session, session_id=session_id, now=now)
+        await self._transactions.write(work)
+
+    async def begin(self, session: Session, limits: SessionLimits, replaces: str = "") -> bool:
+        """Store a new session in place of another; return False after too many sign-ins."""
+        return await self._transactions.write(
+            lambda c: session_rows.begin_session(c, session, limits, replaces)
+        )
+
+    async def find(self, digest: str) -> Session | None:
+        """Return the session with this digest, valid or not."""
+        return await self._transactions.read(lambda c: session_rows.find_session(c, digest))
+
+    async def list(self, limits: SessionLimits, now: float) -> tuple[Session, ...]:
+        """Return the sessions that are not over, the latest used first."""
+        return await self._transactions.read(lambda c: session_rows.read_sessions(c, limits, now))
+
+    async def end(self, session_id: str, why: str, now: float) -> bool:
+        """End one session; return False if there is none with this id."""
+        return await self._transactions.write(
+            lambda c: session_rows.end_session(c, session_id, why, now)
+        )
+
+    async def end_of_subject(self, subject: str, why: str, now: float) -> Sequence[str]:
+        """End every session of a person; return their ids."""
+        return await self._transactions.write(
+            lambda c: session_rows.end_sessions_of_subject(c, subject, why, now)
+        )
+
+
+# ------------------------------------------------------------------------------
+# Tokens of the API's callers.
+
+
+class SqlTokenRepository:
+    """Tokens by their digest; each write has its row of the journal."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def find(self, digest: str) -> Token | None:
+        """Return the token with this SHA-256, also one that is over."""
+        return await self._transactions.read(lambda c: token_rows.find_token(c, digest))
+
+    async def list(self) -> tuple[Token, ...]:
+        return await self._transactions.read(token_rows.read_tokens)
+
+    async def add(self, token: Token, now: float) -> None:
+        await self._transactions.write(lambda c: token_rows.add_token(c, token, now))
+
+    async def revoke(self, token_id: str, now: float) -> Token | None:
+        """Revoke a token and return it; None if there is none with this id."""
+        return await self._transactions.write(lambda c: token_rows.revoke_token(c, token_id, now))
 
 
 class SqlAgentRepository:

@@ -11,8 +11,7 @@ from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.model.events.event import Event
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.damage import parse_each
-from provisioner.store.rows.records import clean
+from provisioner.store.rows.records import clean, parse_each
 from provisioner.store.schema.schema import alerts, overrides, received_events, subscriptions
 
 KEPT_MAX = 256  # cleared alerts of one node that are kept

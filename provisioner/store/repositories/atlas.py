@@ -12,13 +12,34 @@ from sqlalchemy import Connection, func, select
 from provisioner.model.outcome import Reason
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows.mark_rows import (
+from provisioner.store.rows import home_rows
+from provisioner.store.rows.home_rows import Waiting
+from provisioner.store.rows.node_rows import (
     read_alert_marks,
     read_certificate_marks,
     read_wave_marks,
 )
 from provisioner.store.rows.records import parse_object
 from provisioner.store.schema.schema import nodes
+
+# ------------------------------------------------------------------------------
+# The work that waits for people: blocked nodes, alerts and certificates by group.
+
+
+class SqlHomeRepository:
+    """A read model: nothing is written through it."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def get_waiting(self, now: float) -> Waiting:
+        """Return all groups of one moment."""
+        return await self._transactions.read(lambda c: home_rows.read_waiting(c, now))
+
+    async def list_retryable(self, reason: str, unblock: str) -> tuple[str, ...]:
+        """Return the nodes of a group that a retry may take out of quarantine."""
+        return await self._transactions.read(lambda c: home_rows.list_retryable(c, reason, unblock))
+
 
 FIELDS = (
     "kind",

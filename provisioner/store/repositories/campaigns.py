@@ -11,8 +11,14 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from provisioner.model.campaign import Campaign, CampaignState, Progress
-from provisioner.model.campaign_row import CampaignRow, PinScope, ReleasePin
+from provisioner.model.campaign import (
+    Campaign,
+    CampaignRow,
+    CampaignState,
+    PinScope,
+    Progress,
+    ReleasePin,
+)
 from provisioner.model.case import TenantNotice
 from provisioner.model.events.fleet_events import CampaignChanged, CampaignNodeChanged, PinChanged
 from provisioner.model.node import Node
@@ -20,10 +26,9 @@ from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.damage import parse_each, record_owner
-from provisioner.store.rows.notice_rows import put_notice
-from provisioner.store.rows.records import parse
-from provisioner.store.schema.campaign_schema import (
+from provisioner.store.rows.records import parse, parse_each, record_owner
+from provisioner.store.rows.tenant_rows import put_notice
+from provisioner.store.schema.schema import (
     campaign_nodes,
     campaigns,
     notices,

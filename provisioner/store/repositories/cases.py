@@ -19,12 +19,10 @@ from provisioner.runtime import permit
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows, operation_rows
-from provisioner.store.rows.damage import parse_each
 from provisioner.store.rows.json_text import json_text
-from provisioner.store.rows.notice_rows import put_notice
-from provisioner.store.rows.records import clean
-from provisioner.store.schema.campaign_schema import notices
-from provisioner.store.schema.case_schema import cases
+from provisioner.store.rows.records import clean, parse_each
+from provisioner.store.rows.tenant_rows import put_notice
+from provisioner.store.schema.schema import cases, notices
 
 # kinds of the journal's rows that say whom a node served
 TENANCY = frozenset({EventKind.RELEASED, EventKind.REQUEST, EventKind.RETIRED, EventKind.REPLACED})

@@ -2,13 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from provisioner.model.cohort import Baseline, Sample
+from sqlalchemy import Connection
+
+from provisioner.model.certificate import Certificate, Revocation
+from provisioner.model.cohort import Baseline, HealthReport, Sample
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
+from provisioner.model.inventory import Inventory
+from provisioner.model.tenant import ReleaseProof
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import (
-    cohort_rows,
+    credential_rows as signing_key_rows,
 )
+from provisioner.store.rows import (
+    evidence_rows,
+    page_rows,
+)
+from provisioner.store.rows import (
+    evidence_rows as cohort_rows,
+)
+from provisioner.store.rows import (
+    evidence_rows as fabric_rows,
+)
+from provisioner.store.rows.request_rows import write_revocation
+from provisioner.store.signing import verify
+
+# ------------------------------------------------------------------------------
+# Evidence about nodes: inventories, reports, raw output, certificates, proofs, matrices.
+
+
+def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
+    """Return the keys whose signatures are believed, and whether the certificate is revoked."""
+    keys = signing_key_rows.believed(connection)
+    return keys, evidence_rows.revoked(connection, certificate)
+
+
+class SqlEvidenceRepository:
+    """`ports.EvidenceRepository` on the daemon's own database."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def get_inventory(self, node: str) -> Inventory | None:
+        return await self._transactions.recall_of(evidence_rows.read_inventory, node)
+
+    async def put_inventory(self, inventory: Inventory, now: float) -> None:
+        await self._transactions.write(lambda c: evidence_rows.put_inventory(c, inventory, now))
+
+    async def get_report(self, node: str) -> HealthReport | None:
+        return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
+
+    async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
+        return await self._transactions.read_of(
+            node, lambda c: evidence_rows.read_reports(c, node, since)
+        )
+
+    async def put_output(self, text: str) -> str:
+        packed = evidence_rows.pack(text)
+        await self._transactions.write(lambda c: evidence_rows.put_evidence(c, *packed))
+        return packed[0]
+
+    async def get_output(self, digest: str) -> str | None:
+        return await self._transactions.read(lambda c: evidence_rows.read_evidence(c, digest))
+
+    async def get_certificate(self, certificate_id: str) -> Certificate | None:
+        return await self._transactions.recall(evidence_rows.read_certificate, certificate_id)
+
+    async def is_attested(self, certificate: Certificate) -> bool:
+        keys = await self._transactions.recall(signing_key_rows.believed)
+        return verify(certificate, keys)
+
+    async def read_trust(self, certificate: Certificate) -> tuple[bool, bool]:
+        keys, revoked = await self._transactions.recall(_read_trust, certificate.id)
+        return verify(certificate, keys), revoked
+
+    async def list_revocations(self) -> Sequence[Revocation]:
+        return await self._transactions.read(evidence_rows.read_revocations)
+
+    async def revoke(self, certificate_id: str, reason: str, now: float) -> None:
+        await self._transactions.write(
+            lambda c: evidence_rows.revoke(c, certificate_id, reason, now)
+        )
+
+    async def is_revoked(self, certificate_id: str) -> bool:
+        return await self._transactions.recall(evidence_rows.revoked, certificate_id)
+
+    async def get_proof(self, node: str) -> ReleaseProof | None:
+        return await self._transactions.recall_of(evidence_rows.read_proof, node)
+
+    async def put_matrix(self, digest: str, text: str, now: float) -> None:
+        await self._transactions.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))
+
+    async def list_certificates(
+        self, *, before: tuple[float, str] | None, limit: int, node: str
+    ) -> tuple[page_rows.CertificateRow, ...]:
+        """Return certificates, the newest first; a damaged row is one of them, and says why."""
+        return await self._transactions.read(
+            lambda c: page_rows.certificates_page(c, before=before, limit=limit, node=node)
+        )
+
+    async def revoke_requested(
+        self, certificate: Certificate, reason: str, by: str, now: float, change: int
+    ) -> None:
+        """Revoke a certificate as a person asked, with its event, in one transaction."""
+        await self._transactions.write(
+            lambda c: write_revocation(c, certificate.id, certificate.node, reason, by, now, change)
+        )
+
+
+# ------------------------------------------------------------------------------
+# Sessions of tests among nodes, and their outcomes.
+
+
+class SqlFabricRepository:
+    """`ports.FabricRepository` on the daemon's own database."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def put_session(
+        self, session: FabricSession, outcomes: Sequence[FabricOutcome] = ()
+    ) -> FabricSession:
+        return await self._transactions.write(lambda c: fabric_rows.put(c, session, outcomes))
+
+    async def list_sessions(self) -> Sequence[FabricSession]:
+        return await self._transactions.recall(fabric_rows.read_open)
+
+    async def get_outcome(self, node: str) -> FabricOutcome | None:
+        return await self._transactions.recall_of(fabric_rows.read_outcome, node)
 
 
 class SqlCohortRepository:

@@ -2,11 +2,115 @@
 
 from __future__ import annotations
 
-from provisioner.model.artifact import StoredImage
-from provisioner.model.events.fleet_events import ImageChanged
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from sqlalchemy import Connection, Table, delete, insert, select
+
+from provisioner.model.agent import StoredImage
+from provisioner.model.campaign import NamedPolicy
+from provisioner.model.events import Event
+from provisioner.model.events.fleet_events import ImageChanged, PolicyChanged
+from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.repositories.named_records import NamedRecords
-from provisioner.store.schema.campaign_schema import stored_images
+from provisioner.store.rows import journal as chain
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import campaign_policies, stored_images
+
+# ------------------------------------------------------------------------------
+# Rows of records that people keep under names: each has a generation, each change its event.
+
+
+Named = TypeVar("Named", NamedPolicy, StoredImage)
+
+
+class NamedRecords(Generic[Named]):
+    """The records of one table. A damaged row raises DamagedRow."""
+
+    def __init__(
+        self, transactions: Transactions, table: Table, model: type[Named], noun: str
+    ) -> None:
+        self._transactions = transactions
+        self._table = table
+        self._model: type[Named] = model
+        self._noun = noun
+
+    async def list(self) -> Sequence[Named]:
+        """Return all records, by name."""
+        return await self._transactions.read(self._read_all)
+
+    async def get(self, name: str) -> Named | None:
+        """Return one record; None if there is none of this name."""
+        return await self._transactions.read(lambda c: self._read(c, name))
+
+    async def replace(self, record: Named, event: Event, now: float) -> None:
+        """Store a record, new or instead of the generation before its own, with its event.
+
+        Raises StaleWrite if it was changed meanwhile.
+        """
+
+        def write(connection: Connection) -> None:
+            self._require_generation(connection, record.name, record.generation - 1)
+            self._delete(connection, record.name)
+            row = {"name": record.name, "body": record.model_dump_json()}
+            connection.execute(insert(self._table).values(row))
+            chain.append(connection, event, now)
+
+        await self._transactions.write(write)
+
+    async def remove(self, record: Named, event: Event, now: float) -> None:
+        """Remove a record with its event; generation 0: it has no row.
+
+        Raises StaleWrite if it was changed meanwhile.
+        """
+
+        def write(connection: Connection) -> None:
+            self._require_generation(connection, record.name, record.generation)
+            self._delete(connection, record.name)
+            chain.append(connection, event, now)
+
+        await self._transactions.write(write)
+
+    def _read_all(self, connection: Connection) -> tuple[Named, ...]:
+        rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
+        return tuple(parse(self._model, r.body, f"{self._table.name}, {r.name}") for r in rows)
+
+    def _read(self, connection: Connection, name: str) -> Named | None:
+        asked = select(self._table.c.body).where(self._table.c.name == name)
+        row = connection.execute(asked).one_or_none()
+        return None if row is None else parse(self._model, row.body, f"{self._table.name}, {name}")
+
+    def _delete(self, connection: Connection, name: str) -> None:
+        connection.execute(delete(self._table).where(self._table.c.name == name))
+
+    def _require_generation(self, connection: Connection, name: str, expected: int) -> None:
+        """Check the generation of the stored record; 0: there is none. Raises StaleWrite."""
+        stored = self._read(connection, name)
+        if (0 if stored is None else stored.generation) != expected:
+            raise StaleWrite(f"{self._noun} {name}")
+
+
+# ------------------------------------------------------------------------------
+# Rows of the policies that people keep under names.
+
+
+class SqlPolicyRepository(NamedRecords[NamedPolicy]):
+    """Named policies on the daemon's own database. A damaged row raises DamagedRow."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        super().__init__(transactions, campaign_policies, NamedPolicy, "policy")
+
+    async def put(self, policy: NamedPolicy, now: float) -> NamedPolicy:
+        """Store a policy, new or instead of the generation before its own, with its event.
+
+        Raises StaleWrite if it was changed meanwhile.
+        """
+        await self.replace(policy, PolicyChanged(policy=policy, by=policy.by), now)
+        return policy
+
+    async def drop(self, policy: NamedPolicy, by: str, now: float) -> None:
+        """Remove a policy with its event. Raises StaleWrite if it was changed meanwhile."""
+        await self.remove(policy, PolicyChanged(dropped=policy, by=by), now)
 
 
 class SqlImageRepository(NamedRecords[StoredImage]):

@@ -22,10 +22,15 @@ from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.journal_archive import Archive, compare_archive
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows.journal_base import Base, read_base
-from provisioner.store.rows.journal_needs import read_needs
-from provisioner.store.rows.journal_prune import Removal, Span, find_removal, prune_unneeded
-from provisioner.store.rows.signing_key_rows import believed
+from provisioner.store.rows.credential_rows import believed
+from provisioner.store.rows.journal import Base, read_base
+from provisioner.store.rows.journal_prune import (
+    Removal,
+    Span,
+    find_removal,
+    prune_unneeded,
+    read_needs,
+)
 from provisioner.store.signing import Signer
 
 ROWS_MAX = journal_archive.ROWS_MAX  # of one file

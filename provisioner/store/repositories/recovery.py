@@ -13,8 +13,8 @@ from provisioner.model.events.fleet_events import (
     LookOnlyBegun,
     RestoreSettled,
 )
+from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.node import Node
-from provisioner.model.port_label import DatabaseMark
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports.errors import StaleWrite
@@ -22,7 +22,7 @@ from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, node_rows
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.records import parse
-from provisioner.store.schema.recovery_schema import differences, site_state
+from provisioner.store.schema.schema import differences, site_state
 
 
 class SqlRecoveryRepository:

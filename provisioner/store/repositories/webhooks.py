@@ -24,12 +24,10 @@ from provisioner.planning.watch.webhooks import NOTICE, is_wanted, list_changes
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows import notice_rows
-from provisioner.store.rows.damage import parse_each
-from provisioner.store.rows.records import clean, parse, parse_object
-from provisioner.store.schema.schema import journal
-from provisioner.store.schema.webhook_schema import webhook_deliveries as rows
-from provisioner.store.schema.webhook_schema import webhooks
+from provisioner.store.rows import tenant_rows as notice_rows
+from provisioner.store.rows.records import clean, parse, parse_each, parse_object
+from provisioner.store.schema.schema import journal, webhooks
+from provisioner.store.schema.schema import webhook_deliveries as rows
 
 PAGE = 500  # rows of the journal that one transaction looks at: some 10 ms
 

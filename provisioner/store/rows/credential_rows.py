@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import update as update_rows
 
+from provisioner.model.certificate import SigningKey
 from provisioner.model.credential import (
     URGENCY,
     CredentialStanding,
@@ -31,7 +32,57 @@ from provisioner.model.credential import (
     DueLogin,
     RotationCause,
 )
-from provisioner.store.schema.credential_schema import credential_standings as rows
+from provisioner.ports.errors import DamagedRow
+from provisioner.store.rows import records as damage
+from provisioner.store.schema.schema import credential_standings as rows
+from provisioner.store.schema.schema import signing_keys
+from provisioner.store.signing import key_id
+
+# ------------------------------------------------------------------------------
+# The public keys that sign or signed certificates, and which of them are believed.
+
+
+PUBLIC_BYTES = 32
+
+
+def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
+    """Return every key that ever signed here, the newest first; a damaged one is left out and
+    recorded: nothing is believed by it.
+    """
+    query = select(signing_keys).order_by(signing_keys.c.created_at.desc(), signing_keys.c.key_id)
+    keys = []
+    for row in connection.execute(query):
+        problem = _find_problem(row)
+        if problem:
+            where = f"signing_keys, {row.key_id}"
+            damage.record(connection.engine, "", DamagedRow(where, problem))
+            continue
+        keys.append(
+            SigningKey(
+                key_id=row.key_id,
+                public=row.public,
+                created_at=row.created_at,
+                signs=row.private is not None,
+                withdrawn_at=row.withdrawn_at,
+            )
+        )
+    return tuple(keys)
+
+
+def _find_problem(row: Any) -> str:
+    """Return why a key is not believed: its name is the digest of what it must be."""
+    if not isinstance(row.public, bytes) or len(row.public) != PUBLIC_BYTES:
+        return "its public half is no Ed25519 key"
+    if key_id(row.public) != row.key_id:
+        return f"its public half is that of key {key_id(row.public)}"
+    times = (row.created_at, row.withdrawn_at if row.withdrawn_at is not None else 0.0)
+    return "" if all(isinstance(t, float) for t in times) else "its times are no numbers"
+
+
+def believed(connection: Connection) -> Mapping[str, bytes]:
+    """Return every key whose signatures are believed: key id -> 32 bytes."""
+    return {k.key_id: k.public for k in read_keys(connection) if k.withdrawn_at is None}
+
 
 SETUP = "setup"  # behind the node's name: the login to its UEFI set-up
 IN_MAX = 500  # names in one statement

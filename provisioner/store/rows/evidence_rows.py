@@ -7,24 +7,177 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
+from functools import lru_cache
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate, Revocation
-from provisioner.model.health import HealthReport
+from provisioner.model.cohort import Baseline, HealthReport, Sample
+from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Inventory
 from provisioner.model.tenant import ReleaseProof
+from provisioner.ports import Fenced
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.rows.records import clean, parse, parse_inventory
+from provisioner.store.rows import records as damage
+from provisioner.store.rows.records import clean, parse, parse_each, parse_inventory
 from provisioner.store.schema.schema import (
+    baselines,
     certificates,
     evidence,
+    fabric_outcomes,
+    fabric_sessions,
     inventories,
     matrices,
     proofs,
     reports,
+    samples,
 )
+
+# ------------------------------------------------------------------------------
+# Rows of what nodes measured, and of what their fleet taught.
+
+
+# made once: each node that waits for a tenant asks
+_MARK = select(func.count(), func.sum(samples.c.taken_at)).where(
+    samples.c.profile == bindparam("of"), samples.c.versions == bindparam("running")
+)
+
+
+def put_sample(connection: Connection, sample: Sample) -> None:
+    """Store the newest sample of a node for its set of versions in place of the former one."""
+    same = (samples.c.node == sample.node) & (samples.c.versions == sample.versions)
+    connection.execute(delete(samples).where(same))
+    connection.execute(
+        insert(samples).values(
+            node=sample.node,
+            profile=sample.profile,
+            versions=sample.versions,
+            body=sample.model_dump_json(),
+            taken_at=sample.taken_at,
+        )
+    )
+
+
+def read_samples(
+    connection: Connection, profile: str, versions: str | None, limit: int
+) -> tuple[Sample, ...]:
+    """Return the newest samples of a profile, of one set of versions or of all."""
+    query = select(samples.c.node, samples.c.body).where(samples.c.profile == profile)
+    if versions is not None:
+        query = query.where(samples.c.versions == versions)
+    query = query.order_by(samples.c.taken_at.desc(), samples.c.node).limit(limit)
+    rows = connection.execute(query)
+    return parse_each(connection, Sample, "samples", ((r.node, "", r.body) for r in rows))
+
+
+def read_mark(connection: Connection, profile: str, versions: str) -> tuple[int, float]:
+    """Return how many samples of a set of versions there are, and the sum of when they were taken.
+
+    Not the newest time: by another daemon's clock, a sample may be replaced by one that is not.
+    """
+    row = connection.execute(_MARK, {"of": profile, "running": versions}).one()
+    return int(row[0]), float(row[1] or 0.0)
+
+
+def put_baseline(connection: Connection, baseline: Baseline) -> None:
+    """Store the learned baseline of a metric in place of the former one."""
+    same = (baselines.c.profile == baseline.profile) & (baselines.c.metric == baseline.metric)
+    connection.execute(delete(baselines).where(same))
+    connection.execute(
+        insert(baselines).values(
+            profile=baseline.profile,
+            metric=baseline.metric,
+            body=baseline.model_dump_json(),
+            learned_at=baseline.learned_at,
+        )
+    )
+
+
+def read_baselines(connection: Connection, profile: str) -> tuple[Baseline, ...]:
+    """Return the baselines of a profile; "" is every profile's."""
+    query = select(baselines).order_by(baselines.c.profile, baselines.c.metric)
+    if profile:
+        query = query.where(baselines.c.profile == profile)
+    rows = connection.execute(query)
+    listed = ((f"{r.profile}, {r.metric}", "", r.body) for r in rows)
+    return parse_each(connection, Baseline, "baselines", listed)
+
+
+# ------------------------------------------------------------------------------
+# Rows of fabric sessions, and of the newest session's outcome for each node.
+
+
+# made once: every waiting node asks
+_OPEN = (
+    select(fabric_sessions.c.id, fabric_sessions.c.body)
+    .where(fabric_sessions.c.ended_at == 0.0)
+    .order_by(fabric_sessions.c.id)
+)
+
+
+def put(
+    connection: Connection, session: FabricSession, outcomes: Sequence[FabricOutcome]
+) -> FabricSession:
+    """Return a session with the outcomes that it came to."""
+    put_outcomes(connection, outcomes)
+    return put_session(connection, session)
+
+
+def put_session(connection: Connection, session: FabricSession) -> FabricSession:
+    """Write a session and raise its generation; `Fenced` if another writer was faster."""
+    stored = session.model_copy(update={"generation": session.generation + 1})
+    row = {
+        "generation": stored.generation,
+        "ended_at": stored.ended_at,
+        "body": stored.model_dump_json(),
+    }
+    if session.generation == 0:
+        connection.execute(insert(fabric_sessions).values(id=stored.id, **row))
+        return stored
+    mine = (fabric_sessions.c.id == session.id) & (
+        fabric_sessions.c.generation == session.generation
+    )
+    if connection.execute(update(fabric_sessions).where(mine).values(**row)).rowcount != 1:
+        raise Fenced(f"fabric session {session.id} was changed by another writer")
+    return stored
+
+
+def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> None:
+    """Store a session's outcomes of nodes in place of their former ones."""
+    for outcome in outcomes:
+        connection.execute(delete(fabric_outcomes).where(fabric_outcomes.c.node == outcome.node))
+        connection.execute(
+            insert(fabric_outcomes).values(
+                node=outcome.node, session=outcome.session, body=outcome.model_dump_json()
+            )
+        )
+
+
+def read_open(connection: Connection) -> tuple[FabricSession, ...]:
+    """Return every session that is under way."""
+    sessions = []
+    for row in connection.execute(_OPEN):
+        try:
+            sessions.append(_session(row.body))
+        except DamagedRow as error:
+            named = DamagedRow(f"fabric_sessions, {row.id}", error.problem)
+            damage.record(connection.engine, "", named)
+    return tuple(sessions)
+
+
+@lru_cache(maxsize=16)  # every waiting node looks at every session: parsed once after each round
+def _session(body: str) -> FabricSession:
+    return parse(FabricSession, body, "fabric_sessions")
+
+
+def read_outcome(connection: Connection, node: str) -> FabricOutcome | None:
+    """Return the newest session's outcome for a node."""
+    query = select(fabric_outcomes.c.body).where(fabric_outcomes.c.node == node)
+    body = connection.execute(query).scalar_one_or_none()
+    return None if body is None else parse(FabricOutcome, body, f"fabric_outcomes, {node}")
+
 
 # made once: the watch reads a certificate at every look, a turn reads inventories and reports
 _CERTIFICATE = select(certificates.c.body).where(certificates.c.id == bindparam("name"))

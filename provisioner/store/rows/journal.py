@@ -13,19 +13,199 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, text
+from sqlalchemy import Connection, Row, delete, func, insert, inspect, select, text, update
 
 from provisioner.model.events import Event
+from provisioner.model.integrations.audit_export import ExportOutcome, ExportStatus
+from provisioner.model.integrations.webhook import JournalRow
+from provisioner.planning.certification.attestation import NotAnAttestation, parse_envelope
 from provisioner.ports.errors import StoreFailed
-from provisioner.store.rows.journal_base import (
-    GENESIS,
-    check_signature,
-    is_pruned,
-    read_base,
-    read_kept,
-)
+from provisioner.store.rows.credential_rows import believed
 from provisioner.store.rows.records import canonical, clean, parse_object
-from provisioner.store.schema.schema import journal
+from provisioner.store.schema.schema import audit_exports as exports
+from provisioner.store.schema.schema import journal, journal_base, journal_links
+from provisioner.store.signing import Signer, signed
+
+# ------------------------------------------------------------------------------
+# Where the live journal begins after rows were archived and removed.
+#
+# The base names the last row that an archive took over and its digest, from which the chain goes
+# on.
+# Rows up to it that live decisions still need stay, each with the digest of the row before it. The
+# base and the list of those rows are signed, so that rights on the database alone remove no row.
+
+
+BASE_PAYLOAD = "application/vnd.gpu-provisioner.journal-base.v1+json"
+GENESIS = "0" * 64
+
+
+@dataclass(frozen=True)
+class Base:
+    """The last row that was archived and removed, and its digest; row 0 is the beginning."""
+
+    through: int = 0
+    head: str = GENESIS
+
+
+def read_base(connection: Connection) -> Base:
+    """Return the base; that of an older schema, which has none, is the beginning."""
+    if not inspect(connection).has_table(journal_base.name):
+        return Base()
+    row = connection.execute(select(journal_base)).first()
+    return Base() if row is None else Base(row.through, row.head)
+
+
+def read_newest_base(connection: Connection, base: Base) -> Base:
+    """Return the stored base if it is further than one that was read before or is assumed.
+
+    Another process may have pruned since then.
+    """
+    stored = read_base(connection)
+    return stored if stored.through > base.through else base
+
+
+def is_pruned(connection: Connection, seq: int) -> bool:
+    """Return whether a row was archived and removed."""
+    if not 0 < seq <= read_base(connection).through:
+        return False
+    return connection.scalar(select(journal.c.seq).where(journal.c.seq == seq)) is None
+
+
+def check_signature(connection: Connection, base: Base) -> str:
+    """Return the fault of the base's signed record; "" if it has none."""
+    text = connection.scalar(select(journal_base.c.envelope)) or ""
+    try:
+        envelope = parse_envelope(text)
+    except NotAnAttestation as error:
+        return str(error)
+    if envelope.payload_type != BASE_PAYLOAD or not signed(envelope, believed(connection)):
+        return "no key of this site that is believed has signed it"
+    if envelope.payload != describe(connection, base):
+        return "it differs from the signed content"
+    return ""
+
+
+def describe(connection: Connection, base: Base) -> bytes:
+    """Return the signed text: the base, and a digest over the rows that stayed before it."""
+    digest = hashlib.sha256()
+    count = 0
+    for row in read_kept(connection, base):
+        digest.update(f"{row.seq} {row.previous} {row.digest}\n".encode())
+        count += 1
+    document = {
+        "through": base.through,
+        "head": base.head,
+        "kept": count,
+        "keptSha256": digest.hexdigest(),
+    }
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def read_kept(connection: Connection, base: Base) -> list[Row[tuple[object, ...]]]:
+    """Return the rows up to the base that stayed, with `previous`; None for one without a link."""
+    joined = journal.outerjoin(journal_links, journal_links.c.seq == journal.c.seq)
+    query = select(journal, journal_links.c.previous).select_from(joined)
+    return list(
+        connection.execute(query.where(journal.c.seq <= base.through).order_by(journal.c.seq))
+    )
+
+
+def write_base(connection: Connection, base: Base, signer: Signer) -> None:
+    """Replace the base and sign it anew; no row may be deleted from then on."""
+    payload = describe(connection, base)
+    row = {
+        "id": 1,
+        "through": base.through,
+        "head": base.head,
+        "envelope": signer.seal(BASE_PAYLOAD, payload),
+        "pruning": 0,
+    }
+    connection.execute(delete(journal_base))
+    connection.execute(journal_base.insert().values(**row))
+
+
+def allow_deletion(connection: Connection, base: Base, through: int) -> None:
+    """Let this transaction delete rows up to one; `write_base` forbids it again."""
+    row = {"id": 1, "through": base.through, "head": base.head, "envelope": "", "pruning": through}
+    connection.execute(delete(journal_base))
+    connection.execute(journal_base.insert().values(**row))
+
+
+# ------------------------------------------------------------------------------
+# The rows of receivers of the exported journal: how far each has taken it.
+
+
+def set_receivers(connection: Connection, receivers: Collection[str]) -> None:
+    """Forget the positions of other receivers, which would hold rows back from a prune."""
+    connection.execute(delete(exports).where(exports.c.receiver.not_in(sorted(receivers))))
+    present = set(connection.scalars(select(exports.c.receiver)))
+    for receiver in sorted(set(receivers) - present):
+        values = {"position": 0, "rejected": 0, "taken_at": 0.0, "failing_since": 0.0}
+        connection.execute(insert(exports).values(receiver=receiver, error="", **values))
+
+
+def read_exports(connection: Connection) -> tuple[ExportStatus, ...]:
+    """Return every receiver by name, with the number of rows that it has not taken."""
+    waiting = (
+        select(func.count())
+        .select_from(journal)
+        .where(journal.c.seq > exports.c.position)
+        .scalar_subquery()
+    )
+    query = select(exports, waiting.label("waiting")).order_by(exports.c.receiver)
+    return tuple(ExportStatus(**row._mapping) for row in connection.execute(query))
+
+
+def read_rows(
+    connection: Connection, receiver: str, most: int
+) -> tuple[int, tuple[JournalRow, ...]]:
+    """Return a receiver's position and its next rows; none of a receiver without a position."""
+    position = connection.scalar(select(exports.c.position).where(exports.c.receiver == receiver))
+    if position is None:
+        return 0, ()
+    page = select(journal).where(journal.c.seq > position).order_by(journal.c.seq).limit(most)
+    rows = (
+        JournalRow(
+            seq=row.seq,
+            at=row.at,
+            kind=row.kind,
+            node=row.node,
+            detail=parse_object(row.detail, f"journal, {row.seq}"),
+            sha256=row.digest,
+        )
+        for row in connection.execute(page)
+    )
+    return position, tuple(rows)
+
+
+def record_taken(
+    connection: Connection,
+    receiver: str,
+    position: int,
+    last: int,
+    outcome: ExportOutcome,
+    now: float,
+) -> None:
+    """Move a position that is still where its rows were read from."""
+    same = (exports.c.receiver == receiver) & (exports.c.position == position)
+    values = {
+        "position": last,
+        "rejected": exports.c.rejected + outcome.rejected,
+        "taken_at": now,
+        "failing_since": 0.0,
+    }
+    if outcome.error:
+        values["error"] = clean(outcome.error)
+    connection.execute(update(exports).where(same).values(**values))
+
+
+def record_failure(connection: Connection, receiver: str, error: str, now: float) -> None:
+    """Record why the last try failed, and since when none has gone well."""
+    mine = exports.c.receiver == receiver
+    connection.execute(update(exports).where(mine).values(error=clean(error)))
+    began = mine & (exports.c.failing_since == 0.0)
+    connection.execute(update(exports).where(began).values(failing_since=now))
+
 
 # made once: each row needs the one before
 _LAST = select(journal.c.seq, journal.c.digest).order_by(journal.c.seq.desc()).limit(1)

@@ -11,7 +11,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.rows import damage
+from provisioner.store.rows import records as damage
 from provisioner.store.rows.node_rows import parse_or_stand_in
 from provisioner.store.rows.operation_rows import readable_operations
 from provisioner.store.rows.records import parse, parse_object

@@ -11,18 +11,84 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from provisioner.model.events.fleet_events import TenantChanged
+from provisioner.model.case import TenantNotice
+from provisioner.model.events.event import EventKind
+from provisioner.model.events.fleet_events import NoticeWritten, TenantChanged
 from provisioner.model.events.node_events import NodeAllocated
 from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.integrations.webhook import JournalRow, Webhook
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
+from provisioner.planning.watch.webhooks import is_wanted
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows
-from provisioner.store.rows.damage import STAND_IN, record_owner
-from provisioner.store.rows.records import parse
+from provisioner.store.rows.records import STAND_IN, clean, parse, record_owner
 from provisioner.store.schema.schema import nodes as node_table
-from provisioner.store.schema.schema import tenants
+from provisioner.store.schema.schema import notices, tenants, webhooks
+
+# ------------------------------------------------------------------------------
+# Rows of notices to tenants: a new one is journalled in the same transaction.
+
+
+KIND = EventKind.NOTICE
+
+
+def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -> None:
+    """Write a notice; an existing one stays, unless it is to be replaced.
+
+    A new notice becomes a row of the journal, by which webhooks receive it.
+    """
+    mine = notices.c.id == notice.id
+    exists = connection.scalar(select(notices.c.id).where(mine)) is not None
+    if exists and not replace:
+        return
+    connection.execute(delete(notices).where(mine))
+    notice = notice.model_copy(update={"channels": _count_channels(connection, notice)})
+    body = clean(notice.model_dump_json())
+    connection.execute(
+        insert(notices).values(
+            id=notice.id,
+            tenant=notice.tenant,
+            node=notice.node,
+            at=notice.at,
+            sent_at=notice.sent_at,
+            body=body,
+        )
+    )
+    if not exists:
+        event = NoticeWritten(
+            about=notice.node,
+            id=notice.id,
+            tenant=notice.tenant,
+            case=notice.case,
+            notice_kind=notice.kind,
+            text=notice.text,
+            effective_at=notice.effective_at,
+        )
+        chain.append(connection, event, notice.at)
+
+
+def _count_channels(connection: Connection, notice: TenantNotice) -> int:
+    """Return how many webhooks receive this notice; 0: it is only recorded."""
+    detail: dict[str, object] = {"tenant": notice.tenant}
+    row = JournalRow(seq=0, at=notice.at, kind=KIND, node=notice.node, detail=detail, sha256="")
+    listed = connection.execute(select(webhooks.c.name, webhooks.c.body))
+    receivers = (parse(Webhook, body, f"webhooks, {name}") for name, body in listed)
+    return sum(not r.paused_why and is_wanted(r, row) for r in receivers)
+
+
+def sent(connection: Connection, notice_id: str, now: float) -> None:
+    """Record that the notice was sent; the first time stays."""
+    mine = notices.c.id == notice_id
+    body = connection.scalar(select(notices.c.body).where(mine))
+    notice = None if body is None else parse(TenantNotice, body, f"notices, {notice_id}")
+    if notice is None or notice.sent_at:
+        return
+    sent_notice = notice.model_copy(update={"sent_at": now})
+    values = {"sent_at": now, "body": clean(sent_notice.model_dump_json())}
+    connection.execute(update(notices).where(mine).values(**values))
+
 
 _ALL = select(  # made once
     tenants.c.name, tenants.c.body, tenants.c.vrf, tenants.c.number

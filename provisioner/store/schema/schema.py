@@ -302,3 +302,283 @@ fabric_outcomes = Table(
     Column("session", String, nullable=False),
     Column("body", Text, nullable=False),
 )
+
+
+# ------------------------------------------------------------------------------
+# The tables of access: tokens, requests through the API, answers kept for replay.
+
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("expires_at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+console_sessions = Table(
+    "console_sessions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("person", String, nullable=False, index=True),
+    Column("token", String, nullable=False, index=True),  # id of the local token; "": a provider's
+    Column("made_at", Double, nullable=False),
+    Column("used_at", Double, nullable=False),
+    Column("ended_at", Double, nullable=False),  # 0: it was not
+    Column("body", Text, nullable=False),  # the rest of the record, as it began
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),
+    Column("subject", String, nullable=False, index=True),
+    Column("tenant", String, nullable=False, index=True),
+    Column("state", String, nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("caller", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("fingerprint", String, nullable=False),  # SHA-256 of the request
+    Column("asked_at", Double, nullable=False, index=True),
+    Column("status", Integer, nullable=False),  # HTTP; 0: no answer yet
+    Column("headers", Text, nullable=False),  # JSON
+    Column("body", Text, nullable=False),
+)
+
+
+# ------------------------------------------------------------------------------
+# The tables of campaigns: themselves, their nodes, pins, policies, images, and notices.
+
+
+campaigns = Table(
+    "campaigns",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("state", String, nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+campaign_nodes = Table(
+    "campaign_nodes",
+    metadata,
+    Column("campaign", String, ForeignKey("campaigns.id"), primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("state", String, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+release_pins = Table(
+    "release_pins",
+    metadata,
+    Column("key", String, primary_key=True),  # "node:su0-n00", "rack:su0-rack0", "fleet:"
+    Column("body", Text, nullable=False),
+)
+
+campaign_policies = Table(
+    "campaign_policies",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+stored_images = Table(
+    "stored_images",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("tenant", String, nullable=False, index=True),
+    Column("node", String, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("sent_at", Double, nullable=False, index=True),  # 0: not sent yet
+    Column("body", Text, nullable=False),
+)
+
+
+# ------------------------------------------------------------------------------
+# The table of repair cases; see `schema.py` for the rules. Notices are `campaign_schema`'s.
+
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("node", String, ForeignKey("nodes.id"), nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("opened_at", Double, nullable=False),
+    Column("closed_at", Double, nullable=False, index=True),  # 0: it is open
+    Column("body", Text, nullable=False),
+)
+# one open case per node, regardless of its opener; of PostgreSQL: its migration
+Index(
+    "one_open_case",
+    cases.c.node,
+    unique=True,
+    sqlite_where=text("closed_at = 0"),
+)
+
+
+# ------------------------------------------------------------------------------
+# The table of logins' ages and events; the logins themselves are in `credentials`, sealed.
+
+
+credential_standings = Table(
+    "credential_standings",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("node", String, nullable=False, index=True),
+    Column("changed_at", Double, nullable=False),  # 0: before changes were recorded
+    Column("due_at", Double, nullable=False),  # 0: no event demands a change
+    Column("urgency", Integer, nullable=False),  # of the cause, lower first; 0: none
+    Column("shown_to", Text, nullable=False),  # a JSON list of people
+    Column("failures", Integer, nullable=False),
+    Column("retry_at", Double, nullable=False),
+    Column("problem", Text, nullable=False),
+    # what is due is read in this order, however much there is of it
+    Index("ix_credential_standings_due", "urgency", "due_at", "name"),
+    Index("ix_credential_standings_age", "changed_at", "name"),
+)
+
+
+# ------------------------------------------------------------------------------
+# The table of daemons that share a database; see `seat.py` for what keeps a row true.
+
+
+executors = Table(
+    "executors",
+    metadata,
+    Column("number", Integer, primary_key=True),  # of its advisory lock
+    Column("id", String, nullable=False, unique=True),
+    Column("host", String, nullable=False),
+    Column("version", String, nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("died_at", Double, nullable=False),  # 0: not observed dead
+    # JSON: its parts, as digests; "{}": of a version without them
+    Column("digests", Text, nullable=False, server_default="{}"),
+    # until when daemons that work by something else are allowed beside it; 0: not at all
+    Column("change_until", Double, nullable=False, server_default="0"),
+)
+
+
+# ------------------------------------------------------------------------------
+# The table of the capabilities that people granted over adopted nodes.
+
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("key", String, primary_key=True),  # "scope:name:capability"
+    Column("body", Text, nullable=False),
+)
+
+
+# ------------------------------------------------------------------------------
+# The tables of the journal's archived, removed and exported rows; see `schema.py`.
+
+
+journal_base = Table(
+    "journal_base",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1: there is one row, or none
+    Column("through", Integer, nullable=False),  # the last row that was archived and pruned
+    Column("head", String, nullable=False),  # its digest: the chain goes on from here
+    Column("envelope", Text, nullable=False),  # all of it, signed
+    # rows up to here may be deleted; not 0 within a prune's transaction only
+    Column("pruning", Integer, nullable=False),
+)
+# rows up to `through` that are still needed, with the digest of the row before each
+journal_links = Table(
+    "journal_links",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("previous", String, nullable=False),
+)
+# receivers of the exported journal, and how far each has taken it
+audit_exports = Table(
+    "audit_exports",
+    metadata,
+    Column("receiver", String, primary_key=True),
+    Column("position", Integer, nullable=False),  # the last row that it has taken
+    Column("rejected", Integer, nullable=False),  # rows that it has refused for good
+    Column("taken_at", Double, nullable=False),
+    Column("failing_since", Double, nullable=False),  # 0: the last try went well
+    Column("error", Text, nullable=False),
+)
+
+
+# ------------------------------------------------------------------------------
+# Tables by which a database that lost writes is noticed; `high_water.py` keeps them true.
+
+
+site_state = Table(
+    "site_state",
+    metadata,
+    Column("id", Integer, primary_key=True),  # 1: there is one row
+    Column("site", String, nullable=False),  # the database's identity, made with it
+    Column("server", String, nullable=False),  # PostgreSQL's identity; "" for a file
+    Column("timeline", Integer, nullable=False),
+    Column("look_only", Text, nullable=False),  # why nothing is written; "": it is
+    Column("surveyed_at", Double, nullable=False),  # when rows and world were compared last; 0
+    # restores that were settled; leaves' port descriptions name it
+    Column("life", Integer, nullable=False, server_default="0"),
+)
+marks = Table(
+    "marks",
+    metadata,
+    Column("place", String, primary_key=True),  # of a data directory
+    Column("count", Integer, nullable=False),  # transactions of its daemons
+    # PostgreSQL's, on which its daemon last found all of its writes
+    Column("timeline", Integer, nullable=False, server_default="0"),
+    Column("seen_at", Double, nullable=False, server_default="0"),  # its last transaction
+)
+differences = Table(
+    "differences",
+    metadata,
+    Column("subject", String, primary_key=True),
+    Column("settled", String, nullable=False),  # a `Word`; "" while it waits for one
+    Column("body", Text, nullable=False),
+)
+
+
+# ------------------------------------------------------------------------------
+# The tables of webhooks; see `schema.py` for the rules. Events themselves are the journal's.
+
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("position", Integer, nullable=False),  # number of the last row that was looked at
+    Column("delivered", Integer, nullable=False),
+    Column("delivered_at", Double, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("webhook", String, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("node", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("next_at", Double, nullable=False),
+    Column("error", Text, nullable=False),
+    Index("ix_webhook_deliveries_order", "webhook", "state", "node", "seq"),
+)

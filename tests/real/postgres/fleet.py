@@ -26,10 +26,9 @@ from postgres_server import Server, free_port
 from provisioner import demo
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_runner import SimulatedRunner
+from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.settings import choose_settings
-from provisioner.demo.site import DemoFiles, prepare_files
+from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus

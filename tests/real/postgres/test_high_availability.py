@@ -22,7 +22,7 @@ from proxy import Cable
 from provisioner.daemon.cluster import LOST
 from provisioner.model.node import Node, State
 from provisioner.model.recovery import DifferenceKind, Settlement
-from provisioner.planning.watch.recovery import settle_by_word
+from provisioner.planning.watch.high_water import settle_by_word
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 # without a number of hosts: as few as can be, and only their updates

@@ -6,10 +6,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.shell_line import ShellLine
+from provisioner.adapters.switches.systems import ShellLine
 from provisioner.model.host_filter import FilterRule, FilterState, SeenFilter, list_differing_rules
-from provisioner.model.leaf_state import LeafState, PeerState, PortState, RouteState, VrfState
 from provisioner.model.outcome import Reason
+from provisioner.model.recovery import LeafState, PeerState, PortState, RouteState, VrfState
 from provisioner.model.switch import (
     Images,
     LoginCheck,

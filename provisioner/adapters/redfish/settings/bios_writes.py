@@ -8,21 +8,320 @@ would carry out both.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from provisioner.adapters.redfish.messages import Message, body_of, collect_messages, task_paths
+from provisioner.adapters.redfish.messages import (
+    Message,
+    body_of,
+    collect_messages,
+    read_refusal,
+    task_paths,
+)
 from provisioner.adapters.redfish.obstacles import find_obstacle
-from provisioner.adapters.redfish.parsing import link, text, truth
-from provisioner.adapters.redfish.service import Service, not_offered
+from provisioner.adapters.redfish.parsing import (
+    Json,
+    as_object,
+    at,
+    link,
+    objects,
+    path_of,
+    text,
+    truth,
+)
+from provisioner.adapters.redfish.service import (
+    UNBLOCK,
+    Service,
+    action_of,
+    not_offered,
+    raise_unread,
+    target_of,
+)
 from provisioner.adapters.redfish.settings.reading import read_bios
-from provisioner.adapters.redfish.task_list import find_open_job
+from provisioner.adapters.redfish.tasks import find_open_job
+from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.base import Record
-from provisioner.model.machine.settings import BiosSettings, Value
+from provisioner.model.machine.settings import (
+    BiosSettings,
+    BiosState,
+    KeyDatabase,
+    SecureBootKeys,
+    SetupPasswordState,
+    Value,
+)
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.machine_settings.resolution import is_attribute, is_same, resolve
-from provisioner.ports import Reply
+from provisioner.ports import Reply, Secret
+
+# ------------------------------------------------------------------------------
+# The BIOS's factory defaults: asked for by the standard action, carried out by the next boot.
+#
+# No recorded registry names the default of an attribute. So a reset is seen by what it changes:
+# the
+# states before the request and after the boot are compared, as digests of each value.
+
+
+_ACTION = "#Bios.ResetBios"
+_TYPE = "Reset"  # source: captured tree of a DGX H100: ResetBiosActionInfo requires it
+
+
+async def reset_bios(service: Service) -> Blocker | None:
+    """Have the defaults run from the next boot on. A job that is open is waited for, never ended.
+
+    source: DMTF Bios 1.2, ResetBios; its body is empty, or has the one type that a service lists
+    """
+    if (refused := await find_obstacle(service, "settings")) is not None:
+        return refused
+    system = await service.read_system()
+    path = None if system is None else link(system.data, "Bios")
+    if path is None:
+        return not_offered("BIOS", "BIOS resource")
+    action = action_of(await service.read_part(path), _ACTION)
+    target = target_of(action)
+    if target is None:
+        return not_offered("BIOS", "Bios.ResetBios")
+    types = await service.reset_types(action)
+    if types and _TYPE not in types:
+        return not_offered("BIOS", f"reset to defaults; it has {', '.join(types[:8])}")
+    if (busy := await find_open_job(service, "BIOS")) is not None:
+        return busy
+    reply = await service.post(target, {"ResetType": _TYPE} if types else {}, "BIOS")
+    return reply if isinstance(reply, Blocker) else None
+
+
+async def read_bios_state(service: Service) -> BiosState | None:
+    """Return a digest of each running attribute; None if the BMC shows none now."""
+    walk = service.walk()
+    root = await walk.read_root()
+    system = await service.read_system()
+    bios = None if system is None else await read_bios(service, walk, root, system.data)
+    if bios is None or bios.current is None:
+        return None
+    fixed = {n for n, r in bios.registry.rules.items() if r.read_only} if bios.registry else set()
+    values = {n: v for n, v in sorted(bios.current.items()) if n not in fixed}
+    return BiosState(
+        names=tuple(values),
+        digests=tuple(_digest(f"{name}={value!r}") for name, value in values.items()),
+        waiting=tuple(sorted(bios.pending)),
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+# ------------------------------------------------------------------------------
+# Reads the databases of Secure Boot, and asks for the factory's keys.
+#
+# source: DMTF SecureBoot 1.1 and SecureBootDatabase 1.0; captured trees of a DGX H100, whose every
+# database has a `…Default` beside it, and of a BlueField-3, whose defaults are empty
+
+
+_SECURE_BOOT_KEYS_ACTION = "#SecureBoot.ResetKeys"
+_PARAMETER = "ResetKeysType"
+_RESET = "ResetAllKeysToDefault"
+_DEFAULT = "Default"  # the end of the name of a factory's set
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]{1,40000})-----END CERTIFICATE")
+
+
+async def read_secure_boot_keys(service: Service) -> SecureBootKeys | None:
+    """Return one reading; None: the service shows no Secure Boot.
+
+    Raises `PortError` if the BMC does not answer.
+    """
+    walk = service.walk()
+    system = await service.read_system()
+    path = None if system is None else link(system.data, "SecureBoot")
+    if path is None:
+        return None
+    body = (await walk.read(path)).data
+    if not body:
+        return None
+    sets: dict[str, dict[str, str]] = {}
+    for database in await walk.read_linked(body, "SecureBootDatabases"):
+        name = text(database.data.get("DatabaseId")) or text(database.data.get("Id"))
+        if name:
+            sets[name] = await _read_entries(walk, database)
+    databases = tuple(
+        KeyDatabase(
+            name=name,
+            entries=tuple(sorted(entries)),
+            factory=tuple(sorted(sets[name + _DEFAULT])) if name + _DEFAULT in sets else None,
+            titles={entry: title for entry, title in entries.items() if title},
+        )
+        for name, entries in sorted(sets.items())
+        if not name.endswith(_DEFAULT)
+    )
+    return SecureBootKeys(
+        enabled=truth(body.get("SecureBootEnable")),
+        mode=text(body.get("SecureBootMode")),
+        databases=databases,
+        resets=_RESET in await _list_types(service, action_of(body, _SECURE_BOOT_KEYS_ACTION)),
+        gaps=tuple(dict.fromkeys(f"{g.source}: {g.detail}"[:200] for g in walk.gaps))[:8],
+    )
+
+
+async def reset_secure_boot_keys(service: Service) -> Blocker | None:
+    """Ask for the factory's keys; the boot that follows carries it out."""
+    if (refused := await find_obstacle(service, "settings")) is not None:
+        return refused
+    system = await service.read_system()
+    path = None if system is None else link(system.data, "SecureBoot")
+    if path is None:
+        return not_offered("SecureBoot", "SecureBoot resource")
+    action = action_of(await service.read_part(path), _SECURE_BOOT_KEYS_ACTION)
+    target = target_of(action)
+    if target is None or _RESET not in await _list_types(service, action):
+        return not_offered("SecureBoot", f"{_SECURE_BOOT_KEYS_ACTION.strip('#')} with {_RESET}")
+    reply = await service.post(target, {_PARAMETER: _RESET}, "SecureBoot")
+    return reply if isinstance(reply, Blocker) else None
+
+
+async def _read_entries(walk: Walk, database: Resource) -> dict[str, str]:
+    """Return the entries of one database, each with the subject of its certificate."""
+    entries: dict[str, str] = {}
+    for certificate in await walk.read_linked(database.data, "Certificates"):
+        shown = certificate.data.get("CertificateString")
+        title = text(at(certificate.data, "Subject", "CommonName")) or ""
+        entries[fingerprint_pem(shown) or f"unreadable {certificate.path}"] = title
+    for signature in await walk.read_linked(database.data, "Signatures"):
+        shown = text(signature.data.get("SignatureString")) or f"unreadable {signature.path}"
+        entries[shown.lower()] = ""
+    return entries
+
+
+def fingerprint_pem(pem: object) -> str:
+    """Return the SHA-256 of the first certificate in a text; "": there is none."""
+    match = _PEM.search(pem) if isinstance(pem, str) else None
+    if match is None:
+        return ""
+    try:
+        der = base64.b64decode("".join(match[1].split()), validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return hashlib.sha256(der).hexdigest()
+
+
+async def _list_types(service: Service, action: Json) -> list[str]:
+    listed = action.get(f"{_PARAMETER}@Redfish.AllowableValues")
+    if not isinstance(listed, list):
+        info = link(action, "@Redfish.ActionInfo") or path_of(action.get("@Redfish.ActionInfo"))
+        parameters = (await service.get(info)).get("Parameters") if info else None
+        listed = next(
+            (
+                p.get("AllowableValues")
+                for p in objects(parameters or [])
+                if p.get("Name") == _PARAMETER
+            ),
+            None,
+        )
+    return [t for t in (text(v) for v in listed) if t] if isinstance(listed, list) else []
+
+
+# ------------------------------------------------------------------------------
+# The UEFI set-up password: which one is in force, and the request for another one.
+#
+# `Bios.ChangePassword` answers with a yes before any BIOS has seen the old password, and what
+# becomes
+# of it at the boot is stated nowhere (Lenovo's guide of its TSM says so of itself). So it is asked
+# for only where attributes prove the password in force afterwards: quirk `setup_password`.
+
+
+SUBJECT = "set-up password"
+_CHANGE_ACTION = "#Bios.ChangePassword"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SALT = re.compile(r"(?:[0-9a-f]{2}){0,64}")
+_NONE = ("", "N/A")  # source: captured tree of an R750; dracclient's types of these attributes
+
+
+async def read_setup_password(service: Service) -> SetupPasswordState | Blocker:
+    """Return the digest of the password in force; a Blocker where nothing would prove a change."""
+    rule = service.quirk.setup_password
+    if rule is None:
+        return _refuse_unproved(service)
+    walk = service.walk()
+    system = await service.read_system()
+    path = None if system is None else link(system.data, "Bios")
+    bios = (await walk.read(path)).data if path is not None else {}
+    if not bios:
+        raise_unread(walk.gaps)
+        return not_offered(SUBJECT, "BIOS resource")
+    target = target_of(action_of(bios, _CHANGE_ACTION))
+    settings = link(bios, "@Redfish.Settings", "SettingsObject")
+    if target is None or settings is None:
+        return not_offered(SUBJECT, "Bios.ChangePassword")
+    return _read_digest(as_object(bios.get("Attributes")), rule.sha256, rule.salt, target, settings)
+
+
+def _read_digest(
+    attributes: Json, digest_name: str, salt_name: str, target: str, settings: str
+) -> SetupPasswordState | Blocker:
+    if digest_name not in attributes or salt_name not in attributes:
+        return not_offered(SUBJECT, f"attribute {digest_name}, which proves the one in force")
+    shown = [attributes[name] for name in (digest_name, salt_name)]
+    digest, salt = ("" if v is None or v in _NONE else str(v).lower() for v in shown)
+    if digest and not (_DIGEST.fullmatch(digest) and _SALT.fullmatch(salt)):
+        return Blocker(
+            reason=Reason.MALFORMED,
+            subject=SUBJECT,
+            detail=f"{digest_name} is no SHA-256, or its salt is not hexadecimal",
+            unblock="Look at the attributes of the BIOS; nothing is sent meanwhile.",
+        )
+    return SetupPasswordState(target=target, settings=settings, sha256=digest, salt=salt)
+
+
+async def change_setup_password(
+    service: Service, state: SetupPasswordState, old: Secret, new: Secret
+) -> Blocker | None:
+    """Have a new password in force from the next boot on. No job may be open.
+
+    A password that waits already is replaced by this one. A death between request and job leaves
+    one that waits without a job: no boot carries it out, and the request is repeated.
+    """
+    rule = service.quirk.setup_password
+    assert rule is not None
+    if (refused := await find_obstacle(service, "settings")) is not None:
+        return refused
+    manager = await service.read_manager()
+    jobs = None if manager is None else link(manager.data, *rule.jobs)
+    if jobs is None:
+        return not_offered(SUBJECT, "list of jobs: without one no change is carried out")
+    body = {
+        "PasswordName": rule.name,
+        "OldPassword": old.reveal(),
+        "NewPassword": new.reveal(),
+    }
+    reply = await service.call("POST", state.target, body)
+    if not 200 <= reply.status < 300:
+        return _refuse(reply, old, new)
+    if any(True for _ in task_paths(reply)):
+        return None  # the request made its job itself
+    reply = await service.call("POST", jobs, {"TargetSettingsURI": state.settings})
+    return None if 200 <= reply.status < 300 else _refuse(reply, old, new)
+
+
+def _refuse(reply: Reply, old: Secret, new: Secret) -> Blocker:
+    """Return the refusal without either password: services repeat what they refuse."""
+    blocker = read_refusal(reply, SUBJECT, UNBLOCK, new.reveal())
+    detail = blocker.detail
+    if old.reveal():
+        detail = detail.replace(old.reveal(), "(hidden)")
+    return blocker.model_copy(update={"detail": detail})
+
+
+def _refuse_unproved(service: Service) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=SUBJECT,
+        detail=f"nothing that {service.quirk.title} shows proves the set-up password in force "
+        "after a boot, so that a change which its BIOS drops would lose it",
+        unblock="Change it by the vendor's own means, or switch `credential_setup_password` off.",
+    )
+
 
 _SETUP_MODE = "SetupMode"
 _REFUSED = re.compile(

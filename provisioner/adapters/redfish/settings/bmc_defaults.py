@@ -13,8 +13,8 @@ from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json
 from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
 from provisioner.adapters.redfish.settings.reading import read_bmc_settings
-from provisioner.adapters.redfish.task_list import find_open_job
-from provisioner.model.machine.bios_state import BiosState
+from provisioner.adapters.redfish.tasks import find_open_job
+from provisioner.model.machine.settings import BiosState
 from provisioner.model.outcome import Blocker
 
 _ACTION = "#Manager.ResetToDefaults"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.adapters.redfish import rshim
+from provisioner.adapters.redfish import updates as rshim
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
 from provisioner.adapters.redfish.service import Service, not_offered
 from provisioner.adapters.redfish.settings import syslog

@@ -9,14 +9,170 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from provisioner.adapters.redfish.parsing import at, link, name_of, objects, path_of, text
+from provisioner.adapters.redfish.parsing import (
+    Json,
+    as_object,
+    at,
+    link,
+    name_of,
+    number,
+    objects,
+    path_of,
+    text,
+    truth,
+)
 from provisioner.adapters.redfish.service import Service, raise_silence
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import LeakDetector, Moisture
-from provisioner.model.outcome import Gap, Reason
+from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.watch.leaks import carry_detectors, read_moisture
 from provisioner.ports import Unreachable
+from provisioner.ports.agents import ConsoleDoor
+
+# ------------------------------------------------------------------------------
+# Reads the counters of NVLinks: those that a GPU's ports have, or those of an NVSwitch's.
+#
+# HGX baseboards show them as `PortMetrics` below each port of a processor, and of a switch of the
+# NVLink fabric (DMTF DSP0268; paths as in a DGX H100's recorded tree). Only one part is read at
+# once,
+# since a port is a request. The device's own counts are passed on: none is reset.
+
+
+PORTS_MAX = 64  # of one part; an NVSwitch of this generation has 64
+COUNTERS_MAX = 64  # of one port
+DEPTH_MAX = 4
+COUNT_MAX = 2**64
+OWN = "@"  # begins names that describe the document
+
+
+@dataclass(frozen=True)
+class LinkCounter:
+    """One counter of one port."""
+
+    port: str  # path of the port's metrics
+    name: str  # as the device names it, with the objects around it
+    count: int
+
+
+@dataclass(frozen=True)
+class LinkReading:
+    """The counters of all ports of one part, and the resources that were not read."""
+
+    part: str
+    counters: tuple[LinkCounter, ...]
+    gaps: tuple[Gap, ...]
+
+
+async def read_link_counters(service: Service, part: str) -> LinkReading:
+    """Return the counters of a GPU or a switch by its id; "": of the first that has ports."""
+    walk = service.walk()
+    counters: list[LinkCounter] = []
+    name, ports = await _find_ports(walk, part)
+    paths = [link(port, "Metrics") for port in ports[:PORTS_MAX]]
+    for metrics in await walk.read_several([path for path in paths if path is not None]):
+        counters += [
+            LinkCounter(metrics.path, name, count)
+            for name, count in list_counts(metrics.data).items()
+        ]
+    return LinkReading(name, tuple(counters), tuple(walk.gaps))
+
+
+async def _find_ports(walk: Walk, part: str) -> tuple[str, list[Json]]:
+    """Return id and ports of the first processor or fabric switch that has this id, or any."""
+    root = await walk.read_root()
+    for holder, members in (("Systems", "Processors"), ("Fabrics", "Switches")):
+        for path in await walk.read_links(link(root, holder)):
+            parts = await walk.read_links(link((await walk.read(path)).data, members))
+            for one in parts:
+                name = one.rsplit("/", 1)[-1]
+                if part and name != part:
+                    continue
+                ports = await walk.read_linked((await walk.read(one)).data, "Ports")
+                if part or ports:
+                    return name, [port.data for port in ports]
+    return part, []
+
+
+def list_counts(document: object, prefix: str = "", depth: int = 0) -> dict[str, int]:
+    """Return the counts of a document by name, "NVLinkErrors.ReplayCount"; the makers' objects
+    around them (`Oem`) are left out of the names.
+    """
+    counts: dict[str, int] = {}
+    for key, value in as_object(document).items():
+        if key.startswith(OWN) or len(counts) >= COUNTERS_MAX:
+            continue
+        if isinstance(value, dict) and depth < DEPTH_MAX:
+            outer = depth < 2 and (key == "Oem" or prefix == "Oem.")
+            inner = "Oem." if key == "Oem" else "" if outer else f"{prefix}{key}."
+            counts |= list_counts(value, inner, depth + 1)
+        elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_MAX:
+            counts[f"{prefix}{key}"] = value
+    return dict(list(counts.items())[:COUNTERS_MAX])
+
+
+# ------------------------------------------------------------------------------
+# The door to a host's serial console, as its BMC's tree shows it.
+#
+# source: DMTF schema ComputerSystem 1.13 (SerialConsole.SSH with Port and ConsoleEntryCommand);
+# trees of a DGX H100 (Managers/HGX_BMC_0 and BMC: SerialConsole.ConnectTypesSupported), a
+# BlueField-3
+# and a PowerEdge R750; OpenBMC's obmc-console, which listens at SSH port 2200. IPMI's
+# port is that of RMCP (IPMI 2.0, 13.1.2).
+
+
+OPENBMC_PORT = 2200
+IPMI_PORT = 623
+_SHELL_PORT = 22
+
+
+async def find_console(service: Service, *, ipmi: bool = False) -> ConsoleDoor | Blocker:
+    """Return how the console is reached: by SSH, else over IPMI if that is allowed; or why not."""
+    system = await service.read_system()
+    console = as_object(system.data.get("SerialConsole")) if system is not None else {}
+    ssh = as_object(console.get("SSH"))
+    if truth(ssh.get("ServiceEnabled")):
+        return ConsoleDoor(port=_port(ssh), command=text(ssh.get("ConsoleEntryCommand")) or "")
+    manager = await service.read_manager()
+    older = as_object(manager.data.get("SerialConsole")) if manager is not None else {}
+    if truth(older.get("ServiceEnabled")) and "SSH" in _types(older):
+        return ConsoleDoor(port=OPENBMC_PORT)
+    by_ipmi = as_object(console.get("IPMI"))
+    offered = truth(by_ipmi.get("ServiceEnabled"))
+    if not offered and not (truth(older.get("ServiceEnabled")) and "IPMI" in _types(older)):
+        return _refuse("not at all", "Enable SerialConsole over SSH in the BMC.")
+    if ipmi:
+        port = _read_port(by_ipmi) if offered else None
+        return ConsoleDoor(port=port or IPMI_PORT, protocol="ipmi")
+    remedy = "Enable it over SSH, or set `consoles: ssh_or_ipmi` and leave IPMI unpinned or on."
+    return _refuse("over IPMI only", remedy)
+
+
+def _refuse(how: str, remedy: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject="console",
+        detail=f"this BMC offers its serial console {how}",
+        unblock=remedy,
+    )
+
+
+def _port(ssh: Json) -> int:
+    """Return the port; a command is entered at the shell, whose port it is where none is shown."""
+    by_default = _SHELL_PORT if text(ssh.get("ConsoleEntryCommand")) else OPENBMC_PORT
+    return _read_port(ssh) or by_default
+
+
+def _read_port(door: Json) -> int | None:
+    shown = number(door.get("Port"))
+    return int(shown) if shown is not None and 0 < shown < 65536 else None
+
+
+def _types(console: Json) -> list[str]:
+    listed = console.get("ConnectTypesSupported")
+    return [t for t in listed if isinstance(t, str)] if isinstance(listed, list) else []
+
 
 # A BMC's tree changes with its firmware only; a liquid-cooled host is found again within this time.
 _PLACES_KNOWN_S = 3600.0

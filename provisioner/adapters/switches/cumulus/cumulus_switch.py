@@ -8,21 +8,25 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus import (
-    bgp_drain,
     nvue_calls,
     port_reading,
     switch_state,
 )
+from provisioner.adapters.switches.cumulus import (
+    services as bgp_drain,
+)
 from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.adapters.switches.cumulus.revisions import Revisions
+from provisioner.adapters.switches.cumulus.revisions import NvueLine, Revisions
 from provisioner.adapters.switches.cumulus.services import Services
 from provisioner.adapters.switches.cumulus.state_look import StateLook
-from provisioner.adapters.switches.cumulus.tenant_networks import TenantNetworks
-from provisioner.adapters.switches.cumulus.tenant_routing import read_states, read_targets
+from provisioner.adapters.switches.cumulus.tenant_networks import (
+    TenantNetworks,
+    read_states,
+    read_targets,
+)
 from provisioner.model.host_filter import FilterState, SeenFilter
-from provisioner.model.leaf_state import LeafState
 from provisioner.model.outcome import Reason
+from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
     Images,
     LoginCheck,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from provisioner.adapters.switches.cumulus import host_filter, nvue_calls, port_filter
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
+from provisioner.adapters.switches.cumulus.revisions import NvueLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import DEFAULT_VRF, Place, TenantPort

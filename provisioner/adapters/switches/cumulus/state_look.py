@@ -12,11 +12,10 @@ from typing import Any
 
 from provisioner.adapters.switches.cumulus import nvue_calls, port_reading
 from provisioner.adapters.switches.cumulus import switch_state as words
-from provisioner.adapters.switches.cumulus.dialect import decode_document
-from provisioner.adapters.switches.cumulus.nvue_line import NvueLine
-from provisioner.adapters.switches.learned_macs import list_port_macs
-from provisioner.model.leaf_state import LeafState, PortState, VniState, VrfState
+from provisioner.adapters.switches.cumulus.revisions import NvueLine, decode_document
+from provisioner.adapters.switches.systems import list_port_macs
 from provisioner.model.outcome import Reason
+from provisioner.model.recovery import LeafState, PortState, VniState, VrfState
 from provisioner.ports import Clock, PortError
 from provisioner.ports.switch import SwitchRefused
 from provisioner.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, ROUTES_MAX
-from provisioner.model.leaf_state import (
+from provisioner.model.recovery import (
     NeighbourState,
     PeerState,
     PortState,

@@ -11,11 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.learned_macs import list_port_macs
-from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.adapters.switches.sonic.config_db import Configuration, Kernel
-from provisioner.model.leaf_state import LeafState, PortState, RouteState, VniState, VrfState
+from provisioner.adapters.switches.systems import ShellLine, list_port_macs
+from provisioner.model.recovery import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import PortCounters
 from provisioner.ports import Clock, Malformed
 

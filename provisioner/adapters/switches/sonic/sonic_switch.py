@@ -11,7 +11,6 @@ import ipaddress
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from provisioner.adapters.switches.shell_line import ShellLine
 from provisioner.adapters.switches.sonic import (
     acl_rows,
     config_db,
@@ -19,9 +18,10 @@ from provisioner.adapters.switches.sonic import (
     sonic_look,
     switch_state,
 )
+from provisioner.adapters.switches.systems import ShellLine
 from provisioner.model.host_filter import FilterState, SeenFilter
-from provisioner.model.leaf_state import LeafState
 from provisioner.model.outcome import Reason
+from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
     Images,
     LoginCheck,

@@ -15,7 +15,7 @@ import shlex
 from typing import Any
 
 from provisioner.adapters.switches.sonic.config_db import own_vrf, sonic_vrf
-from provisioner.model.leaf_state import NeighbourState, PeerState, RouteState, VniState
+from provisioner.model.recovery import NeighbourState, PeerState, RouteState, VniState
 from provisioner.model.switch import DEFAULT_VRF
 
 ENTRIES_MAX = 200_000

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from provisioner.api.cursor import decode_cursor, encode_cursor
+from provisioner.api.changes import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing

@@ -10,22 +10,269 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 from aiohttp import ClientError
 from pydantic import Field
 
+from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationView
-from provisioner.api.parts import Ask, Reply
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Dry, Route, format_etag
-from provisioner.api.routes.declared.image_changes import MATCH, find_obstacle
-from provisioner.api.routes.declared.image_views import ImageList, ImageView, build_view
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Dry, Route, format_etag
 from provisioner.execution.artifacts import uploads
-from provisioner.execution.artifacts.uploads import StoreFile, UploadFailed
-from provisioner.model.access import ChangeKind
-from provisioner.model.artifact import IMAGE_NAME, NOTE_MAX, StoredImage
+from provisioner.execution.artifacts.uploads import StoreFile, UploadFailed, build_blocker
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.agent import IMAGE_NAME, NOTE_MAX, StoredImage
 from provisioner.model.base import Record
-from provisioner.planning.matrix.file_references import list_given_nodes, list_pinning_places
+from provisioner.model.operation import ActionStatus
+from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import InstantOrNone
+from provisioner.planning.matrix.pinned_files import (
+    list_given_nodes,
+    list_pinned_digests,
+    list_pinning_places,
+)
+
+# ------------------------------------------------------------------------------
+# Views of the artifact store's files: what its directory has, joined with what was recorded.
+#
+# A recorded digest counts only while the file's length and time of change are those of that
+# record.
+
+
+class ImageView(Record):
+    """A file of the artifact store, and the things that refer to it."""
+
+    name: str = Field(description="Name of the file.")
+    present: bool = Field(description="Whether this daemon's store has it.")
+    sha256: str = Field(
+        description="SHA-256 of its bytes; empty: it was put there by hand and not read yet."
+    )
+    size_bytes: int = Field(description="Length in bytes.")
+    format: str = Field(description="qcow2, gzip, iso, raw or other, by its first bytes.")
+    modified_at: InstantOrNone = Field(0.0, description="Time of the file's last change.")
+    note: str = Field("", description="Description, in a sentence.")
+    by: str = Field("", description="Person or program that changed it last.")
+    at: InstantOrNone = Field(0.0, description="Time of the last change by the API.")
+    pinned_by: tuple[str, ...] = Field((), description="Places of the matrix that name it.")
+    nodes: tuple[str, ...] = Field((), description="Nodes whose release and profile pin it.")
+    generation: int = Field(0, description="Number of the change; 0: put there by hand.")
+
+
+class ImageList(Counted):
+    """All files of the artifact store, by name."""
+
+    items: tuple[ImageView, ...]
+
+
+def build_view(
+    file: StoreFile | None, row: StoredImage | None, places: tuple[str, ...], nodes: tuple[str, ...]
+) -> ImageView:
+    """Return the view of a file, of its row, or of both; one of them is given."""
+    one = file if file is not None else row
+    assert one is not None, "a name of the list is a file's or a row's"
+    same = row is not None and (
+        file is None or (file.size_bytes, file.modified_ns) == (row.size_bytes, row.modified_ns)
+    )
+    return ImageView(
+        name=one.name,
+        present=file is not None,
+        sha256=row.sha256 if row is not None and same else "",
+        size_bytes=one.size_bytes,
+        format="" if file is None else file.format,
+        modified_at=0.0 if file is None else file.modified_ns / 1e9,
+        note="" if row is None else row.note,
+        by="" if row is None else row.by,
+        at=0.0 if row is None else row.at,
+        pinned_by=places,
+        nodes=nodes,
+        generation=0 if row is None else row.generation,
+    )
+
+
+async def find_digest(parts: ApiParts, name: str) -> str:
+    """Return the SHA-256 of a present file, as it was recorded or else read now; "": none."""
+    file = await asyncio.to_thread(uploads.read_file, parts.artifacts, name)
+    if file is None:
+        return ""
+    recorded = build_view(file, await parts.store.images.get(name), (), ()).sha256
+    return recorded or await asyncio.to_thread(uploads.hash_file, parts.artifacts / name)
+
+
+# ------------------------------------------------------------------------------
+# Changes of the artifact store's files, carried out and foreseen: published, described, removed.
+#
+# One change at a time (`Uploads.turn`), and each only for the generation that was read when it was
+# asked for: what another person approved is never carried out on something else.
+
+
+MATCH = "generation"  # argument: the generation that was read; 0: there was none
+UNSETTLED = (ActionStatus.INTENDED, ActionStatus.SENT)
+
+
+async def find_obstacle(
+    parts: ApiParts, name: str, size_bytes: int, sha256: str
+) -> UploadFailed | None:
+    """Return why this file is not taken now; None: it is."""
+    promised = sum(size for other, size in parts.uploads.sizes.items() if other != name)
+    most = parts.settings.api_upload_max_bytes
+    obstacle = await asyncio.to_thread(
+        uploads.find_obstacle, parts.artifacts, size_bytes, most, promised
+    )
+    if obstacle is not None:
+        return obstacle
+    if set(list_pinned_digests(parts.matrix, name)) - {sha256}:
+        title = "The matrix pins this name, and not for these bytes"
+        return UploadFailed(409, "pinned", title, "Upload it under a new name, then pin that.")
+    if await find_digest(parts, name) not in ("", sha256):
+        unblock = "Files do not change under their name: upload it under a new one."
+        return UploadFailed(409, "taken", "Another file has this name", unblock)
+    return None
+
+
+async def publish_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Give a received file its name, and record it."""
+    part = str(asked.arguments["part"])
+    try:
+        async with parts.uploads.turn:
+            row = await parts.store.images.get(asked.subject)
+            if (0 if row is None else row.generation) != asked.arguments[MATCH]:
+                return _object_to_stale(asked.subject)
+            sha256 = str(asked.arguments["sha256"])
+            published = await asyncio.to_thread(
+                uploads.publish_part, parts.artifacts, part, asked.subject, sha256
+            )
+            if isinstance(published, Blocker):
+                return build_failure(published)
+            note = str(asked.arguments["note"])
+            return await _record(parts, asked, row, sha256, note, published=published)
+    finally:
+        await asyncio.to_thread(uploads.drop_part, parts.artifacts, part)
+
+
+async def _record(
+    parts: ApiParts,
+    asked: ChangeRequest,
+    row: StoredImage | None,
+    sha256: str,
+    note: str,
+    *,
+    published: bool,
+) -> Outcome:
+    """Write the row of a file as it is now; unchanged where everything was so before."""
+    file = await asyncio.to_thread(uploads.read_file, parts.artifacts, asked.subject)
+    if file is None:
+        return build_objection(asked.subject, "the file is not in the store", "Upload it.")
+    now = parts.clock.now()
+    changed = StoredImage(
+        name=file.name,
+        sha256=sha256,
+        size_bytes=file.size_bytes,
+        modified_ns=file.modified_ns,
+        note=note,
+        by=asked.asked_by,
+        at=now,
+        generation=1 if row is None else row.generation + 1,
+    )
+    kept = {"by", "at", "generation"}
+    same = row is not None and row.model_dump(exclude=kept) == changed.model_dump(exclude=kept)
+    if same and not published:
+        return Outcome(RequestState.DONE, _build_result(changed), note="it was so before")
+    return Outcome(RequestState.DONE, _build_result(await parts.store.images.put(changed, now)))
+
+
+def _build_result(row: StoredImage) -> dict[str, Any]:
+    return {"image": row.name, "sha256": row.sha256, "size_bytes": row.size_bytes}
+
+
+def _object_to_stale(name: str) -> Outcome:
+    return build_objection(name, "it was changed meanwhile", "Read it again, then decide anew.")
+
+
+async def describe_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Write another description of a file; one put there by hand is read for its digest."""
+    async with parts.uploads.turn:
+        row = await parts.store.images.get(asked.subject)
+        if (0 if row is None else row.generation) != asked.arguments[MATCH]:
+            return _object_to_stale(asked.subject)
+        sha256 = await find_digest(parts, asked.subject)
+        note = str(asked.arguments["note"])
+        return await _record(parts, asked, row, sha256, note, published=False)
+
+
+async def remove_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Remove a file that nothing refers to, then its row."""
+    async with parts.uploads.turn:
+        name = asked.subject
+        row = await parts.store.images.get(name)
+        if (0 if row is None else row.generation) != asked.arguments[MATCH]:
+            return _object_to_stale(name)
+        if blockers := await _find_references(parts, name):
+            return build_failure(*blockers)
+        file = await asyncio.to_thread(uploads.read_file, parts.artifacts, name)
+        if blocker := await asyncio.to_thread(uploads.remove_file, parts.artifacts, name):
+            return build_failure(blocker)
+        now = parts.clock.now()
+        if row is None and file is not None:
+            row = StoredImage(
+                name=name,
+                sha256="",
+                size_bytes=file.size_bytes,
+                modified_ns=file.modified_ns,
+                at=now,
+                generation=0,
+            )
+        if row is not None:
+            await parts.store.images.drop(row, asked.asked_by, now)
+        return Outcome(RequestState.DONE, {"image": name})
+
+
+async def _find_references(parts: ApiParts, name: str) -> tuple[Blocker, ...]:
+    """Return what refers to a file: pins of the matrix, their nodes, and steps under way.
+
+    Steps count by their ledger, which also has those of a matrix that was in force before.
+    """
+    references = [
+        build_blocker(
+            name,
+            f"the matrix pins it: {place}",
+            "Remove the pin from the matrix, and start the daemon with that.",
+        )
+        for place in list_pinning_places(parts.matrix).get(name, ())
+    ]
+    for node in list_given_nodes(parts.matrix, await parts.store.nodes.list(), name):
+        detail = f"the release of {node} has it"
+        references.append(build_blocker(name, detail, "Bring the node to another release first."))
+    for operation in await parts.store.operations.list_active():
+        entries = await parts.store.operations.list_entries(operation.node)
+        under_way = [e for e in entries if e.status in UNSETTLED and name in e.model_dump_json()]
+        if under_way:
+            detail = f"a step of {operation.node} that is under way uses it"
+            references.append(build_blocker(name, detail, "Wait for the operation's end."))
+    return tuple(references)
+
+
+async def foresee_upload(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return whether a file of this name, length and digest would be taken."""
+    name = asked.subject
+    arguments = asked.arguments
+    size_bytes = int(arguments["size_bytes"])
+    sha256 = str(arguments["sha256"])
+    if await find_digest(parts, name) == sha256:
+        return Forecast((f"{name} is there already, with this digest.",), result={"there": True})
+    obstacle = await find_obstacle(parts, name, size_bytes, sha256)
+    if obstacle is not None:
+        return Forecast((), (build_blocker(name, obstacle.title, obstacle.unblock),))
+    return Forecast((f"{name} is stored: {size_bytes} bytes. No node gets it by that.",))
+
+
+async def foresee_removal(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return what would be removed, or what refers to it."""
+    blockers = await _find_references(parts, asked.subject)
+    lines = () if blockers else (f"{asked.subject} is removed from the store of this daemon.",)
+    return Forecast(lines, blockers)
+
 
 TAG = "artifacts"
 LEFT_S = 86_400.0  # a received file that is not published by then is removed

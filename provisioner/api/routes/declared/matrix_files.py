@@ -19,8 +19,8 @@ from provisioner.api.route import VIEWERS, Route
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.diff import PinChange, list_pin_changes
 from provisioner.planning.matrix.matrix_text import FILES_MAX, parse
-from provisioner.planning.matrix.pin_changes import PinChange, list_pin_changes
 from provisioner.planning.matrix.review import judge_readiness
 
 TAG = "releases"

@@ -17,7 +17,7 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Counted, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
-from provisioner.model.campaign_policy import NAME_PATTERN, NamedPolicy, Policy
+from provisioner.model.campaign import NAME_PATTERN, NamedPolicy, Policy
 
 TAG = "campaigns"
 POLICIES_MAX = 200

@@ -22,7 +22,7 @@ from provisioner.model.versions import is_same_version
 from provisioner.planning.matrix.imports.statements import Contents, Import, Statement
 from provisioner.planning.matrix.located_yaml import Located
 from provisioner.planning.matrix.review import FILELESS
-from provisioner.planning.path.pins import grammar_of
+from provisioner.planning.path.conditions import grammar_of
 
 
 class Verdict(StrEnum):

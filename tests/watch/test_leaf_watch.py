@@ -299,3 +299,41 @@ def test_ports_that_a_damaged_row_may_entitle_are_listed_and_not_moved(body):
 
     assert vrf == "RED"
     assert "damaged" in " ".join(map(str, listed.values()))
+
+
+@pytest.mark.parametrize("at", ["intake", "identification"])
+def test_a_port_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(at):
+    """Its row is ours, and the port was put there since: it is no machine that served before us."""
+
+    async def scenario(bench: Bench) -> Any:
+        profile = "hgx-h100" if at == "intake" else ""
+        stranger = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0, "profile": profile}
+        await bench.node(state=State.QUARANTINED, **stranger)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.store.nodes.get(A), await bench.rows(), bench.watch.listed
+
+    vrf, node, rows, listed = play(scenario)
+
+    assert vrf == "MAINT"
+    assert node.served == "VRF RED"
+    assert {b.reason for b in node.blockers} == {Reason.TRESPASS}
+    assert rows == [("trespass", A), ("fence", A)]
+    assert listed == {}
+
+
+@pytest.mark.parametrize("state", [State.DISCOVERED, State.INTAKE, State.QUARANTINED])
+def test_a_port_that_served_before_its_node_was_known_is_only_listed(state):
+    async def scenario(bench: Bench) -> Any:
+        stranger = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0}
+        await bench.node(state=state, **stranger)
+        bench.put("RED")
+        await bench.look()
+        await bench.look()
+        return bench.vrf(), await bench.rows(), list(bench.watch.listed)
+
+    vrf, rows, listed = play(scenario)
+
+    assert (vrf, rows, len(listed)) == ("RED", [], 1)

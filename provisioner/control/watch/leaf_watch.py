@@ -79,6 +79,8 @@ class LeafWatch:
         self._owners = PortOwners()
         self._aside: frozenset[str] = frozenset()  # nodes with damaged rows
         self._ports_unknown = ""  # one of them whose ports cannot be read
+        # per leaf: ports that were in no customer's network at an earlier look
+        self._idle: dict[str, frozenset[str]] = {}
         self._due: dict[str, float] = {}
         self._lane = LookLane(LEAVES_MAX, self._begin)
         self.read: dict[str, float] = {}  # leaf -> when all its ports were read, for people
@@ -113,6 +115,7 @@ class LeafWatch:
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
             self.read.pop(name, None)
+            self._idle.pop(name, None)
         for name in leaves:
             if name not in self._due:
                 share = crc32(name.encode()) / 2**32
@@ -155,6 +158,8 @@ class LeafWatch:
         else:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, suspects.listed)
+        idle = set(self._owners.find_ports(leaf)) - set(ports)
+        self._idle[leaf] = self._idle.get(leaf, frozenset()) | idle
         if self._apart is not None:
             await self._apart.check_leaf(leaf, self._owners.find_ports(leaf))
 
@@ -229,7 +234,8 @@ class LeafWatch:
             if adopted and node.state is State.RETIRED:
                 suspects.listed[f"{leaf}/{interface}"] = adopted
                 continue
-            if node.taken or entitlement.is_stranger(node):
+            came = node.state is State.QUARANTINED and interface in self._idle.get(leaf, ())
+            if node.taken or (entitlement.is_stranger(node) and not came):
                 why = f"node {node.id} was not taken in yet: see `intake --take`"
                 suspects.listed[f"{leaf}/{interface}"] = why
                 continue

@@ -111,8 +111,8 @@ def _read_entry(root: Path, name: str, number: str, place: int | None) -> Entry:
         return Entry(number, name, place=place, problem="its variable cannot be read")
     try:
         attributes, label, path = _parse_option(value)
-    except ValueError as problem:
-        return Entry(number, name, place=place, problem=str(problem))
+    except ValueError as error:
+        return Entry(number, name, place=place, problem=str(error))
     partition, is_address, problem = _parse_path(path)
     return Entry(
         number=number,

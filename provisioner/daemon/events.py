@@ -37,7 +37,7 @@ from provisioner.daemon.event_connections import (
     Bars,
     EventConnection,
 )
-from provisioner.daemon.events_process import EventSupervisor
+from provisioner.daemon.event_supervisor import EventSupervisor
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.watch.pushed_alerts import Directory, Source, Told, parse_push

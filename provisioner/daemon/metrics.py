@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from provisioner.daemon.api import EXPIRES, served_tls
-from provisioner.daemon.events_process import DROPPED
+from provisioner.daemon.event_supervisor import DROPPED
 from provisioner.ports import Clock, Secret
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope

@@ -18,15 +18,9 @@ from provisioner.adapters.read_only.hosts import (
     ReadOnlyPdu,
     ReadOnlyShell,
 )
-from provisioner.adapters.read_only.switches import (
-    BmcSource,
-    HostSource,
-    OutletSource,
-    ReadOnlyBmcs,
-    ReadOnlySwitches,
-    ReadOnlySwitchWire,
-    SwitchSource,
-)
+from provisioner.adapters.read_only.sources import BmcSource, HostSource, OutletSource, SwitchSource
+from provisioner.adapters.read_only.switches import ReadOnlySwitches
+from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.node.observing import Eyes, SiteObserver

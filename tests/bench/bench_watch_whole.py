@@ -46,8 +46,8 @@ from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import Watcher
 from provisioner.daemon.data import Data, open_data
+from provisioner.daemon.event_supervisor import MODULE
 from provisioner.daemon.events import open_watch
-from provisioner.daemon.events_process import MODULE
 from provisioner.execution.actions.reach import Reach
 from provisioner.model.node import BmcRef, Node
 from provisioner.planning.watch import watch_rules

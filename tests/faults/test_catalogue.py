@@ -59,7 +59,7 @@ CASES: dict[str, Case] = {
     "account_slots": Case("password", "done"),
     "drops_connections": Case("update", "unreachable done"),
     "post_lost_after": DONE,
-    "flapping_service": _ends(_again("unreachable"), "did not answer: HTTP status 503"),
+    "flapping_service": _ends("unreachable busy busy busy", "HTTP status 503"),
     "gateway_timeout": _ends(_again("unreachable"), "login answered 504"),
     "slow_patch": Case("boot", "done"),
     "slow_inventory": DONE,
@@ -110,7 +110,7 @@ CASES: dict[str, Case] = {
     "member_twice": DONE,
     "no_vendor": DONE,
     "wrong_members": DONE,
-    "bad_dates": DONE,
+    "bad_dates": Case("update", "done", unseen="malformed"),  # one property is there twice
     "empty_uuid": DONE,
     "odd_version": DONE,
     "item_renamed": DONE,

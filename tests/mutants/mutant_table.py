@@ -30,7 +30,6 @@ TABLE = (
         (
             "provisioner.planning.release.release_gate:*",
             "provisioner.planning.release.release_gate_routes:*",
-            "provisioner.planning.release.port_isolation:*",
             "provisioner.planning.release.release_proof:*",
             "provisioner.planning.release.port_isolation:*",
         ),

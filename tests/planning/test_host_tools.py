@@ -11,7 +11,7 @@ from provisioner import checks
 from provisioner.model.cohort import Evidence, Gate
 from provisioner.planning.intake.host_tools import (
     CUDA_PERFTEST,
-    LOOK,
+    HOST_TOOLS_LOOK,
     TOOLS,
     find_lacks,
     list_checks_of,
@@ -58,7 +58,7 @@ def test_the_line_lists_what_a_path_has(tmp_path: Path) -> None:
     (tmp_path / "grep").symlink_to("/bin/grep")
 
     ran = subprocess.run(
-        ["/bin/sh", "-c", LOOK],
+        ["/bin/sh", "-c", HOST_TOOLS_LOOK],
         env={"PATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -20,8 +20,7 @@ import pytest
 from test_event_connections import CASES, DOCUMENT, listening, post, read_answers
 
 from provisioner.adapters.agent.tls import open_authority
-from provisioner.daemon import events_process
-from provisioner.daemon import events_process as event_supervisor
+from provisioner.daemon import event_supervisor, events_process
 from provisioner.daemon.event_connections import (
     FRAME_BODY_MAX,
     OUTSTANDING_MAX,
@@ -29,8 +28,8 @@ from provisioner.daemon.event_connections import (
     FrameKind,
     FrameReader,
 )
+from provisioner.daemon.event_supervisor import EventSupervisor
 from provisioner.daemon.events import open_watch
-from provisioner.daemon.events_process import EventSupervisor
 from provisioner.model.input_error import InputError
 from provisioner.runtime.bounded_listener import Limits
 from provisioner.settings import Settings

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, cast
 
 from provisioner.adapters.read_only.hosts import refuse_act
 from provisioner.model.host_filter import FilterState, SeenFilter
-from provisioner.model.location import OutletState
-from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
     Images,
@@ -23,28 +20,7 @@ from provisioner.model.switch import (
     Wellness,
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
-from provisioner.ports import (
-    BmcAddress,
-    BmcTransport,
-    Call,
-    Clock,
-    HostShell,
-    LookOnly,
-    Reply,
-    Secret,
-    ShellCommand,
-    ShellOutput,
-    SwitchAddress,
-    SwitchTransport,
-)
-from provisioner.ports.inband import (
-    READING_METHODS,
-    BmcReads,
-    ReadCall,
-    ReadCommand,
-    SwitchWireReads,
-)
-from provisioner.ports.isolation import Pdu
+from provisioner.ports import Clock, LookOnly, Secret, SwitchAddress
 from provisioner.ports.switch import (
     ServiceChange,
     Switch,
@@ -53,137 +29,7 @@ from provisioner.ports.switch import (
     SwitchReads,
     Turn,
 )
-from provisioner.runtime import permit
 from provisioner.settings import Settings
-
-# ------------------------------------------------------------------------------
-# `BmcTransport` and `SwitchTransport` of a daemon that only observes: GET and HEAD.
-
-
-def read_call(device: str, call: Call) -> ReadCall:
-    """Return a call as a reading one. Raises `LookOnly` for a call that may change something."""
-    if call.method not in READING_METHODS or call.body is not None:
-        raise refuse_act(device, f"{call.method} {call.path}")
-    return ReadCall(
-        cast('Literal["GET", "HEAD"]', call.method),
-        call.path,
-        call.headers,
-        call.timeout_s,
-        call.size_max_bytes,
-        call.known_s,
-    )
-
-
-class ReadOnlyBmcs:
-    """`BmcTransport` over readings alone."""
-
-    def __init__(self, reads: BmcReads) -> None:
-        self._reads = reads
-
-    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
-        return await self._reads.read(bmc, read_call(bmc.url, call))
-
-    async def fingerprint(self, bmc: BmcAddress) -> str:
-        return await self._reads.fingerprint(bmc)
-
-    async def password_change(self, bmc: BmcAddress) -> str | None:
-        return await self._reads.password_change(bmc)
-
-    async def forget(self, bmc: BmcAddress) -> None:
-        await self._reads.forget(bmc)
-
-    async def close(self) -> None:
-        await self._reads.close()
-
-
-class ReadOnlySwitchWire:
-    """`SwitchTransport` over readings alone."""
-
-    def __init__(self, reads: SwitchWireReads) -> None:
-        self._reads = reads
-
-    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
-        return await self._reads.read(switch, read_call(switch.url, call))
-
-    async def close(self) -> None:
-        await self._reads.close()
-
-
-# ------------------------------------------------------------------------------
-# The real adapters, narrowed to readings. The only module here that holds a port with acts.
-
-
-def _write_call(call: ReadCall) -> Call:
-    return Call(
-        call.method,
-        call.path,
-        headers=call.headers,
-        timeout_s=call.timeout_s,
-        size_max_bytes=call.size_max_bytes,
-        known_s=call.known_s,
-    )
-
-
-class BmcSource:
-    """`BmcReads` over a transport."""
-
-    def __init__(self, transport: BmcTransport) -> None:
-        self._transport = transport
-
-    async def read(self, bmc: BmcAddress, call: ReadCall) -> Reply:
-        return await self._transport.request(bmc, _write_call(call))
-
-    async def fingerprint(self, bmc: BmcAddress) -> str:
-        return await self._transport.fingerprint(bmc)
-
-    async def password_change(self, bmc: BmcAddress) -> str | None:
-        return await self._transport.password_change(bmc)
-
-    async def forget(self, bmc: BmcAddress) -> None:
-        await self._transport.forget(bmc)
-
-    async def close(self) -> None:
-        await self._transport.close()
-
-
-class SwitchSource:
-    """`SwitchWireReads` over a transport."""
-
-    def __init__(self, transport: SwitchTransport) -> None:
-        self._transport = transport
-
-    async def read(self, switch: SwitchAddress, call: ReadCall) -> Reply:
-        return await self._transport.request(switch, _write_call(call))
-
-    async def close(self) -> None:
-        await self._transport.close()
-
-
-class HostSource:
-    """`HostReads` over a shell, which counts a command as a write unless its caller says not."""
-
-    def __init__(self, shell: HostShell) -> None:
-        self._shell = shell
-
-    async def read(
-        self, host: str, address: str, commands: Sequence[ReadCommand]
-    ) -> Sequence[ShellOutput]:
-        listed = [ShellCommand(c.name, c.line, c.timeout_s) for c in commands]
-        with permit.allow_reads():
-            return await self._shell.run(host, address, listed)
-
-    async def close(self) -> None:
-        await self._shell.close()
-
-
-class OutletSource:
-    """`OutletReads` over a power distribution unit."""
-
-    def __init__(self, pdu: Pdu) -> None:
-        self._pdu = pdu
-
-    async def read_outlet(self, outlet: str) -> OutletState | Blocker:
-        return await self._pdu.read_outlet(outlet)
 
 
 class ReadOnlySwitches:

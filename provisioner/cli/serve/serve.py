@@ -77,8 +77,7 @@ from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
-from provisioner.runtime import log_context as undumpable
-from provisioner.runtime import permit
+from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
 from provisioner.runtime.integrations import open_audit_sinks, open_tickets
 from provisioner.runtime.wall_clock import WallClock

@@ -34,6 +34,7 @@ from provisioner.store.rows.journal_prune import Needs, Span, prune
 from provisioner.store.sql_store import SqlStore
 
 NOW = 1_700_000_000.0
+KEY = MasterKey.generate()
 Work = Callable[[SqlStore], Awaitable[None]]
 
 
@@ -123,9 +124,9 @@ def test_a_copy_of_any_age_is_noticed(tmp_path, seed):
 def test_a_restored_backup_is_noticed_in_a_fresh_directory(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     served(old, "", one_write)
-    make_backup(old, str(old / "provisioner.db"), tmp_path / "b", NOW, "1.0")
+    make_backup(old, str(old / "provisioner.db"), tmp_path / "b", NOW, "1.0", KEY)
     new.mkdir(mode=0o700)
-    restore_backup(tmp_path / "b", new, str(new / "provisioner.db"))
+    restore_backup(tmp_path / "b", new, str(new / "provisioner.db"), KEY)
 
     assert "the backup of 2023-11-14 22:13 UTC was restored" in served(new)
     assert "was restored" in served(new)
@@ -212,10 +213,10 @@ def test_a_dump_on_the_same_server_under_another_name_is_noticed(tmp_path, serve
     running, _ = server
     directory = tmp_path / "data"
     served(directory, database, one_write)
-    make_backup(directory, database, tmp_path / "b", NOW, "1.0")
+    make_backup(directory, database, tmp_path / "b", NOW, "1.0", KEY)
     other = running.url(running.make())
     (tmp_path / "new").mkdir(mode=0o700)
-    restore_backup(tmp_path / "b", tmp_path / "new", other)
+    restore_backup(tmp_path / "b", tmp_path / "new", other, KEY)
     (tmp_path / "new" / "restored").unlink()
 
     assert "onto another server" in served(tmp_path / "new", other)
@@ -297,13 +298,13 @@ def test_a_restore_around_a_prune_is_noticed(tmp_path, before):
     file = directory / "provisioner.db"
     served(directory, file, *[one_write] * 3)
     if before:
-        make_backup(directory, str(file), backup, NOW, "1")
+        make_backup(directory, str(file), backup, NOW, "1", KEY)
     served(directory, file, partial(pruned, directory))
     if not before:
-        make_backup(directory, str(file), backup, NOW, "1")
+        make_backup(directory, str(file), backup, NOW, "1", KEY)
     served(directory, file, *[one_write] * 3)
     for name in ("provisioner.db", "provisioner.db-wal", "provisioner.db-shm"):
         (directory / name).unlink(missing_ok=True)
-    restore_backup(backup, directory, str(file))
+    restore_backup(backup, directory, str(file), KEY)
 
     assert "restored" in served(directory, file)

@@ -173,9 +173,8 @@ def run_group(
                 for job in jobs:
                     _try(connection, job, reads=reads)
                 counted = None if counting is None else counting.count(connection)
-            if counting is not None:
-                counting.keep(counted)
-            return 1
+        except LinkSlow:
+            raise
         except DBAPIError as error:
             if link is not None and link.lost(error):
                 raise LinkSlow("the server ended a transaction that did nothing") from error
@@ -183,6 +182,11 @@ def run_group(
                 # the server is gone, and may have kept the group: to try again could write twice
                 return _fail_all(jobs, error)
             _end_transaction(connection)
+        except Exception:  # the count of writes refused all of it: each is told so by itself
+            _end_transaction(connection)
+        else:
+            _keep_count(jobs, counting, counted)
+            return 1
     for job in jobs:
         job.result = job.error = None
         try:
@@ -190,6 +194,17 @@ def run_group(
         except BaseException as error:
             job.error = error
     return len(jobs) + (len(jobs) > 1)
+
+
+def _keep_count(jobs: Sequence[_Job], counting: Counting | None, counted: Any) -> None:
+    """Keep the count of writes that are on disk; a failure is told, and writes nothing twice."""
+    if counting is None:
+        return
+    try:
+        counting.keep(counted)
+    except BaseException as error:
+        for job in jobs:
+            job.error = job.error or error
 
 
 def _fail_all(jobs: Sequence[_Job], error: DBAPIError) -> int:

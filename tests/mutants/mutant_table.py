@@ -97,10 +97,7 @@ TABLE = (
     ),
     Row(
         "certification",
-        (
-            "provisioner.planning.certification.certification:*",
-            "provisioner.planning.certification.certification:*",
-        ),
+        ("provisioner.planning.certification.certification:*",),
         (
             "tests/planning/test_certification.py",
             "tests/planning/test_certificate_validity.py",

@@ -74,7 +74,12 @@ SHOWN: Mapping[str, tuple[str, range]] = {
 }
 
 
-@pytest.mark.parametrize("shown", SHOWN)
+QUICK = "all ports in the other customer's VRF"
+
+
+@pytest.mark.parametrize(
+    "shown", [pytest.param(n, marks=() if n == QUICK else pytest.mark.long) for n in SHOWN]
+)
 def test_no_reading_of_ports_erases_a_tenants_disks(tmp_path: Path, shown: str) -> None:
     vrf, rails = SHOWN[shown]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
+
+from delivery import tools
 
 ROOT = Path(__file__).parents[1]
 NAME = "gpu-provisioner"
@@ -27,22 +28,8 @@ class DeliveryError(Exception):
 
 
 def run_tool(command: list[str], *, folder: Path | None = None, **environment: str) -> str:
-    """Run a program and return its output. Raises DeliveryError with the end of its errors."""
-    if shutil.which(command[0]) is None:
-        raise DeliveryError(f"{command[0]} is not installed")
-    ended = subprocess.run(  # noqa: S603 (only programs and files that the caller names)
-        command,
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        umask=0o022,
-    )
-    if ended.returncode != 0:
-        errors = (ended.stderr or ended.stdout).strip()[-2000:]
-        raise DeliveryError(f"{' '.join(command)[:200]} failed:\n{errors}")
-    return ended.stdout
+    """Run a program and return its output. Raises DeliveryError with its last lines."""
+    return tools.run_tool(*command, error=DeliveryError, folder=folder, environment=environment)
 
 
 def read_version(root: Path = ROOT) -> str:

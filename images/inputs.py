@@ -6,14 +6,13 @@ again. Nothing is checked out from git.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from delivery import tools
 from images.locks import BadInput, Requirement, parse_requirements, verify
 
 AGENT = "ironic-python-agent"
@@ -177,10 +176,5 @@ def run_pip(*arguments: str) -> None:
 
 def run_tool(*command: str) -> None:
     """Run a tool. Raises BadInput with its last lines of output if it fails."""
-    environment = os.environ | {"SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH}
-    ended = subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, env=environment
-    )
-    if ended.returncode:
-        tail = "\n".join((ended.stderr + ended.stdout).strip().splitlines()[-8:])
-        raise BadInput(f"{' '.join(command[:6])} ... failed:\n{tail}")
+    epoch = {"SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH}
+    tools.run_tool(*command, error=BadInput, environment=epoch)

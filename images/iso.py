@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
+from delivery.tools import run_tool
 from images.locks import BadInput, Package, find_differences, hash_file
 
 LABEL = "PROVISIONER"
@@ -171,6 +171,4 @@ def _make_esp(image: Path, tree: Path) -> None:
 
 
 def _run_tool(*command: str) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if ended.returncode:
-        raise BadInput(f"{command[0]} failed: {ended.stderr.strip()[-400:]}")
+    run_tool(*command, error=BadInput)

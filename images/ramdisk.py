@@ -14,6 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from delivery.tools import read_last_lines
 from images import inputs, iso, locks, manifest
 from images.locks import BadInput
 
@@ -235,4 +236,5 @@ def create_image(
         )
     if ended.returncode:
         ours = [x for x in log.read_text(errors="replace").splitlines() if "provisioner: " in x]
-        raise BadInput(f"diskimage-builder failed, see {log}\n" + "\n".join(ours[-20:]))
+        told = "".join(f"\n  {line}" for line in ours[-20:])
+        raise BadInput(f"diskimage-builder failed{told}{read_last_lines(log)}")

@@ -12,11 +12,11 @@ EFI system partition, which the stub puts into /.extra/global_credentials of the
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from delivery.tools import run_tool
 from images.iso import BOOT_SLOT, LABEL, require_cmdline
 from images.locks import BadInput, Package, check_digest
 
@@ -138,7 +138,4 @@ def make_iso(program: Path, out: Path) -> None:
 
 
 def _run_tool(*command: str) -> str:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if ended.returncode:
-        raise BadInput(f"{command[0]} failed: {(ended.stderr or ended.stdout).strip()[-400:]}")
-    return ended.stdout
+    return run_tool(*command, error=BadInput)

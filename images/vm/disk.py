@@ -7,10 +7,10 @@ the machine was set to boot from its disk.
 from __future__ import annotations
 
 import struct
-import subprocess
 import tempfile
 from pathlib import Path
 
+from delivery.tools import run_tool
 from images.locks import BadInput
 
 SECTOR = 512
@@ -82,6 +82,4 @@ def make_disk(path: Path, marker: str) -> None:
 
 
 def _run_tool(*command: str) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if ended.returncode:
-        raise BadInput(f"{command[0]} failed: {ended.stderr.strip()[-400:]}")
+    run_tool(*command, error=BadInput)

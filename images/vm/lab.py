@@ -17,6 +17,7 @@ from pathlib import Path
 
 import bcrypt
 
+from delivery import tools
 from images.locks import BadInput
 from provisioner.sim.hardware.clock import make_certificate
 
@@ -268,6 +269,4 @@ def succeeds(*command: str) -> bool:
 
 def run_tool(*command: str) -> None:
     """Run a command. Raises BadInput with its output if it fails."""
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if ended.returncode:
-        raise BadInput(f"{' '.join(command[:3])} failed: {ended.stderr.strip()[-400:]}")
+    tools.run_tool(*command, error=BadInput)

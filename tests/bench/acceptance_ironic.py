@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ PROVIDER = ACCEPTANCE / "ironic"
 sys.path[:0] = [str(PROVIDER), str(ACCEPTANCE)]
 
 import table  # noqa: E402
+from guest_host import read_last_lines  # noqa: E402
 from ironic_client import Ironic, RefusedError  # noqa: E402
 from reasons import NO_RAMDISK, NO_SYSTEM, REASONS  # noqa: E402
 from run import read_version  # noqa: E402
@@ -96,7 +98,8 @@ def run_suite(suite: Path, python: Path, out: Path) -> Path:
     environment.pop("PYTHONPATH", None)
     junit = out / "junit.xml"
     words = ["-m", "isvctl.main", "test", "run", "-f", str(configuration), "--no-upload"]
-    with (out / "suite.log").open("wb") as log:
+    said = out / "suite.log"
+    with said.open("wb") as log, suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [str(python), *words, "--junitxml", str(junit)],
             env=environment,
@@ -106,6 +109,8 @@ def run_suite(suite: Path, python: Path, out: Path) -> Path:
             timeout=LIMIT_S,
             check=False,  # it ends with 1 if any check failed
         )
+    if not junit.exists():
+        sys.exit(f"error: the suite came to no result{read_last_lines(said)}")
     return junit
 
 

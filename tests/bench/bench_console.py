@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "console"), str(TESTS / "api")]
+sys.path[:0] = [str(TESTS / name) for name in ("console", "api", "cli", "simulation")]
 
 from chromium import Looker, chromium  # noqa: E402
 from console_site import Site  # noqa: E402

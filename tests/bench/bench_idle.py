@@ -113,7 +113,7 @@ def bench(folder: Path) -> dict[str, float | None]:
     environment = make_environment()
     modules = subprocess.run(
         [sys.executable, "-c", COUNT_MODULES],
-        capture_output=True, text=True, check=True, cwd=folder, env=environment,
+        stdout=subprocess.PIPE, text=True, check=True, cwd=folder, env=environment,
     )  # fmt: skip
     with serve(folder) as pid:
         wait_for_rest(pid)

@@ -24,6 +24,10 @@ from threading import local
 from typing import Any
 from uuid import UUID
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from delivery.tools import read_last_lines, run_tool
+
 PINS = ("ironic==39.0.0", "sushy==5.14.0")
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.113", "Content-Type": "application/json"}
 CLIENTS = 16  # threads that speak to its API; it refuses nothing at this number
@@ -138,7 +142,7 @@ class Ironic:
         environment = dict(os.environ, PYTHONWARNINGS="ignore")
         with (self._work / "ironic.out").open("wb") as out:
             create = (self._bin / "ironic-dbsync", "--config-file", file, "create_schema")
-            subprocess.run(create, check=True, stdout=out, stderr=out, env=environment)
+            run_tool(*create, environment=environment)
             if self._rounds:
                 (self._work / "patch").mkdir()
                 (self._work / "patch" / "sitecustomize.py").write_text(FEWER_ROUNDS)
@@ -158,7 +162,8 @@ class Ironic:
             if self._ask("GET", "/v1/drivers/redfish")[0] == 200:
                 return
             time.sleep(0.3)
-        raise RuntimeError(f"Ironic did not start; see {self._work}/ironic.log")
+        told = "".join(read_last_lines(self._work / f"ironic.{name}") for name in ("log", "out"))
+        raise RuntimeError(f"Ironic did not start{told}")
 
     @property
     def pid(self) -> int:
@@ -290,6 +295,5 @@ def install(environment: Path) -> None:
     """A virtual environment with Ironic; made on first use, a few minutes."""
     if (environment / "bin" / "ironic").exists():
         return
-    subprocess.run((sys.executable, "-m", "venv", environment), check=True)
-    pip = (environment / "bin" / "pip", "-q", "install", *PINS)
-    subprocess.run(pip, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run_tool(sys.executable, "-m", "venv", environment)
+    run_tool(environment / "bin" / "pip", "-q", "install", *PINS)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -27,6 +25,7 @@ from counterproof_rows import Row
 from daemon_client import RefusedError, list_hosts, wait_for
 from demonstration import Demonstration
 from file_breakages import forget_lines, remove_image, take_names
+from guest_host import run_tool
 from transport_steps import find_outer_address
 
 HERE = Path(__file__).resolve().parent
@@ -346,17 +345,10 @@ BREAKAGES: dict[str, tuple[Breakage, str]] = {
 
 def run_step(site: Demonstration, step: str, more: Mapping[str, str], *words: str) -> Any:
     """Run a step as the suite runs it and return the object that it prints."""
-    environment = {**os.environ, **site.environment(), **more}
+    environment = {**site.environment(), **more}
     environment["ACCEPTANCE_EVIDENCE"] = str(site.evidence / "counterproofs")
-    done = subprocess.run(
-        [sys.executable, str(HERE / "ask.py"), step, *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=STEP_LIMIT_S,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    program = (sys.executable, HERE / "ask.py", step, *words)
+    return json.loads(run_tool(*program, timeout_s=STEP_LIMIT_S, environment=environment))
 
 
 def prove(
@@ -382,14 +374,11 @@ def prove(
             continue
         fields = {"step": row.step, "broken": text, "suite": row.suite, "answer": answer}
         questions += [{"id": test_id, **fields} for test_id in row.test_ids]
-    done = subprocess.run(
-        [str(python), str(HERE / "judge.py"), str(suite)],
-        input=json.dumps(questions),
-        capture_output=True,
-        text=True,
-        timeout=STEP_LIMIT_S,
-        check=True,
-        env={**os.environ, "PYTHONPATH": ""},
+    told = run_tool(
+        *(python, HERE / "judge.py", suite),
+        content=json.dumps(questions),
+        timeout_s=STEP_LIMIT_S,
+        environment={"PYTHONPATH": ""},
     )
-    judged = json.loads(done.stdout)
+    judged = json.loads(told)
     return untried | {row["id"]: {**row, "holds": row["verdict"] != "passed"} for row in judged}

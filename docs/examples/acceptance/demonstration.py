@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon_client import Daemon, list_hosts, wait_for
-from guest_host import Guest, find_obstacle, run_guest
+from guest_host import Guest, ToolError, find_obstacle, read_last_lines, run_guest, run_tool
 from log_senders import LogSenders
 from log_steps import wait_for_logs
 from node_steps import give_back, order_node
@@ -114,12 +114,7 @@ class Demonstration:
 
     def command(self, *words: str) -> str:
         """Run a command of the program and return its output."""
-        done = subprocess.run(
-            [*PROGRAM, *words], capture_output=True, text=True, timeout=COMMAND_S, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"provisioner {' '.join(words)}: {done.stderr or done.stdout}")
-        return done.stdout
+        return run_tool(*PROGRAM, *words, timeout_s=COMMAND_S)
 
     def client(self, *words: str, plain: bool = False) -> Any:
         """Run a command of the client on this daemon and return its JSON, or its plain output."""
@@ -218,4 +213,4 @@ def _wait(process: subprocess.Popen[bytes], output: Path, directory: Path) -> De
         if site is not None and SERVES in text:
             return site
         time.sleep(0.2)
-    raise RuntimeError(f"the demonstration did not start:\n{output.read_text()[-2000:]}")
+    raise ToolError(f"the demonstration did not start{read_last_lines(output)}")

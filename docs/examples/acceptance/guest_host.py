@@ -30,6 +30,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve()
+sys.path.append(str(HERE.parents[3]))  # a simulated host starts this file in a folder of its own
+
+from delivery.tools import ToolError, read_last_lines, run_tool  # noqa: E402
+
 PACKAGES = (
     *("systemd-sysv", "dbus", "udev", "openssh-server", "cloud-init", "netplan.io", "curl"),
     *("python3", "iproute2", "sudo", "procps", "ca-certificates"),
@@ -53,6 +57,7 @@ def find_obstacle() -> str:
 def build_system(folder: Path) -> Path:
     """Return the folder with the system; it is made of Debian's packages once."""
     base = folder / "base"
+    folder.mkdir(parents=True, exist_ok=True)  # mmdebstrap makes no folder above its own
     if not (folder / "ready").exists():
         shutil.rmtree(base, ignore_errors=True)
         mask = "ln -sf /dev/null $1/etc/systemd/system/systemd-networkd-wait-online.service"
@@ -163,7 +168,8 @@ class Guest:
                 self.state.write_text(json.dumps({"boot": self._boot, "leader": leader}))
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"the guest did not start: {self._folder / 'console.log'}")
+        told = read_last_lines(self._folder / "console.log")
+        raise ToolError(f"the guest of {self.node} did not start{told}")
 
 
 def read_volume(volume: bytes) -> dict[str, bytes]:
@@ -184,7 +190,7 @@ def read_volume(volume: bytes) -> dict[str, bytes]:
 
 
 def _call(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True, timeout=BUILD_S)
+    run_tool(*words, timeout_s=BUILD_S)
 
 
 def _find_leader(process: int) -> int:

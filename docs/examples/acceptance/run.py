@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import counterproof_rows
 import counterproofs
 import yaml
 from demonstration import Demonstration, run_demonstration
+from guest_host import ToolError, read_last_lines
 from page import write_page
 from second_site import run_second_site
 from verdicts import OWN, Verdict, read_verdicts
@@ -67,7 +68,8 @@ def run_suite(python: Path, configuration: Path, out: Path, site: Demonstration)
     words = ["-m", "isvctl.main", "test", "run", "-f", str(configuration), "--no-upload"]
     if configuration.stem != "bare_metal":
         words += ["--capability", "bare_metal"]
-    with (out / f"{configuration.stem}.log").open("wb") as log:
+    said = out / f"{configuration.stem}.log"
+    with said.open("wb") as log, suppress(subprocess.TimeoutExpired):
         subprocess.run(
             [str(python), *words, "--junitxml", str(junit)],
             env=environment,
@@ -77,6 +79,8 @@ def run_suite(python: Path, configuration: Path, out: Path, site: Demonstration)
             timeout=SUITE_LIMIT_S,
             check=False,  # it ends with 1 if any check failed
         )
+    if not junit.exists():
+        raise ToolError(f"the suite {configuration.stem} came to no result{read_last_lines(said)}")
     return junit
 
 
@@ -200,4 +204,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ToolError as failed:
+        sys.exit(f"error: {failed}")

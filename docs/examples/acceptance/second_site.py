@@ -23,6 +23,7 @@ from typing import Any
 
 from certificate_issue import issue
 from google.protobuf.json_format import Parse, ParseError
+from guest_host import run_tool
 from login_provider import AUDIENCE, CLIENT, MFA, LoginProvider
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -74,16 +75,7 @@ class SecondSite:
 
     def run(self, *words: str) -> str:
         """Run a command of the program on its data and return the output."""
-        done = subprocess.run(
-            [*PROGRAM, *words, "--data", str(self.data)],
-            capture_output=True,
-            text=True,
-            timeout=START_S,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"provisioner {' '.join(words)}: {done.stderr or done.stdout}")
-        return done.stdout
+        return run_tool(*PROGRAM, *words, "--data", str(self.data), timeout_s=START_S)
 
     def seal(self) -> None:
         """Have OpenBao seal the master key."""

@@ -116,3 +116,52 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path):
         assert done.returncode == 2, words
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert done.stderr.startswith("error: ")
+
+
+CLOSES = """\
+releases:
+  spectrum-x-1.3.0:
+    profiles:
+      hgx-h100-bf3:
+        pins:
+          host.bios: {version: "2.4", evidence: our own}
+"""
+
+
+def test_an_overlay_alone_is_laid_over_the_shipped_matrix_from_any_folder(tmp_path: Path):
+    (tmp_path / "site.yaml").write_text(CLOSES)
+    (tmp_path / "with_schema.yaml").write_text("schema: 1\n" + CLOSES)
+    (tmp_path / "edges_only.yaml").write_text("edges: {}\n")
+
+    for files in (
+        ["site.yaml"],
+        ["with_schema.yaml"],
+        ["edges_only.yaml", "site.yaml"],
+        ["firmware_matrix.yaml", "site.yaml"],
+    ):
+        words = [word for file in files for word in ("--matrix", file)]
+        done = program.run(["matrix", "show", "spectrum-x-1.3.0", "--json", *words], tmp_path)
+        assert done.returncode == 0, (files, done.stderr)
+        profiles = json.loads(done.stdout)["releases"]["spectrum-x-1.3.0"]["profiles"]
+        assert profiles["hgx-h100-bf3"]["pins"]["host.bios"]["version"] == "2.4", files
+        assert profiles["sn5600"]["pins"]["switch.os"]["version"] == "5.12.1.100"
+
+
+def test_a_matrix_of_its_own_takes_the_place_of_the_shipped_one(tmp_path: Path):
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "schema: 1\nreleases:\n  r:\n    profiles:\n"
+        "      p: {match: {gpu_models: [H100]}, pins: {host.bios: {version: unknown}}}\n"
+    )
+
+    assert list(json.loads(run("show", "--matrix", str(own), "--json")[1])["releases"]) == ["r"]
+
+
+def test_export_writes_the_shipped_matrix_and_replaces_no_file(tmp_path: Path):
+    out = tmp_path / "firmware_matrix.yaml"
+
+    assert run("export", str(out))[0] == 0
+    assert out.read_text() == run("export")[1] == Path(SHIPPED).read_text()
+    again = program.run(["matrix", "export", str(out)], tmp_path)
+    assert again.returncode == 2
+    assert "it is there already" in again.stderr

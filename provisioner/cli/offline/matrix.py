@@ -14,7 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.offline.matrix_import import import_versions
-from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix
+from provisioner.cli.options.matrix_files import (
+    FILE_NAME,
+    MatrixOption,
+    read_located_matrix,
+    read_matrix,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix, Release
@@ -28,6 +33,7 @@ from provisioner.planning.matrix.review import (
     judge_readiness,
     review_matrix,
 )
+from provisioner.runtime.shipped import find_shipped
 
 # ------------------------------------------------------------------------------
 # The tables and pictures of `provisioner matrix`, for people at a terminal.
@@ -184,12 +190,7 @@ def _name(lane: Lane, version: str) -> Text:
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
 app.command("import")(import_versions)
 
-Files = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--matrix", help="Matrix file; repeat it for overlays, which are applied in order."
-    ),
-]
+Files = MatrixOption
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
 Production = Annotated[
     bool,
@@ -310,6 +311,29 @@ def graph(
         raise InputError(
             str(file), "", f"it cannot be written ({error.strerror})", "Choose another path."
         ) from None
+    typer.echo(f"written: {file}")
+
+
+@app.command()
+def export(
+    file: Annotated[
+        Path | None, typer.Argument(help="A new file; by default the text goes to the terminal.")
+    ] = None,
+) -> None:
+    """Write the shipped matrix, to read it or to keep it beside a site's overlay.
+
+    Example: provisioner matrix export firmware_matrix.yaml
+    """
+    text = find_shipped(FILE_NAME).read_text(encoding="utf-8")
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        problem = "it is there already" if isinstance(error, FileExistsError) else error.strerror
+        raise InputError(str(file), "", f"{problem}", "Choose another path.") from None
     typer.echo(f"written: {file}")
 
 

@@ -16,7 +16,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.located_yaml import Located
-from provisioner.planning.matrix.matrix_text import parse_located
+from provisioner.planning.matrix.matrix_text import is_base, parse_located
 from provisioner.runtime.shipped import find_shipped
 
 # ------------------------------------------------------------------------------
@@ -102,7 +102,11 @@ DataOption = Annotated[Path, typer.Option("--data", help="Data directory of the 
 FILE_NAME = "firmware_matrix.yaml"
 MatrixOption = Annotated[
     list[Path] | None,
-    typer.Option("--matrix", help="Matrix file, then overlays, as for `serve`; repeatable."),
+    typer.Option(
+        "--matrix",
+        help="The site's overlay of the shipped matrix, or a matrix of its own and overlays; "
+        "repeatable, laid over one another in order.",
+    ),
 ]
 
 
@@ -131,5 +135,15 @@ def read_pinned(paths: Sequence[Path]) -> Pinned:
 
 
 def read_matrix_texts(paths: Sequence[Path]) -> list[tuple[str, str]]:
-    """Return the files that a command names, or the shipped one, with their texts."""
-    return [(str(path), read_text(path)) for path in paths or [find_shipped(FILE_NAME)]]
+    """Return (name, text) of the files that a command names, with the shipped matrix below them.
+
+    The shipped one is left out where the first file is a matrix of its own (`is_base`).
+    `firmware_matrix.yaml` is the shipped one, unless the working directory has its own. Raises
+    InputError for a file that cannot be read.
+    """
+    places = [find_shipped(FILE_NAME) if str(path) == FILE_NAME else path for path in paths]
+    texts = [(str(path), read_text(path)) for path in places or [find_shipped(FILE_NAME)]]
+    if places and not is_base(*texts[0]):
+        shipped = find_shipped(FILE_NAME)
+        texts.insert(0, (str(shipped), read_text(shipped)))
+    return texts

@@ -61,6 +61,28 @@ def parse_located(
     return matrix, merged
 
 
+def is_base(source: str, text: str) -> bool:
+    """Return whether a file is a matrix of its own, and no overlay that wants the shipped one.
+
+    A base states its `schema`, and all of its profiles say which nodes they are for (`match`) or
+    which profile they are `like`. Raises InputError if the text is no YAML mapping.
+    """
+    tree = load(source, text).tree
+    if not isinstance(tree, dict):
+        raise InputError(
+            source, "line 1", "this is no mapping", "It starts with `schema: 1`, `releases:`."
+        )
+    releases = tree.get("releases")
+    if "schema" not in tree or not isinstance(releases, dict) or not releases:
+        return False
+    for release in releases.values():
+        profiles = release.get("profiles") if isinstance(release, dict) else None
+        for profile in profiles.values() if isinstance(profiles, dict) else ():
+            if not isinstance(profile, dict) or not {"match", "like"} & profile.keys():
+                return False
+    return True
+
+
 def _validate(located: Located) -> Matrix:
     try:
         matrix = Matrix.model_validate(located.tree)

@@ -79,7 +79,6 @@ class Command:
     name: str  # "node reclaim"
     words: tuple[str, ...] = ()
     destructive: bool = False  # it shows its effects, and asks
-    destructive_with: str = ""  # the option with which alone it is destructive
     # the arguments after the name; "": built from the path and the route's example
     example: str = ""
 
@@ -263,7 +262,7 @@ COMMANDS: Mapping[str, Command] = {
     "keep_factory_logins": C("case factory", example="--file expected.yaml"),
     "take_nodes_in": C(
         "intake",
-        destructive_with="take",
+        destructive=True,
         example="--file expected.yaml --range 10.0.0.0/24 --dry-run",
     ),
     "adopt_nodes": C("adopt", ("expected",), example="serving.yaml --dry-run"),
@@ -374,8 +373,6 @@ def _describe(route: Route, command: Command) -> dict[str, Any]:
     ):
         if holds:
             description[name] = True
-    if command.destructive_with:
-        description["destructive_with"] = command.destructive_with
     if route.media != "application/json":
         description["media"] = route.media
     return description

@@ -51,8 +51,7 @@ def test_every_verb_takes_the_same_options_and_teaches_by_an_example(name: str) 
     assert {"--output", "-o", "--json", "--context", "--data", "--server"} <= options
     assert f"Example: provisioner {name}" in command.help
     assert ("list" in spec) == ({"--where", "--sort", "--limit"} <= options)
-    asks = spec.get("destructive") or spec.get("destructive_with")
-    assert bool(asks) == ("--yes" in options)
+    assert bool(spec.get("destructive")) == ("--yes" in options)
     assert bool(spec.get("recorded")) == ("--dry-run" in options)
     assert bool(spec.get("changes")) != ("--offline" in options) or "media" in spec
 

@@ -288,6 +288,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.artifacts:fill_slots": "it takes an image whose digest was checked",
     "planning.matrix.contradictions:find_empty_condition": _READ,
+    "planning.matrix.matrix_text:is_base": "reads by `located_yaml.load`, as `parse` of its module",
     "planning.matrix.matrix_text:parse_located": "attempted through `parse` of its module",
     "planning.path.refusals:name_sought": _OURS,
     "planning.watch.membership:digest_text": _OURS,

@@ -15,6 +15,7 @@ from provisioner.planning.intake.pairing import (
     Endpoint,
     assemble_nodes,
     find_missing_cards,
+    foresee_intake,
     name_causes,
 )
 
@@ -258,3 +259,81 @@ def test_an_entry_is_compared_with_the_bmcs_that_share_a_mark_alone() -> None:
     assert not assembly.blockers
     assert calls["call", "_is_host"] == hosts
     assert calls["call", "_is_card"] == 4 * hosts
+
+
+def waits(url: str) -> Blocker:
+    """A BMC that shows no serial before its factory password is changed."""
+    return Blocker(reason=Reason.PASSWORD_CHANGE, subject=f"https://{url}", detail="", unblock="")
+
+
+def switch(name: str) -> ExpectedNode:
+    return ExpectedNode(name=name, kind=NodeKind.SWITCH, address=f"https://{name}:8765")
+
+
+# sentence: (the list, what was found, BMCs that wait, the ready nodes, open cards, the refused)
+Dry = tuple[list[ExpectedNode], list[Endpoint], list[str], list[str], int, list[str]]
+DRY: dict[str, Dry] = {
+    "cards that wait for their first password are no obstacle": (
+        [host(serial="S1", dpus=[DPU, NIC]), switch("leaf")],
+        [bmc("a", "S1")],
+        ["b", "c"],
+        ["n0", "leaf"],
+        2,
+        [],
+    ),
+    "a host that waits is known by its listed address, and its cards by number": (
+        [host(url="https://a", dpus=[DPU])],
+        [],
+        ["a", "b"],
+        ["n0"],
+        1,
+        [],
+    ),
+    "a host that waits does not stand for its own card": (
+        [host(url="https://a", dpus=[DPU])],
+        [],
+        ["a"],
+        [],
+        0,
+        ["n0"],
+    ),
+    "with fewer waiting BMCs than cards nobody can tell whose is absent": (
+        [host("n0", [DPU], serial="S1"), host("n1", [NIC], serial="S2")],
+        [bmc("a", "S1"), bmc("b", "S2")],
+        ["c"],
+        [],
+        0,
+        ["n0", "n1"],
+    ),
+    "a host whose BMC is not found is refused, and its cards are not told besides": (
+        [host("n0", [DPU], serial="S1"), host("n1", serial="S2")],
+        [bmc("b", "S2")],
+        ["c"],
+        ["n1"],
+        0,
+        ["n0"],
+    ),
+    "a stranger is left alone and makes nothing fail": (
+        [host(serial="S1")],
+        [bmc("a", "S1"), bmc("x", "S9")],
+        [],
+        ["n0"],
+        0,
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", DRY)
+def test_a_dry_run_tells_what_an_intake_would_do(sentence: str) -> None:
+    nodes, found, waiting, ready, open_cards, refused = DRY[sentence]
+    expected = Expected(site="x", nodes=tuple(nodes))
+
+    seen = foresee_intake(
+        expected, assemble_nodes(expected, found, NOW), [waits(u) for u in waiting], ()
+    )
+
+    assert list(seen.ready) == ready
+    assert seen.open_cards == open_cards
+    assert [b.subject for b in seen.refused] == refused
+    assert all(b.unblock for b in seen.refused)

@@ -34,7 +34,8 @@ def place(site: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     (folder / "artifacts").mkdir()
     (folder / "expected.json").write_text(json.dumps(site.site.build_expected()))
-    words = ["intake", "--file", str(folder / "expected.json"), "--data", str(folder / "var")]
+    words = ["intake", "--yes", "--file", str(folder / "expected.json")]
+    words += ["--data", str(folder / "var")]
     cards = [w for name, url in site.site.urls.items() if "_" in name for w in ("--bmc", url)]
     with daemon(folder / "var"):
         taken = alone([*words, *cards], folder)

@@ -35,7 +35,7 @@ def place(site: Served, tmp_path: Path) -> Path:
 
 
 def intake(site: Served, place: Path, *words: str) -> tuple[int, str]:
-    """The command's exit code and words; cards are named, since they show no serial yet."""
+    """The command's exit code and words; cards show no serial yet, so that their BMCs are named."""
     files = ["--file", str(place / "expected.json"), "--data", str(place / "var")]
     cards = [w for name, url in site.site.urls.items() if "_" in name for w in ("--bmc", url)]
     with daemon(place / "var"):
@@ -80,7 +80,7 @@ def test_a_node_is_given_by_name_and_the_journal_names_the_person(site: Served, 
 
 
 def test_a_stranger_in_quarantine_is_tried_again_and_only_once(site: Served, place: Path):
-    assert intake(site, place)[0] == 0
+    assert intake(site, place, "--yes")[0] == 0
     quarantine(place)
     waiting, _ = stored(place)
 
@@ -103,8 +103,9 @@ def test_a_stranger_in_quarantine_is_tried_again_and_only_once(site: Served, pla
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        ((), 2, "there is no terminal to ask on"),
         (("--take", HOST), 2, "there is no terminal to ask on"),
-        (("--take", HOST, "--dry-run"), 1, "would be taken in"),  # cards show no serial yet
+        (("--take", HOST, "--dry-run"), 0, "13 nodes would be taken in, 0 known before"),
         (("--take", "su9-n99", "--yes"), 1, "no node of this name was taken in"),
         (("--take", HOST, "--take", "su9-n99", "--yes"), 1, "no node of this name was taken in"),
         (("--take", "leaf-su0-r0", "--yes"), 1, "it is a switch"),

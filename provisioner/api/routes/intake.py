@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -27,11 +27,11 @@ from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Route
+from provisioner.execution.observe.discover import Found as Identified
 from provisioner.execution.observe.intake import (
     Secrets,
     Taken,
     find_nodes,
-    select_complete,
     take_in,
 )
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -39,10 +39,10 @@ from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
-from provisioner.model.node import Node
-from provisioner.model.outcome import Blocker, Gap
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.pairing import name_causes
+from provisioner.planning.intake.pairing import Assembly, foresee_intake, name_causes
 from provisioner.planning.lifecycle.operator_requests import take_ports
 from provisioner.ports import BmcTransport, Credentials, Secret
 
@@ -110,21 +110,32 @@ async def _forecast(
     ask: Ask, body: IntakeList, expected: Expected, networks: Sequence[Network]
 ) -> Reply:
     """Return the nodes that would be taken in: addresses are probed, no password is changed."""
-    taken, silent = await _run(ask.parts, expected, body, networks, keep=False)
-    result = _result(expected, taken, silent)
-    lines = [f"{len(taken.new)} nodes would be taken in, {len(taken.known)} are known already."]
+    found = await _find(ask.parts, expected, body, networks, vault=None)
+    listed = {n.name for n in expected.nodes}
+    known = sorted({n.id for n in await ask.parts.store.nodes.list()} & listed)
+    seen = foresee_intake(expected, found.assembly, found.silent, known)
+    nodes = "1 node" if len(seen.ready) == 1 else f"{len(seen.ready)} nodes"
+    lines = [f"{nodes} would be taken in, {len(known)} known before."]
     lines += [
         f"{name}: its ports are moved into the maintenance network from the network they are in, "
         "which cuts off its user there; then its disks are erased."
         for name in body.take
     ]
+    result = {
+        "lines": lines,
+        "taken_in": list(seen.ready),
+        "known": known,
+        "effects": seen.ready,
+        "blockers": [_dump(b) for b in seen.refused],
+        "strangers": [_dump(b) for b in seen.strangers],
+    }
     shown = OperationView(
         id="",
         kind=ChangeKind.NODE_INTAKE.value,
         subject=expected.site,
         state=OperationState.DRY_RUN,
         opened_at=ask.now,
-        result={"lines": lines, **result},
+        result=result,
     )
     return Reply(shown)
 
@@ -147,40 +158,49 @@ async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     fields = {k: arguments[k] for k in ("bmc", "networks", "port", "ssdp", "take")}
     body = IntakeList.model_validate({"expected": "sealed", **fields}, strict=False)
     networks = [parse_network(text) for text in body.networks]
-    taken, silent = await _run(parts, expected, body, networks, keep=True)
+    found = await _find(parts, expected, body, networks, vault=parts.vault)
+    taken = await take_in(
+        parts.store, parts.vault, expected, read_secrets(expected), found.assembly,
+        found.identities, parts.clock.now(),
+    )  # fmt: skip
     refused = await _take(parts, body.take, asked.asked_by)
     await parts.vault.remove(str(arguments["sealed"]))
-    result = _result(expected, taken, (*silent, *refused))
+    result = _result(expected, taken, (*found.silent, *refused))
     return Outcome(RequestState.DONE, result)
 
 
-async def _run(
+class _Search(NamedTuple):
+    """The nodes that were put together, who answered, and the addresses that did not."""
+
+    assembly: Assembly
+    identities: tuple[Identified, ...]
+    silent: tuple[Blocker, ...]
+
+
+async def _find(
     parts: ApiParts,
     expected: Expected,
     body: IntakeList,
     networks: Sequence[Network],
     *,
-    keep: bool,
-) -> tuple[Taken, tuple[Blocker, ...]]:
-    """Find and pair BMCs, and store complete nodes if `keep`; return the silent addresses too."""
+    vault: Credentials | None,
+) -> _Search:
+    """Find and pair BMCs. Without a `vault` no password is changed."""
     assert parts.transport is not None
-    assert parts.vault is not None
     gaps: list[Gap] = []
     urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
-    probes = await _probes(parts.transport, urls, networks, body, gaps)
+    switches = {urlsplit(n.address).hostname for n in expected.nodes if n.kind is NodeKind.SWITCH}
+    probes = [
+        p
+        for p in await _probes(parts.transport, urls, networks, body, gaps)
+        if p.url in urls or urlsplit(p.url).hostname not in switches
+    ]
     secrets = read_secrets(expected)
     now = parts.clock.now()
-    vault: Credentials | None = parts.vault if keep else None
     assembly, identities, silent = await find_nodes(
         parts.transport, parts.store, vault, expected, secrets, probes, now
     )
-    unanswered = (*silent, *map(describe_unanswered, gaps))
-    if not keep:
-        stored = {n.id for n in await parts.store.nodes.list()}
-        new = select_complete(expected, assembly)
-        return Taken(new, tuple(sorted(stored)), assembly.blockers), unanswered
-    taken = await take_in(parts.store, parts.vault, expected, secrets, assembly, identities, now)
-    return taken, unanswered
+    return _Search(assembly, identities, (*silent, *map(describe_unanswered, gaps)))
 
 
 async def _probes(
@@ -209,11 +229,17 @@ def describe_unanswered(gap: Gap) -> Blocker:
 
 def _result(expected: Expected, taken: Taken, silent: Sequence[Blocker]) -> dict[str, Any]:
     blockers = name_causes(expected, taken.blockers, tuple(silent))
+    listed = {n.name for n in expected.nodes}
     return {
         "taken_in": [n.id for n in taken.new],
-        "known": list(taken.known),
-        "blockers": [b.model_dump(mode="json") for b in blockers],
+        "known": [name for name in taken.known if name in listed],
+        "blockers": [_dump(b) for b in blockers if b.reason is not Reason.NOT_EXPECTED],
+        "strangers": [_dump(b) for b in blockers if b.reason is Reason.NOT_EXPECTED],
     }
+
+
+def _dump(blocker: Blocker) -> dict[str, Any]:
+    return blocker.model_dump(mode="json")
 
 
 def read_secrets(expected: Expected) -> Secrets:

@@ -19,6 +19,7 @@ import typer
 
 from provisioner.cli.client.connection import Answer, Connection, Place, connect, find_place
 from provisioner.cli.client.output import (
+    list_effects,
     list_lines,
     show_blockers,
     show_document,
@@ -230,7 +231,7 @@ def _change(
     """Send a change; a destructive one is shown first and needs consent."""
     headers = {"If-Match": given["if_match"]} if given.get("if_match") else {}
     dry = bool(given.get("dry_run"))
-    asks = spec.get("destructive") or given.get(spec.get("destructive_with", ""))
+    asks = spec.get("destructive")
     if spec.get("recorded") and (dry or (asks and not given.get("yes"))):
         shown = reach.send_request(spec["verb"], path, {**query, "dry_run": "true"}, body, headers)
         if dry or not shown.good or (shown.document or {}).get("blockers"):
@@ -257,6 +258,7 @@ def _forecast(document: Any) -> list[str]:
     """Return the result of a dry run."""
     result = document.get("result") or {} if isinstance(document, dict) else {}
     lines = [str(line) for line in result.get("lines") or ()]
+    lines += list_effects(result.get("effects") or {})
     for step in result.get("steps") or ():
         lines.append(f"{step['device']} would be sent:")
         lines += [f"  {line}" for line in step["lines"] or ("(nothing: it is proved and saved)",)]

@@ -252,6 +252,22 @@ def format_minute(at: str | None) -> str:
     return f"{parse_moment(at):%Y-%m-%d %H:%M}" if at else "–"
 
 
+NAMED_MAX = 12  # nodes with the same effects that are named
+
+
+def list_effects(effects: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what would happen to nodes as lines: each list of effects once, below its nodes."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for node, lines in effects.items():
+        alike.setdefault(tuple(lines), []).append(node)
+    told = []
+    for lines, nodes in alike.items():
+        more = f" and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else ""
+        told.append(f"{', '.join(nodes[:NAMED_MAX])}{more}:")
+        told += [f"  - {line}" for line in lines]
+    return told
+
+
 def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
     """Return a record as lines, with nested records below it."""
     indent = "  " * depth

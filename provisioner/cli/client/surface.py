@@ -241,7 +241,7 @@ def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
         yield _parameter("dry_run", bool, typer.Option("--dry-run", help=about), False)
         about = "Wait until the node rests."
         yield _parameter("wait", bool, typer.Option("--wait", help=about), False)
-    if spec.get("destructive") or spec.get("destructive_with"):
+    if spec.get("destructive"):
         about = "Do not ask for confirmation."
         yield _parameter("yes", bool, typer.Option("--yes", "-y", help=about), False)
     if spec.get("entity"):

@@ -12,6 +12,7 @@ from rich.text import Text
 from provisioner.cli.client.output import (
     format_cell,
     format_minute,
+    list_effects,
     show_blockers,
     show_rows,
     strip_controls,
@@ -200,12 +201,18 @@ def show_intake(told: Document, _given: Document) -> None:
     _print(f"{_count_nodes(result['taken_in'])} {verb}, {len(result['known'])} known before")
     for line in (result.get("lines") or [])[1:]:
         _print(line)
-    blockers = result["blockers"]
-    if blockers:
+    for line in list_effects(result.get("effects") or {}):
+        _print(line)
+    if blockers := result["blockers"]:
         rows = [(b["subject"], f"{b['reason']}: {b['detail']}", b["unblock"]) for b in blockers]
-        _table(("what", "why", "what would unblock it"), rows)
+        title = "Would not be taken in" if dry else "Not taken in"
+        _table(("what", "why", "what would unblock it"), rows, title)
+    if strangers := result.get("strangers"):
+        _table(("what", "why"), [(b["subject"], b["detail"]) for b in strangers], "Left alone")
     if dry:
         _print("Nothing was done: --dry-run.")
+    elif result["taken_in"]:
+        _print("The daemon continues with them: `provisioner node list`.")
 
 
 def _count_nodes(names: Sequence[str]) -> str:

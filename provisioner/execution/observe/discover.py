@@ -107,6 +107,13 @@ async def _introduce(
     if ours is not None:
         address = replace(address, username=ours[0], secret=ours[1])
     factory_fresh = credentials is not None and ours is None
+    if credentials is None and await transport.password_change(address) is not None:
+        return Blocker(
+            reason=Reason.PASSWORD_CHANGE,
+            subject=probe.url,
+            detail=f"a {quirk.name} BMC shows its serial only after its password is changed",
+            unblock="Nothing to do: `provisioner intake` changes it.",
+        )
     try:
         if factory_fresh and await transport.password_change(address) is not None:
             raise LoginRefused("its factory password must be changed before it answers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.expected import Expected, ExpectedDpu, ExpectedNode
@@ -101,6 +101,85 @@ class _Marked:
         marks = (("serial", serial), ("mac", mac.lower()), ("url", url.rstrip("/")))
         places = {place for mark in marks if mark[1] for place in self._places.get(mark, ())}
         return [self._endpoints[place] for place in sorted(places)]
+
+
+class Foreseen(Record):
+    """What an intake would do, as far as it shows before a password is changed.
+
+    `ready`: nodes that would be taken in, each with what would happen to it. `open_cards`: those of
+    their cards that no BMC names yet, while as many BMCs wait for their first password. `refused`:
+    an obstacle for each other node of the list. `strangers`: BMCs that the list does not have.
+    """
+
+    ready: Mapping[str, tuple[str, ...]]
+    open_cards: int
+    refused: tuple[Blocker, ...]
+    strangers: tuple[Blocker, ...]
+
+
+def foresee_intake(
+    expected: Expected, assembly: Assembly, silent: Sequence[Blocker], known: Collection[str]
+) -> Foreseen:
+    """Return what an intake would do with the nodes of the list that are not `known` yet.
+
+    `silent` are the addresses that did not identify themselves. A card whose BMC shows no serial
+    before its password is changed cannot be named: the cards that are missing are compared with the
+    BMCs that wait by number. With fewer BMCs than cards, all nodes that miss one are refused.
+    """
+    waiting = {b.subject.rstrip("/") for b in silent if b.reason is Reason.PASSWORD_CHANGE}
+    found = {n.id: n for n in assembly.nodes}
+    ready: dict[str, tuple[str, ...]] = {}
+    missing: dict[str, tuple[Blocker, ...]] = {}
+    refused = []
+    for entry in (e for e in expected.nodes if e.name not in known):
+        node = found.get(entry.name)
+        url = entry.bmc.url.rstrip("/")
+        if node is None and url not in waiting:
+            continue  # the assembly has its blocker
+        waiting -= {url}
+        cards = find_missing_cards(entry, node) if node else ()
+        if node is None and entry.dpus:
+            cards = tuple(_card_problem(entry, d, []) for d in entry.dpus)
+        if cards:
+            missing[entry.name] = cards
+        ready[entry.name] = _list_effects(entry, len(cards))
+    lacking = sum(map(len, missing.values()))
+    rows = [b for b in assembly.blockers if b.reason is not Reason.NOT_EXPECTED]
+    owners = {b.subject: b.subject.partition("/")[0] for b in rows}
+    if lacking > len(waiting):
+        short = f"; {len(waiting)} BMCs wait for their first password, {lacking} cards have none"
+        for name, cards in missing.items():
+            del ready[name]
+            detail = f"{len(cards)} of its cards were not found{short}"
+            refused.append(cards[0].model_copy(update={"subject": name, "detail": detail}))
+        lacking = 0
+    told = ready.keys() | missing.keys()
+    refused += [b for b in rows if owners[b.subject] not in told]
+    silent_rest = [b for b in silent if b.reason is not Reason.PASSWORD_CHANGE]
+    return Foreseen(
+        ready=ready,
+        open_cards=lacking,
+        refused=name_causes(expected, refused, silent_rest),
+        strangers=tuple(b for b in assembly.blockers if b.reason is Reason.NOT_EXPECTED),
+    )
+
+
+def _list_effects(entry: ExpectedNode, open_cards: int) -> tuple[str, ...]:
+    """Return what would happen to a node that is taken in, in the order in which it happens."""
+    if entry.kind is NodeKind.SWITCH:
+        return ("its login is tried and its certificate pinned; nothing is changed on it yet",)
+    lines = []
+    if open_cards:
+        lines.append(
+            f"{open_cards} of its {len(entry.dpus)} cards get a password of their own first: "
+            "they show their serials, by which they are paired, only then"
+        )
+    lines += [
+        "the passwords of its BMCs are replaced by unique ones, and their certificates pinned",
+        "its leaf ports are moved into the maintenance network, if they are in no other one",
+        "firmware is written and it is power-cycled until it runs its release, then it is tested",
+    ]
+    return tuple(lines)
 
 
 def name_causes(

@@ -17,7 +17,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from provisioner.api import changes as idempotency
-from provisioner.api.console_pages import ConsoleSignIn, add_console, identify
+from provisioner.api.console_pages import ConsoleSignIn, add_console, identify, require_proof
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
 from provisioner.api.route import PREFIX, Route, list_media
@@ -149,6 +149,8 @@ class _Endpoint:
             body = _checked(route.body, raw, request)
         scopes = caller.list_scopes(route.roles)
         ask = Ask(self._parts, request, caller, query, body, self._parts.clock.now(), scopes)
+        if not ask.dry_run and route.is_lasting(body):
+            require_proof(ask)
         if route.changes:
             self._parts.callers.charge_change(caller, route.name)
             if route.secret:

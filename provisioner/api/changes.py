@@ -23,7 +23,6 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api.callers import name_client, read_agent
-from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import (
     OperationState,
     OperationView,
@@ -100,7 +99,7 @@ async def _made(ask: Ask, caller: str, key: str, answer: Answer) -> web.StreamRe
     try:
         made = await answer()
     except Refused as refused:
-        # nothing was begun, or it may be tried again: also after a fresh sign-in
+        # nothing was begun, or it may be tried again
         if refused.problem.status >= 500 or refused.problem.status == 401:
             await store.answers.release(caller, key)
             raise
@@ -291,7 +290,6 @@ class Works:
         await require_scope(ask, request)
         if ask.dry_run:
             return await self.forecast_change(ask, request)
-        require_proof(ask, kind)
         with self.reserve_place(ask, kind) as place:
             if waits:
                 await _check_waiting(ask)

@@ -24,7 +24,7 @@ from provisioner.access.oidc_sign_in import OidcSignIn, SignInRefused, read_ques
 from provisioner.access.sessions import SECRET, is_fresh, new_session
 from provisioner.api.parts import ApiParts, Ask
 from provisioner.api.problem import Refused, build_refusal, refuse_missing
-from provisioner.model.access import PROOF_KINDS, STAFF, Caller, ChangeKind
+from provisioner.model.access import STAFF, Caller
 
 # ------------------------------------------------------------------------------
 # The caller behind the unix socket: the person whose process connected, as the kernel reports it.
@@ -109,16 +109,16 @@ async def identify(
     return await parts.identity.identify_session(secret, attended=attended)
 
 
-def require_proof(ask: Ask, kind: ChangeKind) -> None:
-    """Refuse a destructive change to a session whose holder did not sign in shortly before.
+def require_proof(ask: Ask) -> None:
+    """Refuse a lasting change to a session whose holder did not sign in shortly before.
 
     The challenge is that of RFC 9470 (step-up authentication).
     """
     limits = ask.parts.settings.session_limits()
-    if kind not in PROOF_KINDS or is_fresh(ask.caller, limits, ask.now):
+    if is_fresh(ask.caller, limits, ask.now):
         return
     unblock = "Sign in again with your token, then ask again."
-    detail = f"{kind.value} is made within {limits.proof_s:.0f} s of a sign-in"
+    detail = f"a change that outlives the session needs one of the last {limits.proof_s:.0f} s"
     refused = build_refusal(401, "fresh-sign-in", "A fresh sign-in is needed", unblock, detail)
     refused.headers["WWW-Authenticate"] = (
         'Bearer realm="provisioner", error="insufficient_user_authentication", '

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from provisioner.api.app import list_models
 from provisioner.api.problem import MEDIA, Problem
-from provisioner.api.route import PREFIX, STREAM_MEDIA, Route, list_media
+from provisioner.api.route import PREFIX, STREAM_MEDIA, Effect, Route, list_media
 from provisioner.api.routes.pages import Document, Page
 from provisioner.model.events import EVENTS, Event, EventKind
 from provisioner.planning.watch.webhooks import CONTENT_TYPE, TYPE_PREFIX
@@ -263,7 +263,10 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": _parameters(route),
         "responses": _responses(route),
         "x-roles": sorted(r.value for r in route.roles),
+        "x-effect": route.effect,
     }
+    if route.lasting_with:
+        operation["x-lasting-with"] = sorted(route.lasting_with)
     if not route.roles:
         operation["security"] = []
     if route.body is not None:
@@ -356,6 +359,8 @@ def _refusals(route: Route) -> dict[int, str]:
         refusals[400] = "A parameter or the body is not what this takes."
     if route.roles:
         refusals[401] = "No good bearer token."
+        if route.effect is Effect.LASTING or route.lasting_with:
+            refusals[401] += " A console's session: its sign-in is too long ago."
         refusals[403] = "The token's role may not do this."
     if "{" in route.path:
         refusals[404] = "There is no such thing, or it is not yours."

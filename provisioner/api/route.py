@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
 from aiohttp import web
@@ -89,6 +90,21 @@ class Dry(Record):
     )
 
 
+class Effect(StrEnum):
+    """What is left of a request once its session is over.
+
+    LASTING, unless one of the other two is certain: what the daemon, its callers or a tenant's
+    machines go by afterwards (access, keys, settings, plans, what is believed of the world), data
+    that is gone, and a decision on another person's request. A stolen cookie must not reach that.
+    MOMENTARY is an act that the site's settings allow at any time, and that ends by itself, or is
+    reversed by the next request: a look again, a power cycle, a pause.
+    """
+
+    READS = "reads"
+    MOMENTARY = "momentary"
+    LASTING = "lasting"  # a session alone does not permit it: see `require_proof`
+
+
 Handler = Callable[[Ask], Awaitable[Reply | web.StreamResponse]]
 
 
@@ -112,13 +128,26 @@ class Route:
     media: str = "application/json"
     heavy: bool = False  # expensive to compute: a caller has few of them at a time
     site: bool = False  # changes the whole site: refused to a role that has a scope
-    reads: bool = False  # a POST that changes nothing: its question is too long for a query
+    # a GET reads; every other verb states it (READS: its question is too long for a query)
+    effect: Effect | None = None
+    # fields of the body with which a momentary change is a lasting one
+    lasting_with: frozenset[str] = frozenset()
     secret: bool = False  # its answer has a secret: it is never stored, not under a key either
     streamed: bool = False  # its handler reads the body itself, in pieces, and bounds it
     body_max: int = 256 * 1024  # bytes; 64 sessions of 512 prefixes are some 500 KB
 
     def __post_init__(self) -> None:
-        """Give every recorded change a dry run."""
+        """Check the effect; give every recorded change a dry run. Raises ValueError."""
+        if self.verb == "GET":
+            if self.effect not in (None, Effect.READS):
+                raise ValueError(f"{self.name}: a GET only reads")
+            object.__setattr__(self, "effect", Effect.READS)
+        if self.effect is None:
+            raise ValueError(f"{self.name}: state its effect")
+        fields = set() if self.body is None else set(self.body.model_fields)
+        momentary = self.effect is Effect.MOMENTARY
+        if self.lasting_with - (fields if momentary else set()):
+            raise ValueError(f"{self.name}: `lasting_with` names fields of a momentary change")
         if self.recorded and self.query is Nothing:
             object.__setattr__(self, "query", Dry)
 
@@ -130,7 +159,16 @@ class Route:
     @property
     def changes(self) -> bool:
         """Return whether it changes something."""
-        return self.verb != "GET" and not self.reads
+        return self.effect is not Effect.READS
+
+    def is_lasting(self, body: Record | None) -> bool:
+        """Return whether a request with this body changes something that outlives its session."""
+        if self.effect is not Effect.MOMENTARY:
+            return self.changes
+        if body is None:
+            return False
+        fields = type(body).model_fields
+        return any(getattr(body, n) != fields[n].get_default() for n in self.lasting_with)
 
     @property
     def recorded(self) -> bool:

@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route
+from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.tenant import Tenant, TenantKey
@@ -175,6 +175,7 @@ ROUTES = (
         OPERATORS_AND_TENANTS,
         put_key,
         _ASKED,
+        effect=Effect.LASTING,
         body=NewTenantKey,
         example={
             "public_key": "ssh-ed25519 "
@@ -190,5 +191,6 @@ ROUTES = (
         OPERATORS_AND_TENANTS,
         delete_key,
         _ASKED,
+        effect=Effect.LASTING,
     ),
 )

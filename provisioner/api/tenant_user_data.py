@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route
+from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Effect, Route
 from provisioner.api.routes import tenants
 from provisioner.api.scopes import require_scope
 from provisioner.api.webhook_changes import get_vault
@@ -198,6 +198,7 @@ ROUTES = (
         OPERATORS_AND_TENANTS,
         put_user_data,
         _ASKED,
+        effect=Effect.LASTING,
         body=NewUserData,
         example={"user_data": "#cloud-config\npackages: [htop]\n"},
     ),
@@ -210,5 +211,6 @@ ROUTES = (
         OPERATORS_AND_TENANTS,
         delete_user_data,
         _ASKED,
+        effect=Effect.LASTING,
     ),
 )

@@ -263,28 +263,6 @@ class ChangeKind(StrEnum):
     BUNDLE_SEAL = "bundle.seal"
 
 
-# a session alone does not permit these kinds: its holder must have signed in shortly before
-PROOF_KINDS = frozenset(
-    {
-        ChangeKind.NODE_RECLAIM,
-        ChangeKind.NODE_DETACH,
-        ChangeKind.TENANT_SHRINK,
-        ChangeKind.TENANT_DELETE,
-        ChangeKind.CERTIFICATE_REVOKE,
-        ChangeKind.CASE_RETIRE,
-        ChangeKind.NODE_TAKE,
-        ChangeKind.CAPABILITY_GRANT,
-        ChangeKind.KEY_ROTATE,
-        ChangeKind.RECOVERY_SETTLE,
-        ChangeKind.CREDENTIAL_ROTATE,
-        ChangeKind.CREDENTIAL_SHOW,
-        ChangeKind.TOKEN_CREATE,  # or a session would prolong itself
-        ChangeKind.TOKEN_REVOKE,
-        ChangeKind.AUDIT_PRUNE,
-    }
-)
-
-
 # another person has to approve these kinds at every site, whatever its settings
 APPROVED_KINDS = frozenset({ChangeKind.CREDENTIAL_SHOW})
 

@@ -181,7 +181,7 @@ class ApiSettings(Record):
         300.0,
         ge=10,
         le=3600,
-        description="Within this time of a sign-in, a session may reclaim, revoke and retire.",
+        description="Within this time of a sign-in, a session may change what outlives it.",
     )
     api_sessions_per_person: int = Field(
         8, ge=1, le=100, description="Sessions of one person; a further one ends the oldest."

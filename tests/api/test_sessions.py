@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from served import MATRIX, NOW, Served, StillClock, fill, no_leaves, run
+from served import MATRIX, NOW, WIDE, Served, StillClock, fill, no_leaves, run
+from sqlalchemy import select
+from test_api_routes import CLOSED, OWN, RED, path_of, with_campaign_and_case
 
 from provisioner.access.sessions import SECRET, caller_of_session, new_session
 from provisioner.access.tokens import DAY_S, new_token, sha256_of
 from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.api.console_pages import COOKIE
+from provisioner.api.route import OPERATORS, Effect, Route
+from provisioner.api.routes.matters import Me
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts
@@ -26,6 +30,7 @@ from provisioner.settings import Settings
 from provisioner.store.rows import page_rows
 from provisioner.store.rows import request_rows as session_rows
 from provisioner.store.rows import request_rows as token_rows
+from provisioner.store.schema.schema import metadata
 from provisioner.store.sql_store import SqlStore, open_store
 from provisioner.telemetry.logs import scrub
 
@@ -195,6 +200,102 @@ def test_a_retirement_needs_a_token_and_an_ordinary_change_does_not():
         assert (status, told["title"]) == (401, "A fresh sign-in is needed"), told
 
     run(scenario)
+
+
+# what a momentary act may leave: its own record, and the state of the work under way
+FLOW = {"requests", "journal", "operations", "nodes", "cases", "campaigns"}
+
+
+def dump(connection: Any) -> dict[str, list[Any]]:
+    """Every table as it is, in the order of its rows."""
+    return {
+        name: sorted(map(repr, connection.execute(select(rows)).all()))
+        for name, rows in metadata.tables.items()
+    }
+
+
+def holder_of(route: Route) -> str:
+    names = {"operator": Role.OPERATOR, "approver": Role.APPROVER, "viewer": Role.VIEWER}
+    return next((name for name, role in names.items() if role in route.roles), "red")
+
+
+def test_what_outlives_a_session_needs_a_fresh_sign_in_on_every_route_by_its_effect():
+    """A cookie past its proof changes no row but those of the work under way, on any route."""
+
+    async def scenario(served: Served) -> None:
+        await with_campaign_and_case(served)
+        stolen = {who: await sign_in(served, who) for who in ("operator", "approver", "viewer")}
+        move(served, LIMITS.proof_s + 1.0)
+        for secret in stolen.values():  # its use is written once
+            assert (await ask(served, secret, "GET", "/me"))[0] == 200
+        done = set()
+        for route in (r for r in CLOSED if r.verb != "GET" and r.name not in OWN):
+            given = {n: v for n, v in (route.example or {}).items() if n not in route.lasting_with}
+            body = given if route.body else None
+            before = await served.store.read(dump)
+            secret = stolen[holder_of(route)]
+            query = f"?sha256={'0' * 64}&size_bytes=1" if route.streamed else ""
+            status, told = await ask(served, secret, route.verb, path_of(route) + query, body)
+            after = await served.store.read(dump)
+            changed = {name for name, rows in after.items() if rows != before[name]}
+
+            if route.effect is Effect.LASTING:
+                assert (status, told["title"]) == (401, "A fresh sign-in is needed"), route.name
+                assert "Sign in again" in told["unblock"]
+                assert changed == set(), (route.name, changed)
+            else:
+                assert status != 401, (route.name, told)
+                assert changed <= (FLOW if route.changes else set()), (route.name, changed)
+                done |= {route.name} if changed else set()
+        assert {"retry_node", "open_case", "retry_blocked_nodes"} <= done
+
+    run(scenario, **WIDE)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("POST", "/nodes/su0-n05/retry", {"admit_tpm": "0" * 64}),
+        ("POST", "/nodes/su0-n05/retry", {"tenant_data": "erase"}),
+        ("POST", "/nodes/su0-n05/retry", {"new_board": True}),
+        ("POST", "/nodes/su0-n05/cases", {"reason": "a fan", "service": "cut_off"}),
+        ("POST", "/cases/CASE/returned", {"work": "a card", "cards": ["DPU_1"]}),
+    ],
+)
+def test_a_momentary_change_with_a_word_that_outlives_it_needs_a_fresh_sign_in(verb, path, body):
+    async def scenario(served: Served) -> None:
+        await with_campaign_and_case(served)
+        secret = await sign_in(served, "operator")
+        move(served, LIMITS.proof_s + 1.0)
+        there = path.replace("CASE", RED["case"])
+        status, told = await ask(served, secret, verb, there, body)
+        assert (status, told["title"]) == (401, "A fresh sign-in is needed"), told
+        dry, _ = await ask(served, secret, verb, there + "?dry_run=true", body)
+        assert dry != 401  # it is only described
+        fresh = await sign_in(served, "operator")
+        assert (await ask(served, fresh, verb, there, body))[0] != 401
+        assert (await served.ask("operator", verb, there, body))[0] != 401
+
+    run(scenario)
+
+
+def test_a_route_that_changes_something_without_stating_its_effect_is_no_route():
+    async def handle(_: Any) -> Any:
+        raise AssertionError
+
+    made = partial(Route, path="/x", name="x", tag="t", summary="s", roles=OPERATORS)
+    made = partial(made, handle=handle, answers={200: Me})
+    for verb in ("POST", "PUT", "PATCH", "DELETE"):
+        with pytest.raises(ValueError, match="state its effect"):
+            made(verb)
+        assert made(verb, effect=Effect.LASTING).is_lasting(None)
+    for effect in (Effect.LASTING, Effect.MOMENTARY):
+        with pytest.raises(ValueError, match="a GET only reads"):
+            made("GET", effect=effect)
+    for effect in Effect:
+        with pytest.raises(ValueError, match="lasting_with"):
+            made("POST", effect=effect, lasting_with=frozenset({"unknown"}))
+    assert not made("GET").changes
 
 
 def test_an_approval_of_what_destroys_needs_a_token_too():

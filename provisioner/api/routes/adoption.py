@@ -17,7 +17,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route, format_etag
+from provisioner.api.route import OPERATORS, Effect, Route, format_etag
 from provisioner.api.routes import intake
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -261,6 +261,7 @@ ROUTES = (
         OPERATORS,
         ask_adoption,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=AdoptionList,
         body_max=intake.BODY_MAX,
         example={"expected": "site: x\nnodes: []\n"},
@@ -276,6 +277,7 @@ ROUTES = (
         OPERATORS,
         ask_detachment,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=Detachment,
         entity=True,
         refusals={409: "It is not in service, or work on it is under way."},

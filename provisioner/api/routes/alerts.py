@@ -9,7 +9,7 @@ from pydantic import Field
 from provisioner.api.changes import Outcome, build_objection, decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import ANYBODY, OPERATORS, Counted, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, Counted, Effect, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.alert import ANY, Alert, Classification, Override
 from provisioner.model.base import Record
@@ -194,6 +194,7 @@ ROUTES = (
         OPERATORS,
         override_alert,
         _DONE,
+        effect=Effect.LASTING,
         body=Overriding,
         example={"id": "FanFailed", "target": "*", "why": "the fan is ordered", "hours": 24},
     ),
@@ -206,6 +207,7 @@ ROUTES = (
         OPERATORS,
         clear_alert,
         _DONE,
+        effect=Effect.LASTING,
         body=Over,
         refusals={409: "No such alert stands."},
         example={"id": "FanFailed", "target": "*", "why": "the fan was replaced"},

@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route
+from provisioner.api.route import OPERATORS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
@@ -152,6 +152,7 @@ ROUTES = (
         OPERATORS,
         archive_journal,
         _ASKED,
+        effect=Effect.LASTING,
         body=Archiving,
         refusals={409: "An archive is not intact, or the process has no signing key."},
         example={"older_than_days": 90},
@@ -166,6 +167,7 @@ ROUTES = (
         OPERATORS,
         prune_journal,
         _ASKED,
+        effect=Effect.LASTING,
         refusals={409: "The journal or an archive is not intact, or a restore is not settled."},
         site=True,
     ),

@@ -11,7 +11,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route, format_etag
+from provisioner.api.route import OPERATORS, Effect, Route, format_etag
 from provisioner.api.routes import intake
 from provisioner.execution.observe.discover import prove_move
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -117,6 +117,7 @@ ROUTES = (
         OPERATORS,
         ask_address,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=BmcAddressChange,
         entity=True,
         refusals={409: "It is not proved to be this BMC, or work on the node is under way."},

@@ -13,11 +13,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from provisioner.api.changes import Forecast, Outcome, build_objection, decode_cursor, encode_cursor
-from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import OperationView, parse_number
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Paging, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.credential import CredentialStanding, RotationCause
@@ -275,7 +274,6 @@ async def reveal_credential(ask: Ask) -> Reply:
     if asked.state is not RequestState.DONE or asked.result is None:
         unblock = "Ask another person who has the role approver."
         raise build_refusal(409, "approval", f"The request is {asked.state.value}", unblock)
-    require_proof(ask, asked.kind)
     ends = asked.ended_at + _window_s(parts)
     if ask.now >= ends:
         unblock = "Ask anew: `provisioner credential show`."
@@ -364,6 +362,7 @@ ROUTES = (
         OPERATORS,
         ask_rotation,
         _ASKED,
+        effect=Effect.LASTING,
         body=RotationWish,
         refusals={404: "There is no such node, rack or login."},
         example={"racks": ["su0-rack1"], "reason": "a laptop was lost"},
@@ -377,6 +376,7 @@ ROUTES = (
         OPERATORS,
         ask_showing,
         _ASKED,
+        effect=Effect.LASTING,
         body=BreakGlass,
         refusals={409: "The site keeps this password itself, or this process has no vault."},
         example={"reason": "the host hangs, and its console is needed"},
@@ -390,6 +390,7 @@ ROUTES = (
         OPERATORS,
         reveal_credential,
         {200: RevealedCredential},
+        effect=Effect.LASTING,
         secret=True,
         refusals={
             403: "It was approved for another person.",

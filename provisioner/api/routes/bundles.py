@@ -11,7 +11,7 @@ from provisioner.api.changes import Outcome
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route
+from provisioner.api.route import OPERATORS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.agent import MANIFEST_PAYLOAD, BundleManifest
 
@@ -45,6 +45,7 @@ ROUTES = (
         OPERATORS,
         seal_bundle,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=BundleManifest,
         refusals={409: "The process has no signing key."},
         example={

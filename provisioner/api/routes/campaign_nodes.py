@@ -14,7 +14,7 @@ from provisioner.api.changes import Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import OPERATORS, OPERATORS_AND_TENANTS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, OPERATORS_AND_TENANTS, VIEWERS, Effect, Route
 from provisioner.api.routes.campaigns import TAG, Because, check_seen, read_campaign, requests_of
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -145,7 +145,9 @@ async def rehearse_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     return Outcome(RequestState.DONE, result)
 
 
-def _on_node(word: str, kind: ChangeKind, summary: str, body: type[Record] | None) -> Route:
+def _on_node(
+    word: str, kind: ChangeKind, effect: Effect, summary: str, body: type[Record] | None
+) -> Route:
     tenants = kind is ChangeKind.CAMPAIGN_DEFER
     examples: dict[str, dict[str, object]] = {
         "defer": {"until": "2027-01-15T08:00:00Z"},
@@ -160,6 +162,7 @@ def _on_node(word: str, kind: ChangeKind, summary: str, body: type[Record] | Non
         OPERATORS_AND_TENANTS if tenants else OPERATORS,
         handle_node_change(kind),
         {200: OperationView, 202: OperationView},
+        effect=effect,
         body=body,
         entity=True,
         example=examples.get(word),
@@ -188,6 +191,7 @@ ROUTES = (
         OPERATORS,
         handle_campaign_change(_KIND.CAMPAIGN_REHEARSE),
         _ASKED,
+        effect=Effect.MOMENTARY,
         body=Rehearsal,
         entity=True,
         example={"nodes": 1},
@@ -201,6 +205,7 @@ ROUTES = (
         OPERATORS,
         handle_campaign_change(_KIND.CAMPAIGN_ACCEPT),
         _ASKED,
+        effect=Effect.LASTING,
         body=Metric,
         entity=True,
         example={"metric": "nccl_all_reduce"},
@@ -208,9 +213,18 @@ ROUTES = (
     _on_node(
         "defer",
         _KIND.CAMPAIGN_DEFER,
+        Effect.MOMENTARY,  # the policy bounds it
         "Defer one node for its tenant, within the policy's limit.",
         Deferral,
     ),
-    _on_node("skip", _KIND.CAMPAIGN_SKIP, "Leave one node out of a campaign.", Because),
-    _on_node("again", _KIND.CAMPAIGN_AGAIN, "Try a failed or skipped node once more.", None),
+    _on_node(
+        "skip", _KIND.CAMPAIGN_SKIP, Effect.LASTING, "Leave one node out of a campaign.", Because
+    ),
+    _on_node(
+        "again",
+        _KIND.CAMPAIGN_AGAIN,
+        Effect.MOMENTARY,
+        "Try a failed or skipped node once more.",
+        None,
+    ),
 )

@@ -21,7 +21,7 @@ from provisioner.api.changes import (
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Counted, Paging, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Effect, Paging, Route, format_etag
 from provisioner.control.campaigns.campaign_requests import Answer, CampaignRequests
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -273,7 +273,12 @@ async def _do(requests: CampaignRequests, asked: ChangeRequest) -> Answer:
 
 
 def _move(
-    word: str, kind: ChangeKind, summary: str, body: type[Record] | None, **more: object
+    word: str,
+    kind: ChangeKind,
+    effect: Effect,
+    summary: str,
+    body: type[Record] | None,
+    **more: object,
 ) -> Route:
     return Route(
         "POST",
@@ -284,6 +289,7 @@ def _move(
         OPERATORS,
         handle_move(kind),
         {200: OperationView, 202: OperationView},
+        effect=effect,
         body=body,
         entity=True,
         example=None if body is None else more,
@@ -312,6 +318,7 @@ ROUTES = (
         OPERATORS,
         create,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=Draft,
         example={"release": "spectrum-x-1.3.0", "select": "rack=su0-* and kind=host"},
     ),
@@ -350,6 +357,7 @@ ROUTES = (
     _move(
         "start",
         _KIND.CAMPAIGN_START,
+        Effect.LASTING,
         "Start a campaign: its nodes are upgraded from now on.",
         Start,
         confirm=[],
@@ -357,14 +365,22 @@ ROUTES = (
     _move(
         "pause",
         _KIND.CAMPAIGN_PAUSE,
+        Effect.MOMENTARY,
         "Pause a campaign: no further node is started.",
         Because,
         reason="lunch",
     ),
-    _move("resume", _KIND.CAMPAIGN_RESUME, "Resume a campaign after a pause or a stop.", None),
+    _move(
+        "resume",
+        _KIND.CAMPAIGN_RESUME,
+        Effect.LASTING,
+        "Resume a campaign after a pause or a stop.",
+        None,
+    ),
     _move(
         "abort",
         _KIND.CAMPAIGN_ABORT,
+        Effect.LASTING,
         "Abort a campaign; the nodes under way are finished.",
         Because,
         reason="no",
@@ -372,6 +388,7 @@ ROUTES = (
     _move(
         "rollback",
         _KIND.CAMPAIGN_ROLLBACK,
+        Effect.LASTING,
         "Bring a campaign's nodes back to their previous versions.",
         None,
     ),

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.adoption.capability import LADDER, Capability, Grant, GrantScope
 from provisioner.model.base import Record
@@ -247,6 +247,7 @@ ROUTES = (
         OPERATORS,
         ask_grant,
         _ASKED,
+        effect=Effect.LASTING,
         body=CapabilityAsk,
         example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "step 1"},
         site=True,
@@ -260,6 +261,7 @@ ROUTES = (
         OPERATORS,
         ask_withdrawal,
         _ASKED,
+        effect=Effect.LASTING,
         body=CapabilityAsk,
         example={"capability": "watch", "scope": "rack", "name": "su0-rack1", "reason": "stop"},
         site=True,

@@ -22,6 +22,7 @@ from provisioner.api.route import (
     OPERATORS,
     OPERATORS_AND_TENANTS,
     VIEWERS,
+    Effect,
     Paging,
     Route,
     format_etag,
@@ -271,7 +272,14 @@ _KIND = ChangeKind
 
 
 def _verb(
-    word: str, change: ChangeKind, summary: str, body: type[Record] | None = None, **more: object
+    word: str,
+    change: ChangeKind,
+    effect: Effect,
+    summary: str,
+    body: type[Record] | None = None,
+    *,
+    lasting_with: frozenset[str] = frozenset(),
+    **more: object,
 ) -> Route:
     tenants = change in (_KIND.CASE_ACCEPT, _KIND.CASE_DEFER)
     return Route(
@@ -283,6 +291,8 @@ def _verb(
         OPERATORS_AND_TENANTS if tenants else OPERATORS,
         handle_case_change(change),
         _ASKED,
+        effect=effect,
+        lasting_with=lasting_with,
         body=body,
         entity=True,
         example=None if body is None else more,
@@ -290,10 +300,16 @@ def _verb(
 
 
 ROUTES = (
-    _verb("accept", _KIND.CASE_ACCEPT, "Agree as its tenant: the node is taken back now."),
+    _verb(
+        "accept",
+        _KIND.CASE_ACCEPT,
+        Effect.LASTING,
+        "Agree as its tenant: the node is taken back now.",
+    ),
     _verb(
         "defer",
         _KIND.CASE_DEFER,
+        Effect.MOMENTARY,
         "Defer the repair as its tenant, by two weeks at most.",
         Deferral,
         until="2027-01-15T08:00:00Z",
@@ -301,13 +317,16 @@ ROUTES = (
     _verb(
         "returned",
         _KIND.CASE_RETURNED,
+        Effect.MOMENTARY,
         "Report that people finished their work: the node is taken in anew, and certified.",
         Work,
+        lasting_with=frozenset({"cards"}),  # other BMCs are believed from then on
         work="GPU 5 replaced",
     ),
     _verb(
         "replace",
         _KIND.CASE_REPLACE,
+        Effect.LASTING,
         "Report another host in the place; its factory logins are those that the site stored.",
         Replacement,
         why="the board was dead",
@@ -315,6 +334,7 @@ ROUTES = (
     _verb(
         "retire",
         _KIND.CASE_RETIRE,
+        Effect.LASTING,
         "Retire a node: its tenant is notified, then it is drained, erased and removed.",
         Retirement,
         why="too old",
@@ -323,20 +343,34 @@ ROUTES = (
     _verb(
         "close",
         _KIND.CASE_CLOSE,
+        Effect.LASTING,
         "Close a case by hand; the node stays where it is.",
         End,
         why="nothing found",
     ),
-    _verb("rma", _KIND.CASE_RMA, "Record the vendor's return number.", Rma, number="RMA-4711"),
+    _verb(
+        "rma",
+        _KIND.CASE_RMA,
+        Effect.LASTING,
+        "Record the vendor's return number.",
+        Rma,
+        number="RMA-4711",
+    ),
     _verb(
         "spare",
         _KIND.CASE_SPARE,
+        Effect.LASTING,
         "Record the spare part for the repair.",
         SparePart,
         kind="gpu",
         serial="1650000000042",
     ),
-    _verb("tell", _KIND.CASE_TELL, "Update the case's ticket again now, after a failed update."),
+    _verb(
+        "tell",
+        _KIND.CASE_TELL,
+        Effect.MOMENTARY,
+        "Update the case's ticket again now, after a failed update.",
+    ),
     Route(
         "GET",
         "/cases/{case}/bundle",

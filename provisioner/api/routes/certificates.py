@@ -12,7 +12,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection, decode_c
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Effect, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate
@@ -249,6 +249,7 @@ ROUTES = (
         OPERATORS,
         revoke,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=Why,
         example={"reason": "the wrong cable was tested"},
     ),

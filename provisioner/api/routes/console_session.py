@@ -12,7 +12,7 @@ from provisioner.api.console_pages import open_session, read_secret, set_cookie
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Route
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Effect, Route
 from provisioner.api.routes.matters import Me, show_caller
 from provisioner.model.access import Bound, ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
@@ -136,6 +136,7 @@ ROUTES = (
         ANYBODY,
         begin_session,
         {200: Me},
+        effect=Effect.MOMENTARY,
         refusals={
             401: "It came with a session instead of a token.",
             429: "Too many sign-ins within a minute.",
@@ -150,6 +151,7 @@ ROUTES = (
         ANYBODY,
         end_session,
         {200: Me},
+        effect=Effect.MOMENTARY,
     ),
     Route(
         "GET",
@@ -170,6 +172,7 @@ ROUTES = (
         OPERATORS,
         end_all,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=Person,
         example={"subject": "ada"},
         site=True,
@@ -183,6 +186,7 @@ ROUTES = (
         OPERATORS,
         end_another,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         site=True,
     ),
 )

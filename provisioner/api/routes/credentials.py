@@ -13,7 +13,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.model.access import (
     PATTERNS_MAX,
     ChangeKind,
@@ -146,6 +146,7 @@ ROUTES = (
         OPERATORS,
         create,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=NewToken,
         example={"sha256": "0" * 64, "subject": "ada", "role": "viewer", "days": 90},
         refusals={404: "There is no such tenant."},
@@ -170,6 +171,7 @@ ROUTES = (
         OPERATORS,
         revoke,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         site=True,
     ),
 )

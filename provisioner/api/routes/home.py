@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.fleet_atlas import Capacity
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.api.scopes import keep_in_scope
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -271,6 +271,7 @@ ROUTES = (
         OPERATORS,
         retry_group,
         {200: OperationView, 202: OperationView},
+        effect=Effect.MOMENTARY,
         body=RetriedGroup,
         refusals={409: "No node is blocked by it any more."},
         example={"reason": "check_failed", "unblock": "Reseat it."},

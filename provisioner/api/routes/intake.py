@@ -26,7 +26,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import OPERATORS, Route
+from provisioner.api.route import OPERATORS, Effect, Route
 from provisioner.execution.observe.discover import Found as Identified
 from provisioner.execution.observe.intake import (
     Secrets,
@@ -335,6 +335,7 @@ ROUTES = (
         OPERATORS,
         ask_intake,
         _ASKED,
+        effect=Effect.LASTING,
         body=IntakeList,
         body_max=BODY_MAX,
         example={"expected": "site: x\nnodes: []\n"},
@@ -349,6 +350,7 @@ ROUTES = (
         OPERATORS,
         ask_take,
         _ASKED,
+        effect=Effect.LASTING,
         refusals={409: "Its ports are the daemon's already."},
     ),
 )

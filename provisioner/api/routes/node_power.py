@@ -17,7 +17,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, find_node,
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply, read_bmc
 from provisioner.api.problem import build_refusal
-from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Route, format_etag
+from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Effect, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.base import Record
 from provisioner.model.inventory import Power
@@ -148,6 +148,7 @@ ROUTES = (
         OPERATORS_AND_TENANTS,
         ask_power,
         {200: OperationView, 202: OperationView},
+        effect=Effect.MOMENTARY,
         body=PowerChange,
         entity=True,
         refusals={

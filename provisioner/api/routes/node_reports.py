@@ -14,7 +14,7 @@ from pydantic import Field
 from provisioner import checks
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import VIEWERS, Route
+from provisioner.api.route import VIEWERS, Effect, Route
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.node.explaining import read_situation
@@ -333,8 +333,8 @@ ROUTES = (
         VIEWERS,
         show_rejudgement,
         {200: RejudgementReport},
+        effect=Effect.READS,
         body=RejudgeQuestion,
-        reads=True,
         example={"node": "su0-n01"},
         heavy=True,
         refusals={404: "There is no such node, or no report of it."},

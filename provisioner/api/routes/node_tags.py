@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from provisioner.api.changes import Forecast, Outcome, build_objection, find_node
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import OPERATORS, VIEWERS, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
@@ -135,6 +135,7 @@ ROUTES = (
         OPERATORS,
         replace_tags,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=TagList,
         entity=True,
         example={"tags": ["loan", "team:vision"]},
@@ -148,6 +149,7 @@ ROUTES = (
         OPERATORS,
         merge_tags,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=TagPatch,
         entity=True,
         example={"tags": {"loan": True, "burn-in": None}},

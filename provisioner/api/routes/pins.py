@@ -8,7 +8,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import PinScope, ReleasePin
@@ -224,6 +224,7 @@ ROUTES = (
         OPERATORS,
         put,
         _ASKED,
+        effect=Effect.LASTING,
         body=NewPin,
         example={"scope": "fleet", "release": "spectrum-x-1.3.0", "reason": "the baseline"},
         refusals={404: "There is no such node or rack."},
@@ -247,6 +248,7 @@ ROUTES = (
         OPERATORS,
         replace_pin,
         _ASKED,
+        effect=Effect.LASTING,
         body=PinFields,
         example={"release": "spectrum-x-1.3.0", "reason": "the baseline"},
         refusals={404: "There is no such node or rack."},
@@ -260,6 +262,7 @@ ROUTES = (
         OPERATORS,
         merge_pin,
         _ASKED,
+        effect=Effect.LASTING,
         body=PinPatch,
         example={"reason": "the tested baseline"},
     ),
@@ -272,6 +275,7 @@ ROUTES = (
         OPERATORS,
         delete_pin,
         _ASKED,
+        effect=Effect.LASTING,
     ),
     Route(
         "POST",
@@ -282,6 +286,7 @@ ROUTES = (
         OPERATORS,
         remove,
         _ASKED,
+        effect=Effect.LASTING,
         body=Place,
         example={"scope": "fleet"},
     ),

@@ -11,7 +11,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.node import State
@@ -162,6 +162,7 @@ ROUTES = (
         OPERATORS,
         settle_difference,
         _ASKED,
+        effect=Effect.LASTING,
         body=PersonsWord,
         example={"subject": "su0-n01", "word": "keep"},
         refusals={404: "No such difference waits for a word."},
@@ -176,6 +177,7 @@ ROUTES = (
         OPERATORS,
         finish_recovery,
         _ASKED,
+        effect=Effect.LASTING,
         site=True,
     ),
 )

@@ -11,7 +11,7 @@ from pydantic import Field
 from provisioner.api.changes import Forecast, Outcome, build_failure, find_node, open_operation
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
-from provisioner.api.route import OPERATORS, Route, format_etag
+from provisioner.api.route import OPERATORS, Effect, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.base import Record
 from provisioner.model.node import Node
@@ -105,6 +105,7 @@ ROUTES = (
         OPERATORS,
         ask_time,
         {200: OperationView, 202: OperationView},
+        effect=Effect.MOMENTARY,
         entity=True,
         refusals={409: "It has no BMC in use, or work on it is under way."},
     ),
@@ -117,6 +118,7 @@ ROUTES = (
         OPERATORS,
         ask_gpu_reset,
         {200: OperationView, 202: OperationView},
+        effect=Effect.MOMENTARY,
         body=GpuReset,
         entity=True,
         refusals={409: "It serves a tenant that did not ask, or work on it is under way."},

@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import Field
 
 from provisioner.api.changes import decode_cursor, encode_cursor, read_operation_view
-from provisioner.api.console_pages import require_proof
 from provisioner.api.operations import (
     OperationState,
     OperationView,
@@ -20,7 +19,7 @@ from provisioner.api.operations import (
 )
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Paging, Route
+from provisioner.api.route import ANYBODY, APPROVERS, VIEWERS, Effect, Paging, Route
 from provisioner.api.scopes import require_scope
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.model.base import Record
@@ -136,8 +135,6 @@ async def refuse_request(ask: Ask) -> Reply:
 async def _decide(ask: Ask, state: RequestState) -> ChangeRequest:
     request = await _request(ask, ask.read_word("request"))
     await require_scope(ask, request)
-    if state is RequestState.RUNNING:
-        require_proof(ask, request.kind)
     if request.asked_by.casefold() == ask.caller.subject.casefold():
         unblock = "Ask another person who has the role approver."
         raise build_refusal(
@@ -206,6 +203,7 @@ ROUTES = (
         APPROVERS,
         approve_request,
         {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
         body=Decision,
         refusals={409: "It does not wait for an approval (any more), or cannot be done."},
         example={"note": "agreed with the tenant"},
@@ -219,6 +217,7 @@ ROUTES = (
         APPROVERS,
         refuse_request,
         {200: OperationView},
+        effect=Effect.LASTING,
         body=Decision,
         refusals={409: "It does not wait for an approval (any more)."},
         example={"note": "not this week"},

@@ -12,7 +12,7 @@ from provisioner.api.changes import Forecast, Outcome
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import SigningKey
@@ -154,6 +154,7 @@ ROUTES = (
         OPERATORS,
         rotate_key,
         _ASKED,
+        effect=Effect.LASTING,
         body=Rotation,
         example={"compromised": False},
         site=True,

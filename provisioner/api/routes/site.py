@@ -15,7 +15,7 @@ from provisioner.api.changes import Forecast, Outcome
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.execution.steps.farewell import FACTORY
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.agent import AgentSession
@@ -282,6 +282,7 @@ ROUTES = (
         OPERATORS,
         accept_clock,
         _ASKED,
+        effect=Effect.LASTING,
         site=True,
     ),
     Route(
@@ -293,6 +294,7 @@ ROUTES = (
         OPERATORS,
         keep_factory,
         _ASKED,
+        effect=Effect.LASTING,
         body=FactoryLogins,
         example={"logins": {"nvidia": None}},
         site=True,

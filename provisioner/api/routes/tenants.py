@@ -17,7 +17,16 @@ from provisioner.api.changes import Outcome, build_failure, decode_cursor, encod
 from provisioner.api.operations import OperationState, OperationView, needs_approval
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import refuse_blocked
-from provisioner.api.route import ANYBODY, OPERATORS, PREFIX, VIEWERS, Counted, Paging, Route
+from provisioner.api.route import (
+    ANYBODY,
+    OPERATORS,
+    PREFIX,
+    VIEWERS,
+    Counted,
+    Effect,
+    Paging,
+    Route,
+)
 from provisioner.api.scopes import require_scope
 from provisioner.control.fabric.tenant_keeper import Answer
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -337,6 +346,7 @@ ROUTES = (
         OPERATORS,
         put,
         _DONE,
+        effect=Effect.LASTING,
         body=Wanted,
         entity=True,
         refusals=_REFUSED,
@@ -351,6 +361,7 @@ ROUTES = (
         OPERATORS,
         merge,
         _DONE,
+        effect=Effect.LASTING,
         body=Wanted,
         entity=True,
         refusals=_REFUSED,
@@ -365,6 +376,7 @@ ROUTES = (
         OPERATORS,
         shrink_tenant,
         _DONE,
+        effect=Effect.LASTING,
         body=Fewer,
         entity=True,
         refusals=_REFUSED,
@@ -379,6 +391,7 @@ ROUTES = (
         OPERATORS,
         settle_tenant,
         _DONE,
+        effect=Effect.LASTING,
         entity=True,
         refusals=_REFUSED,
     ),
@@ -391,6 +404,7 @@ ROUTES = (
         OPERATORS,
         delete,
         _DONE,
+        effect=Effect.LASTING,
         entity=True,
         refusals=_REFUSED,
     ),

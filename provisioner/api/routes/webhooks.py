@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
 from provisioner.api.webhook_changes import (
     FIELDS,
     MATCH,
@@ -267,6 +267,7 @@ ROUTES = (
         OPERATORS,
         put,
         _ASKED,
+        effect=Effect.LASTING,
         body=NewWebhook,
         entity=True,
         refusals={409: "There is one of this name, with another secret."},
@@ -285,6 +286,7 @@ ROUTES = (
         OPERATORS,
         merge,
         _ASKED,
+        effect=Effect.LASTING,
         body=WebhookPatch,
         entity=True,
         example={"url": "https://hooks.example/new", "kinds": ["alert*"], "tenant": None},
@@ -299,6 +301,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_REMOVE),
         _ASKED,
+        effect=Effect.LASTING,
         entity=True,
         site=True,
     ),
@@ -311,6 +314,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_AGAIN),
         _ASKED,
+        effect=Effect.LASTING,
         body=Letters,
         example={},
         site=True,
@@ -324,6 +328,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_DROP),
         _ASKED,
+        effect=Effect.LASTING,
         body=Letters,
         example={},
         site=True,
@@ -337,6 +342,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_PAUSE),
         _ASKED,
+        effect=Effect.LASTING,
         body=Pause,
         example={"why": "it moves"},
         site=True,
@@ -350,6 +356,7 @@ ROUTES = (
         OPERATORS,
         asking(ChangeKind.WEBHOOK_RESUME),
         _ASKED,
+        effect=Effect.LASTING,
         site=True,
     ),
     Route(
@@ -361,6 +368,7 @@ ROUTES = (
         OPERATORS,
         rotate,
         _ASKED,
+        effect=Effect.LASTING,
         body=NewSecret,
         example={"done": True},
         site=True,

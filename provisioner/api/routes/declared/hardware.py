@@ -16,7 +16,7 @@ from provisioner.api.changes import decode_cursor, encode_cursor
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Counted, Paging, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Effect, Paging, Route, format_etag
 from provisioner.api.routes.intake import IntakeList, submit_list
 from provisioner.model.base import Record
 from provisioner.model.expected import (
@@ -208,6 +208,7 @@ ROUTES = (
         OPERATORS,
         declare_hardware,
         _ASKED,
+        effect=Effect.LASTING,
         body=HardwareDeclaration,
         example={
             "kind": "host",

@@ -19,7 +19,7 @@ from provisioner.api.changes import Forecast, Outcome, build_failure, build_obje
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Counted, Dry, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Dry, Effect, Route, format_etag
 from provisioner.execution.artifacts import uploads
 from provisioner.execution.artifacts.uploads import StoreFile, UploadFailed, build_blocker
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -461,6 +461,7 @@ ROUTES = (
         OPERATORS,
         put_image,
         _ASKED,
+        effect=Effect.LASTING,
         query=UploadQuery,
         entity=True,
         site=True,
@@ -475,6 +476,7 @@ ROUTES = (
         OPERATORS,
         merge_image,
         _ASKED,
+        effect=Effect.LASTING,
         body=ImagePatch,
         example={"note": "Ubuntu 22.04 with DOCA 3.1"},
         entity=True,
@@ -489,6 +491,7 @@ ROUTES = (
         OPERATORS,
         delete_image,
         _ASKED,
+        effect=Effect.LASTING,
         entity=True,
         site=True,
     ),

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import VIEWERS, Route
+from provisioner.api.route import VIEWERS, Effect, Route
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -177,10 +177,10 @@ ROUTES = (
         VIEWERS,
         try_overlays,
         {200: TriedMatrix},
+        effect=Effect.READS,
         body=Trial,
         body_max=TEXT_MAX,
         example={"overlays": [{"name": "site.yaml", "text": "schema: 1\nreleases: {}\n"}]},
         heavy=True,
-        reads=True,
     ),
 )

@@ -14,7 +14,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import OPERATORS, VIEWERS, Counted, Route, format_etag
+from provisioner.api.route import OPERATORS, VIEWERS, Counted, Effect, Route, format_etag
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.campaign import NAME_PATTERN, NamedPolicy, Policy
@@ -216,6 +216,7 @@ ROUTES = (
         OPERATORS,
         put_policy,
         _ASKED,
+        effect=Effect.LASTING,
         body=PolicyFields,
         example={"policy": {"canary": {"size": 8}}, "note": "for BMC firmware"},
         entity=True,
@@ -229,6 +230,7 @@ ROUTES = (
         OPERATORS,
         merge_policy,
         _ASKED,
+        effect=Effect.LASTING,
         body=PolicyPatch,
         example={"policy": {"budget_strict": True}},
         entity=True,
@@ -242,6 +244,7 @@ ROUTES = (
         OPERATORS,
         delete_policy,
         _ASKED,
+        effect=Effect.LASTING,
         entity=True,
     ),
 )

@@ -40,6 +40,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # half a JSON document is sho
 GENERATED = "generated"
 MADE = dict.fromkeys(reference_pages.PAGES, "Reference") | {"decisions.md": "Explanation"}
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^):#\s]+)(?:#[^)]*)?\)")
+ANCHORED = re.compile(r"\[([^\[\]]*)\]\(([^):#\s]*)#([\w-]+)\)")
 
 
 class Mermaid(Directive):
@@ -59,6 +60,7 @@ def _read(app: Sphinx, name: str, source: list[str]) -> None:
     """The same text serves a repository's web view and this site: adapt what differs."""
     text = source[0].replace("```mermaid\n", "```{mermaid}\n")
     text = LINK.sub(lambda m: _outside(m, HERE / f"{name}.md"), text)
+    text = ANCHORED.sub(lambda m: _anchored(m, HERE / f"{name}.md"), text)
     if name == root_doc:
         text += _contents()
     source[0] = text
@@ -74,6 +76,15 @@ def _outside(link: re.Match[str], page: Path) -> str:
     if target.is_dir() or (outside and target.suffix == ".md"):
         return link[1]
     return link[0]
+
+
+def _anchored(link: re.Match[str], page: Path) -> str:
+    """An anchor that a page names itself is HTML, which the parser's references do not know."""
+    target = (page.parent / link[2]).resolve() if link[2] else page
+    if target.suffix != ".md" or f'<a id="{link[3]}"></a>' not in target.read_text("utf-8"):
+        return link[0]
+    address = f"{link[2].removesuffix('.md')}.html" if link[2] else ""
+    return f'<a href="{address}#{link[3]}">{link[1]}</a>'
 
 
 def _contents() -> str:

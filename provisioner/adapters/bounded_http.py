@@ -40,7 +40,8 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_MAX_S = 10.0  # TCP and TLS: management networks answer in milliseconds, or not at all
 KEEPALIVE_S = (
-    20.0  # bmcweb stops serving at 200 connections, HPE resets old ones (facts T1, T2, T11)
+    # bmcweb stops serving at 200 connections, HPE resets old ones (docs/sources/bmc-faults.md#t11)
+    20.0
 )
 REDIRECTS_MAX = 4  # of one GET: a slash at the end, perhaps another name of the resource
 DETAIL_MAX = 300  # characters of a foreign message that we repeat
@@ -323,7 +324,8 @@ class BoundedSession:
     def request(self, method: str, url: Any, **options: Any) -> _Exchange:
         """One exchange; redirects are not followed, compression is not asked for.
 
-        Compression makes an ETag weak, which the PATCH is then refused for (facts E3).
+        Compression makes an ETag weak, which the PATCH is then refused for
+        (docs/sources/bmc-faults.md#e3).
         """
         headers = options["headers"] = options.get("headers") or {}
         headers.setdefault("Accept-Encoding", self._coding)
@@ -351,7 +353,9 @@ class _Exchange:
 
 
 def first_of_each(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers with lowercase names; of several with one name the first counts (facts E5)."""
+    """Headers with lowercase names; of several with one name the first counts
+    (docs/sources/bmc-faults.md#e5).
+    """
     first: dict[str, str] = {}
     for name, value in headers:
         first.setdefault(name.lower(), value)

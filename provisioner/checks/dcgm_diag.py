@@ -12,7 +12,7 @@ from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import find
 from provisioner.model.cohort import Evidence, Finding, Gate
 
-# facts: r1 about 30 s, r3 15 to 30 min, r4 up to 2.25 h
+# level 1 about 30 s, 3 15 to 30 min, 4 up to 2.25 h (docs/sources/health.md#dcgm-times)
 SOFTWARE = Command(name="dcgm_software", line="dcgmi diag -r 1 -j", limit_s=300.0)
 LONG = Command(name="dcgm_long", line="dcgmi diag -r 3 -j", limit_s=5400.0)
 XLONG = Command(name="dcgm_xlong", line="dcgmi diag -r 4 -j", limit_s=14400.0)

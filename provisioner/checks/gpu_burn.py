@@ -15,7 +15,7 @@ from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.thresholds import require_threshold
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
-# -tc: tensor cores; seconds (facts: 900 s in SuperBench)
+# -tc: tensor cores; seconds (SuperBench: 900, docs/sources/health.md#burn)
 SHORT = Command(name="gpu_burn", line="gpu_burn -tc 120", limit_s=300.0)
 LONG = Command(name="gpu_burn_long", line="gpu_burn -tc 900", limit_s=1200.0)
 

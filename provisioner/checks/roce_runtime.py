@@ -23,7 +23,7 @@ ROCE_RUNTIME = Command(
     f" for n in $d/net/*; do mlnx_qos -i ${{n##*/}}; done; done; {END}",
     limit_s=120.0,
 )
-# path in the profile -> field of the register (facts: NVIDIA, "Adaptive Retransmission")
+# path in the profile -> field of the register (docs/sources/host.md#roce-accl)
 _FIELDS = {
     "nvidia/roce/config/adaptive-retransmission": "roce_adp_retrans_en",
     "nvidia/roce/config/tx-window": "roce_tx_window_en",

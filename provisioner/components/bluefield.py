@@ -1,4 +1,5 @@
-"""BlueField-3 cards as their own BMC lists them (facts: hardware 4.3), and in-band NIC firmware.
+"""BlueField-3 cards as their own BMC lists them (docs/sources/hardware.md#bluefield), and in-band
+NIC firmware.
 
 The slot of every item of a card is the name of the card's BMC within the node ("DPU_1", "NIC_3").
 """
@@ -41,7 +42,8 @@ KINDS = (
         name="bluefield.erot",
         title="BlueField root of trust",
         grammar="erot",
-        activation=Activation.COLD_BOOT,  # an old CEC refuses its own reset with 400 (facts 3.3)
+        # an old CEC refuses its own reset with 400 (docs/sources/redfish.md#bf-cec)
+        activation=Activation.COLD_BOOT,
         duration_s=240,
         rules=(Rule(id=r"^Bluefield_FW_ERoT", slot="{bmc}"),),
     ),

@@ -2,7 +2,7 @@
 
 Dell lists the previous version ("Previous-...") and lists some items twice ("Current-" beside
 "Installed-"); Supermicro has backup, golden and staging slots; Lenovo and BlueField-4 list pending
-versions (facts: redfish 2.1, hardware 4.5).
+versions (docs/sources/redfish.md#copies).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The HGX baseboard: all items that its one firmware package updates (facts: hardware 4.1, 4.2).
+"""The HGX baseboard: all items that its one firmware package updates
+(docs/sources/hardware.md#hgx).
 
 Supermicro, Dell and others pass on the HGX BMC's own inventory with the same Ids.
 """

@@ -1,7 +1,7 @@
 """The host around the baseboard: motherboard, power, storage, and tools that live in flash.
 
 Rules are for DGX, GB200 and MGX trays, Dell FQDDs, HPE names, Lenovo and Supermicro Ids
-(facts: hardware 4.1-4.5, redfish 2.1). Grammars are "opaque" where vendors' forms differ.
+(docs/sources/hardware.md#host-names). Grammars are "opaque" where vendors' forms differ.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ class Component(Record):
     pending: Activation | None = None  # activation that the staged version needs, as reported
     background_copy: BackgroundCopy | None = None  # None: the device has no such copy
     updateable: bool | None = None  # as the device reports; None: it does not
-    source: str  # Redfish path or command; a source, not an identity (facts: Ids contain versions)
+    # Redfish path or command; a source, not an identity (docs/sources/redfish.md#identity)
+    source: str
     bmc: str = ""  # name of the BMC that gives access to it ("host", "DPU_1"); "": in-band
     serial: str | None = None
     part: str | None = None

@@ -1,8 +1,8 @@
 """Comparison of versions, each by the grammar of its component; None where they cannot be compared.
 
 A version is parsed into a key of comparable parts, so that the versions of one grammar have a total
-order. The grammars are those that devices print (facts: hardware 4.7, redfish V7). Versions of the
-grammar `opaque` can only be equal: none is newer than another.
+order. The grammars are those that devices print (docs/sources/hardware.md#grammars). Versions of
+the grammar `opaque` can only be equal: none is newer than another.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _trim(parts: tuple[int, ...]) -> Key:
 
 
 def _dotted(text: str) -> Key | None:
-    """Parse dotted decimal, "32.44.1036"; `_` is a separator too, as in "35_2014_4652" (facts:
-    V7).
+    """Parse dotted decimal, "32.44.1036"; `_` is a separator too, as in "35_2014_4652"
+    (docs/sources/bmc-faults.md#v7).
     """
     match = _DOTTED.fullmatch(text.replace("_", "."))
     return _numbers(match[1]) if match else None

@@ -26,8 +26,8 @@ class ArtifactServer(Protocol):
     def address(self, name: str, *, doubled: bool = False) -> str:
         """Return the URL at which a device fetches this file.
 
-        `doubled`: with two slashes behind the host, as a BlueField's BMC needs (facts: redfish
-        3.3).
+        `doubled`: with two slashes behind the host, as a BlueField's BMC needs
+        (docs/sources/redfish.md#bf-uri).
         """
         ...
 

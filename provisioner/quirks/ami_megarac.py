@@ -1,4 +1,4 @@
-"""AMI MegaRAC, first of all the host BMC of DGX H100 (facts: hardware 4.1, redfish 3.2)."""
+"""AMI MegaRAC, first of all the host BMC of DGX H100 (docs/sources/redfish.md#ami)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dell iDRAC 9 and 10 (facts: redfish 3.4, hardware 4.5)."""
+"""Dell iDRAC 9 and 10 (docs/sources/redfish.md#dell)."""
 
 from __future__ import annotations
 

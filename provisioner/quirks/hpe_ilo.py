@@ -1,4 +1,4 @@
-"""HPE iLO 5 and 6 (facts: redfish 3.4, hardware 4.5)."""
+"""HPE iLO 5 and 6 (docs/sources/redfish.md#hpe)."""
 
 from __future__ import annotations
 

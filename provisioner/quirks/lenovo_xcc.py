@@ -1,4 +1,4 @@
-"""Lenovo XClarity Controller (facts: redfish 3.4, hardware 4.5)."""
+"""Lenovo XClarity Controller (docs/sources/redfish.md#lenovo)."""
 
 from __future__ import annotations
 

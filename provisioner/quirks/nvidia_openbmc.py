@@ -1,4 +1,6 @@
-"""NVIDIA's OpenBMC: BlueField, GB200 and GB300 trays, switch BMCs (facts: redfish 3.1, 3.3)."""
+"""NVIDIA's OpenBMC: BlueField, GB200 and GB300 trays, switch BMCs
+(docs/sources/redfish.md#openbmc-update).
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,9 @@ QUIRK = Quirk(
     targets={"hgx.bundle": "Chassis/HGX_Chassis_0"},
     # source: open-nvfwupd, flow of a GB300: the BMC is written and rebooted, then all the others
     bmc_first="NVIDIA's update flow of GB300 trays: the BMC is written and rebooted first",
-    http_boot=True,  # its virtual drives serve the console only (facts: hardware 4.5)
-    password_if_match="none",  # noqa: S106 (no ETag is sent; facts: redfish 3.3, peers 4)
+    # its virtual drives serve the console only (docs/sources/redfish.md#virtual-media)
+    http_boot=True,
+    password_if_match="none",  # noqa: S106 (no ETag is sent; docs/sources/redfish.md#no-etag)
     pull_without_scheme=True,  # the service takes the text up to the first slash as the server
     pull_targets_relative=True,  # the service searches for a part of the text
     ac_cycle=AcCycle(

@@ -1,4 +1,6 @@
-"""Supermicro X12 and later (facts: redfish 3.4, hardware 4.5). Its service root names no vendor."""
+"""Supermicro X12 and later, whose service root names no vendor
+(docs/sources/redfish.md#supermicro).
+"""
 
 from __future__ import annotations
 

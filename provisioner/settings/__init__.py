@@ -83,15 +83,17 @@ class Settings(
         "rounded down, but at least one.",
     )
 
-    # the ledger's windows (facts: engine 4): an intent may be sent only this long after it was
-    # written, and a request has ended after this long; a successor waits for both before it reads
+    # the ledger's windows (docs/sources/engine.md#ledger): an intent may be sent only this long
+    # after it was written, and a request has ended after this long; a successor waits for both
+    # before it reads
     send_window_s: float = Field(5.0, gt=0, description="An intent may be sent this long after it.")
     request_max_s: float = Field(
         150.0, gt=0, description="Longest request that changes something (an upload is 120 s)."
     )
     attempts_max: int = Field(3, ge=1, le=10, description="Attempts at one action.")
 
-    # waiting for devices; limits from NVIDIA's and other vendors' own tools (facts: redfish 3)
+    # waiting for devices; limits from NVIDIA's and other vendors' own tools
+    # (docs/sources/redfish.md#silence)
     poll_s: float = Field(20.0, gt=0, description="Between readings of a task or a power state.")
     task_limit_s: float = Field(3600.0, gt=0, description="A firmware task ends within this.")
     bfb_transfer_limit_s: float = Field(

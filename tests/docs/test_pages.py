@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,52 @@ def without_code(text: str) -> str:
     return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
-    """As GitHub and MyST make them of headings."""
+    """As GitHub and MyST make them of headings, and those that a page names itself."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+    made = {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+    return made | set(re.findall(r'<a id="([\w-]+)"></a>', text))
+
+
+def tracked(*endings: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    files = [ROOT / name for name in listed.stdout.split("\0") if name.endswith(endings)]
+    return [file for file in files if file.is_file() and not file.is_symlink()]
+
+
+def find_dead_links(page: Path) -> list[str]:
+    """Return the links of a document that lead to no file or to no heading of it."""
+    dead = []
+    for link in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
+        target, _, anchor = link.partition("#")
+        if re.match(r"\w+:", link) or target.endswith(".html"):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        if "generated" in file.parts and file.name in reference_pages.PAGES:
+            continue
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            dead.append(link)
+    return dead
+
+
+CITED = re.compile(r"(?<![\w/.:-])docs/([\w/.-]+\.md)(?:#([\w-]+))?")
+
+
+def find_dead_citations(file: Path) -> list[str]:
+    """Return what a file of code cites of docs/ and a reader would not find there."""
+    if file == Path(__file__):
+        return []
+    dead = []
+    for name, anchor in CITED.findall(file.read_text(encoding="utf-8")):
+        page = DOCS / name
+        made = "generated" in page.parts
+        if not made and (not page.is_file() or (anchor and anchor not in anchors(page))):
+            dead.append(f"{file.relative_to(ROOT)}: docs/{name}{'#' * bool(anchor)}{anchor}")
+    return dead
 
 
 def wrong_with(words: list[str]) -> str:
@@ -86,20 +129,40 @@ def test_a_wrong_command_is_found():
     assert wrong_with(["provisioner", "node", "list", "--data"])
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_to_a_page_and_a_heading(page: Path):
-    wrong = []
-    for link in LINK.findall(without_code(page.read_text(encoding="utf-8"))):
-        target, _, anchor = link.partition("#")
-        if re.match(r"\w+:", link) or target.endswith((".html",)):
-            continue
-        file = (page.parent / target).resolve() if target else page
-        if "generated" in file.parts and file.name in reference_pages.PAGES:
-            continue
-        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
-            wrong.append(link)
+def test_every_link_of_a_document_leads_to_a_file_and_a_heading():
+    dead = {str(page.relative_to(ROOT)): find_dead_links(page) for page in tracked(".md")}
 
-    assert wrong == []
+    assert {page: links for page, links in dead.items() if links} == {}
+
+
+def test_every_citation_in_code_leads_to_a_page_and_an_anchor():
+    code = tracked(".py", ".yaml", ".yml", ".toml", ".sh", ".ts", "Makefile")
+    code = [file for file in code if "corpus" not in file.parts]  # cites pages of other projects
+
+    assert [dead for file in code for dead in find_dead_citations(file)] == []
+
+
+def test_no_comment_cites_a_file_that_readers_do_not_have():
+    private = re.compile(
+        r"[(#] ?facts:? (?=[A-Z]?\d|redfish|hardware|health|engine|ansible|writes)"
+    )
+    code = [file for file in tracked(".py", ".yaml", ".yml", ".toml") if file != Path(__file__)]
+
+    assert [file for file in code if private.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_a_dead_link_and_a_dead_citation_are_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text('<a id="there"></a>\n[a](#there) [b](#not-there) [c](none.md)\n')
+    assert find_dead_links(page) == ["#not-there", "none.md"]
+    code = ROOT / "build" / "cites.py"
+    code.parent.mkdir(exist_ok=True)
+    try:
+        code.write_text("# docs/sources/redfish.md#tasks docs/sources/redfish.md#no docs/no.md\n")
+        found = [dead.partition(": ")[2] for dead in find_dead_citations(code)]
+    finally:
+        code.unlink()
+    assert found == ["docs/sources/redfish.md#no", "docs/no.md"]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))

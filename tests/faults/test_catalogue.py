@@ -16,7 +16,7 @@ from test_faults_wire import WIRE
 
 from provisioner.sim.site.fault_presets import ALL, inject_fault
 
-# The catalogue's numbers (facts: redfish 4): 74
+# The catalogue's numbers (docs/sources/bmc-faults.md): 74
 NUMBERS = {"S": 13, "T": 16, "E": 14, "U": 19, "V": 10, "P": 2}
 CATALOGUE = {f"{letter}{n}" for letter, last in NUMBERS.items() for n in range(1, last + 1)}
 

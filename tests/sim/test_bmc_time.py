@@ -127,7 +127,8 @@ def test_a_bmc_without_any_time_that_can_be_set_says_so() -> None:
         ("2024-08-08T23:48:10+00:00", 0.0),
         ("2024-08-08T23:48:10Z", 0.0),
         ("2024-08-08T23:48:40", 30.0),
-        ("0000-00-00T00:00:00+00:00", None),  # iDRAC's LastResetTime (facts: hardware 4.5)
+        # iDRAC's LastResetTime (docs/sources/redfish.md#dates)
+        ("0000-00-00T00:00:00+00:00", None),
         ("yesterday", None),
         (None, None),
     ],

@@ -1,7 +1,7 @@
 """Verdicts per host from a run's event lines. Pure: bytes in, results out; everything is hostile.
 
 The rule that a reader would otherwise break: silence is no verdict. A host without one is unknown
-when its run is over, whatever the exit code says (facts: ansible 2, "per-host result").
+when its run is over, whatever the exit code says (docs/sources/host.md#ansible-results).
 """
 
 from __future__ import annotations

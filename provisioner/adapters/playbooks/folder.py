@@ -330,10 +330,9 @@ def _replace(path: Path, text: str) -> None:
 # Detached processes: started to outlive us, identified by a mark, ended completely.
 #
 # A killed process group is not enough: Ansible's workers make sessions of their own, and ssh's
-# masters stay (facts: ansible 1). All processes of a run carry its id in their environment; where
-# the
-# kernel permits, the run is in a cgroup of its own too, whose kill reaches every process (Linux
-# 5.14).
+# masters stay (docs/sources/host.md#ansible-processes). All processes of a run carry its id in
+# their environment; where the kernel permits, the run is in a cgroup of its own too, whose kill
+# reaches every process (Linux 5.14).
 
 
 LOCK_DESCRIPTOR = 9  # the descriptor under which the wrapper inherits the lock
@@ -436,7 +435,9 @@ def _belongs(pid: int, wanted: bytes, control: str) -> bool:
 
 
 def interrupt(run_id: str) -> None:
-    """Ask Ansible to end: it takes its workers and ssh clients along (facts: ansible 2)."""
+    """Ask Ansible to end: it takes its workers and ssh clients along
+    (docs/sources/host.md#ansible-interrupt).
+    """
     plays = {pid for pid in find_marked(run_id) if _is_play(pid)}
     for pid in plays:
         with contextlib.suppress(OSError):

@@ -39,7 +39,8 @@ from provisioner.settings import Settings
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2  # between looks at the events: a task costs 0.15 CPU seconds, so it is not missed
-INTERRUPT_S = 10.0  # Ansible ends within 1.2 s of being asked (facts: ansible 2)
+# Ansible ends within 1.2 s of being asked (docs/sources/host.md#ansible-interrupt)
+INTERRUPT_S = 10.0
 
 
 class LiveRun:

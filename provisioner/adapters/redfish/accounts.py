@@ -18,8 +18,8 @@ from provisioner.ports import Call, Malformed, Reply, Secret, TooLarge, Unreacha
 # ------------------------------------------------------------------------------
 # The redundancy of a host's power supplies, looked at before one of them is written.
 #
-# A supply that takes new firmware gives no power for minutes: the others must be healthy (facts:
-# hardware 4.1, "one PSU at a time").
+# A supply that takes new firmware gives no power for minutes: the others must be healthy
+# (docs/sources/redfish.md#psu).
 
 
 async def find_power_fault(service: Service) -> Blocker | None:
@@ -186,14 +186,16 @@ async def _account(service: Service, username: str) -> str | Blocker:
         raise_unread(walk.gaps)  # a BMC that restarts is no BMC without accounts
         return not_offered(username, "AccountService")
     reply = await service.call("GET", path)
-    if reply.status == 401:  # also to a session just made, while sessions end early (facts S4)
+    # also to a session just made, while sessions end early (docs/sources/bmc-faults.md#s4)
+    if reply.status == 401:
         reply = await service.call("GET", path)
     if reply.status == 401:
         return read_refusal(reply, username, UNBLOCK)
     if reply.status >= 500:
         raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
     if reply.status == 403:
-        # a default password must be changed before anything else is answered (facts S10)
+        # a default password must be changed before anything else is answered
+        # (docs/sources/bmc-faults.md#s10)
         return _demanded(reply) or read_refusal(reply, username, UNBLOCK)
     if reply.status != 200:
         return read_refusal(reply, username, UNBLOCK)

@@ -159,7 +159,9 @@ async def _find_drive(service: Service) -> Resource | None:
 
 
 def _takes_images(service: Service, drive: Resource) -> bool:
-    """Drives that only serve the console have no InsertMedia (facts: hardware 4.5)."""
+    """Drives that only serve the console have no InsertMedia
+    (docs/sources/redfish.md#virtual-media).
+    """
     data: Json = drive.data
     types = data.get("MediaTypes")
     cd = isinstance(types, list) and bool({"CD", "DVD"} & {text(t) for t in types})
@@ -248,7 +250,8 @@ _TARGETS = f"{_TARGET}@Redfish.AllowableValues"
 async def set_override(
     service: Service, target: str, *, once: bool, http_uri: str = ""
 ) -> Blocker | None:
-    """Set the boot override, each property in the object that has it (facts E12, V10).
+    """Set the boot override, each property in the object that has it
+    (docs/sources/bmc-faults.md#e12).
 
     A settings object may list the boot order alone (Lenovo, newer Dell): what its Boot does not
     list goes to the system itself, as sushy sends it. That is asked for first, so that a refusal
@@ -266,7 +269,7 @@ async def set_override(
     settings = link(system.data, "@Redfish.Settings", "SettingsObject")
     later = await _read_settings(service, system)
     listed = _listed_targets(system.data, later)
-    # UefiHttp works on NVIDIA's trays, which do not list it (facts: hardware 4.5)
+    # UefiHttp works on NVIDIA's trays, which do not list it (docs/sources/redfish.md#uefi-http)
     unlisted = target == "UefiHttp" and service.quirk.http_boot
     if listed is not None and target not in listed and not unlisted:
         return not_offered("host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}")

@@ -65,7 +65,8 @@ from provisioner.ports import (
 from provisioner.quirks import Quirk
 
 Admit = Callable[[], Awaitable[Blocker | None]]
-SILENCE_S = 10.0  # a BMC that is up serves its root within seconds (facts: redfish 3)
+# a BMC that is up serves its root within seconds (docs/sources/redfish.md#silence)
+SILENCE_S = 10.0
 _REMOVING = frozenset({"ForceOff", "GracefulShutdown", "PushPowerButton", "Nmi"})
 _WANTED = {
     "On": Power.ON,
@@ -182,7 +183,7 @@ class Redfish:
         reply = await self._service.post(target, {"ResetType": kind}, "host")
         if not isinstance(reply, Blocker):
             return None
-        # 400 and 409 also mean that there is nothing to do (facts: redfish P1)
+        # 400 and 409 also mean that there is nothing to do (docs/sources/bmc-faults.md#p1)
         return None if _WANTED.get(kind) is await self.power() else reply
 
     async def reset_bmc(self) -> Blocker | None:

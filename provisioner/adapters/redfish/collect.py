@@ -322,7 +322,7 @@ def _unlisted(
     """BMC and BIOS of a service without a firmware inventory, from their own resources.
 
     Only where the inventory has neither: one thing must not be listed twice, under two versions
-    (DGX: Manager 23.11.20 beside HostBMC_0 23.11.21, facts V7).
+    (DGX: Manager 23.11.20 beside HostBMC_0 23.11.21, docs/sources/hardware.md#manager-version).
     """
     if is_dpu(systems) or any(c.kind in _OWN.values() for c in firmware.build_components(())):
         return []

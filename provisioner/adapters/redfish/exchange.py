@@ -1,8 +1,9 @@
 """One HTTP exchange with a BMC through redfish.aio, and the meaning of its failure.
 
 A request that changes something never uses an old connection: that one may be dead already (HPE
-resets them, facts T2), and then it stays unknown whether the request was carried out. The transport
-decides how old is old; for all but a PATCH and the end of a session, it is any at all.
+resets them, docs/sources/bmc-faults.md#t2), and then it stays unknown whether the request was
+carried out. The transport decides how old is old; for all but a PATCH and the end of a session, it
+is any at all.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ from provisioner.runtime.event_loop import shrink_tls_buffers
 from provisioner.runtime.late_module import LateModule
 
 # ------------------------------------------------------------------------------
-# A multipart push as one streamed body with Content-Length: iDRAC refuses chunks (facts T10).
+# A multipart push as one streamed body with Content-Length: iDRAC refuses chunks
+# (docs/sources/bmc-faults.md#t10).
 #
 # The image is read piece by piece while it is sent; a 1.5 GB BFB costs no more memory than a BIOS.
 

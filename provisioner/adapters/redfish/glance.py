@@ -84,7 +84,7 @@ class GlanceAnswer:
     # callbacks of the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the first of several headers with one name (facts E5)."""
+        """Keep the first of several headers with one name (docs/sources/bmc-faults.md#e5)."""
         self._head_size += len(name) + len(value)
         if self._head_size > HEAD_MAX_BYTES:
             raise TooLarge(f"headers over {HEAD_MAX_BYTES} bytes")

@@ -1,8 +1,8 @@
 """Holds logins back so that no account is ever locked and no session table filled.
 
-Lockout thresholds in the field are 3, 4, 5 and 10 failures within 30 to 3600 s (facts S9); two
-failures in half an hour stay below each of them. The device's own count cannot be
-read: a login that may have failed is counted as a failure.
+Lockout thresholds in the field are 3, 4, 5 and 10 failures within 30 to 3600 s
+(docs/sources/bmc-faults.md#s9); two failures in half an hour stay below each of them. The device's
+own count cannot be read: a login that may have failed is counted as a failure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Extended information of a service, judged by message keys, never by the text of a message.
 
 Registries come in two- and three-part versions ("Update.1.0.X", "TaskEvent.1.0.3.X"), information
-as a list or a single object, and ids without a registry (facts: redfish 1.1, E13).
+as a list or a single object, and ids without a registry (docs/sources/redfish.md#message-ids).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _MESSAGES_MAX = 256  # of one task; a whole tray's update has under 100
 _BUSY = frozenset({Meaning.NOT_READY, Meaning.PENDING_JOB})
 _INFO = "@Message.ExtendedInfo"  # after a property's name: the messages about that property
 _TASK = re.compile(r"^/[^\s?#]*/(Tasks|TaskMonitors|Jobs)/[^/\s]+(/Monitor)?$")
-# activation methods as PLDM names them in `Resolution`, weakest first (facts: redfish 3.1)
+# activation methods as PLDM names them in `Resolution`, weakest first
+# (docs/sources/redfish.md#activation-words)
 _AWAITED = (
     (re.compile(r"system reboot", re.IGNORECASE), Activation.WARM_REBOOT),
     (re.compile(r"\bDC power cycle", re.IGNORECASE), Activation.COLD_BOOT),
@@ -152,7 +153,8 @@ def task_paths(reply: Reply) -> Iterator[str]:
     """Task addresses in an answer, best first: body, message arguments, `Location`.
 
     DGX names the task in a message only, Supermicro under `Accepted`, Dell in `Location`, OpenBMC
-    in the body, with a `Location` that is a monitor without a TaskState (facts: redfish 3.1-3.4).
+    in the body, with a `Location` that is a monitor without a TaskState
+    (docs/sources/redfish.md#openbmc-update).
     """
     body = body_of(reply)
     if (text(body.get("@odata.type")) or "").startswith(("#Task.", "#Job.")):

@@ -16,7 +16,7 @@ from provisioner.model.outcome import Gap, Reason
 
 _BASEBOARD_SYSTEM = re.compile(r"HGX|Baseboard", re.IGNORECASE)
 _BASEBOARD_CHASSIS = re.compile(r"^(HGX_Chassis_\d+|UBB_\d+)$")
-# GB200: each carries CPU and GPUs, and has FRU data of its own (facts: hardware)
+# GB200: each carries CPU and GPUs, and has FRU data of its own (docs/sources/hardware.md#modules)
 _MODULE_CHASSIS = re.compile(r"^(?:HGX_|MGX_)?(ProcessorModule_\d+)$")
 _NVSWITCH = re.compile(r"^(?:HGX_|MGX_)?(NVSwitch_\d+)$")
 _GPU = re.compile(r"^(GPU|Video\.Slot)", re.IGNORECASE)
@@ -47,7 +47,9 @@ def is_dpu(systems: Sequence[Resource]) -> bool:
 
 
 def of_type(members: Iterable[Resource], schema: str) -> list[Resource]:
-    """Members of this schema. Strangers in a collection are dropped (DGX lists some, facts V4)."""
+    """Members of this schema. Strangers in a collection are dropped (DGX lists some,
+    docs/sources/bmc-faults.md#v4).
+    """
     matching = []
     for member in members:
         odata_type = text(member.data.get("@odata.type")) or ""

@@ -27,7 +27,8 @@ from provisioner.ports import (
 )
 from provisioner.quirks import Quirk
 
-_PATCH_S = 100.0  # over 60 s until a PATCH of settings is answered were seen (facts T6)
+# over 60 s until a PATCH of settings is answered were seen (docs/sources/bmc-faults.md#t6)
+_PATCH_S = 100.0
 _WANTS_A_TAG = (412, 428)
 Pause = Callable[[float], Awaitable[Any]]
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
@@ -294,9 +295,10 @@ def _is_all_shown(body: Json, shown: Json) -> bool:
 def list_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Ways to name these tags in If-Match, best first; none of them fits a changed resource.
 
-    RFC 9110 compares strongly, so that a tag that a proxy made weak is sent strong (facts E3).
-    Services that compare text want it as it was printed, one whose header is quoted twice as its
-    body has it (community.general#3268), or bare (its `strip_etag_quotes`).
+    RFC 9110 compares strongly, so that a tag that a proxy made weak is sent strong
+    (docs/sources/bmc-faults.md#e3). Services that compare text want it as it was printed, one whose
+    header is quoted twice as its body has it (community.general#3268), or bare (its
+    `strip_etag_quotes`).
     """
     bare = [tag.removeprefix("W/").strip().strip('"') for tag in tags]
     ways = [f'"{tag}"' for tag in bare] + [tag for tag in tags if '""' not in tag] + bare[:1]

@@ -30,7 +30,8 @@ from provisioner.runtime import permit
 LOG = logging.getLogger(__name__)
 
 ROOT = "/redfish/v1/"  # DSP0266: the only path that is known beforehand
-SESSIONS = "/redfish/v1/SessionService/Sessions"  # where the root hides its link (facts S5)
+# where the root hides its link (docs/sources/bmc-faults.md#s5)
+SESSIONS = "/redfish/v1/SessionService/Sessions"
 LOGIN_LIMIT_S = 30.0
 LOGOUT_LIMIT_S = 10.0
 LOGOUT_TRIES = 2
@@ -168,7 +169,8 @@ def password_change(reply: Reply) -> str | None:
     error = body.get("error") if isinstance(body, Mapping) else None
     for holder in (body, error):
         messages = holder.get("@Message.ExtendedInfo") if isinstance(holder, Mapping) else None
-        if isinstance(messages, Mapping):  # some send the message itself (facts E13)
+        # some send the message itself (docs/sources/bmc-faults.md#e13)
+        if isinstance(messages, Mapping):
             messages = [messages]
         for message in messages if isinstance(messages, list) else []:
             identity = message.get("MessageId") if isinstance(message, Mapping) else None
@@ -180,7 +182,9 @@ def password_change(reply: Reply) -> str | None:
 
 
 async def _root(exchange: Exchange, bmc: BmcAddress) -> Mapping[str, Any] | None:
-    """The service root; None if it wants a login first, against DSP0266 (facts S6)."""
+    """The service root; None if it wants a login first, against DSP0266
+    (docs/sources/bmc-faults.md#s6).
+    """
     try:
         call = Call("GET", ROOT, timeout_s=LOGIN_LIMIT_S, known_s=JUST_READ_S)
         reply = await exchange(bmc, call, None)
@@ -238,7 +242,9 @@ def _member(reply: Reply, name: str) -> Any:
 
 
 def _refusal(bmc: BmcAddress, reply: Reply) -> PortError:
-    """Return the error that a failed login means. The body may be XHTML (facts S11)."""
+    """Return the error that a failed login means. The body may be XHTML
+    (docs/sources/bmc-faults.md#s11).
+    """
     text = reply.body[:65536].decode("utf-8", "replace").lower()
     wait_s = retry_after_s(reply)
     if "locked" in text and reply.status < 500:

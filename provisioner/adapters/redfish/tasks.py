@@ -1,5 +1,5 @@
 """The outcome of a task, from its answer. Pure. `Completed` means that the task ended, not that the
-new version runs; only an inventory read afterwards shows that (facts: redfish 0.7, 0.8).
+new version runs; only an inventory read afterwards shows that (docs/sources/redfish.md#completed).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _ENDS_PER_MONITOR = frozenset({400, 405, 409, 412, 413, 415, 422, 501})  # the o
 _FAILED = re.compile(
     r"(Transfer|Verification|Apply|Activate)Failed$|^TaskAborted$|^(FirmwareUpdate|Update)Failed$"
 )
-_HARMLESS = re.compile(r"DebugToken")  # erasing a token that is not there (facts: redfish 3.1)
+# erasing a token that is not there (docs/sources/redfish.md#debug-token)
+_HARMLESS = re.compile(r"DebugToken")
 _GOOD = frozenset({"Success", "Created", "NoOperation"})  # Base registry
 _NOTHING_MATCHED = "No Matching Devices"
 
@@ -204,7 +205,7 @@ def _is_bad(message: Message) -> bool:
 
 
 def _skipped(entries: tuple[Message, ...]) -> str:
-    """pldm names each component that it left as it was (facts: redfish 3.1)."""
+    """pldm names each component that it left as it was (docs/sources/redfish.md#skipped)."""
     keys = {m.key for m in entries}
     skipped = [m for m in entries if m.key == "ComponentUpdateSkipped"]
     return _words(skipped[0]) if skipped and "TransferringToComponent" not in keys else ""

@@ -57,7 +57,9 @@ from provisioner.ports.telemetry import SILENCE, Telemetry
 ROOTS = frozenset({ROOT, ROOT.rstrip("/")})  # both spellings; asked of each request, so quickly
 ROOT_MAX_BYTES = 16 * 1024  # kept; real ones have two or three KiB
 ORPHANS_MAX = 4
-ORPHAN_S = 300.0  # sessions live 30 s or more (facts S12); later the path may be another client's
+# sessions live 30 s or more (docs/sources/bmc-faults.md#s12); later the path may be another
+# client's
+ORPHAN_S = 300.0
 
 
 @dataclass
@@ -76,7 +78,8 @@ class Line:
     without_basic: BmcAddress | None = None  # with this login it answers no single read
     coding: str = "identity"
     told: bool = False  # a warning about missing security was logged
-    resets_kept: bool = False  # it broke a connection that was used again (HPE, facts T2)
+    # it broke a connection that was used again (HPE, docs/sources/bmc-faults.md#t2)
+    resets_kept: bool = False
     _orphans: list[tuple[float, Login]] = field(default_factory=list)
     _root: tuple[tuple[str, bool], float, Reply] | None = None  # trusted how, when, what
 
@@ -122,9 +125,8 @@ def _trust(bmc: BmcAddress) -> tuple[str, bool]:
 # ------------------------------------------------------------------------------
 # What certificate a BMC presents, without believing it: for pinning on first use.
 #
-# Every BMC ships with a self-signed certificate and makes a new one at a factory reset (facts
-# T15),
-# so a pin is taken once, by intake, and compared ever after.
+# Every BMC ships with a self-signed certificate and makes a new one at a factory reset
+# (docs/sources/bmc-faults.md#t15), so a pin is taken once, by intake, and compared ever after.
 
 
 async def presented_fingerprint(url: str, limit_s: float = CONNECT_MAX_S) -> str:
@@ -159,7 +161,8 @@ LOG = logging.getLogger(__name__)
 REQUESTS_MAX = 256  # in the whole process: sockets and JSON, not the network, are the limit
 # a redirect, a refusal of Basic, or a demand of another coding: a session's request treats them
 UNFIT = frozenset({301, 302, 303, 307, 308, 401, 403, 406})
-FRESH_S = 20.0  # sessions live 30 s or more (facts S12); an older one is tried before a write
+# sessions live 30 s or more (docs/sources/bmc-faults.md#s12); an older one is tried before a write
+FRESH_S = 20.0
 CLOSE_LIMIT_S = 15.0  # for logging out of everything at the end
 
 
@@ -356,7 +359,8 @@ class RedfishTransport:
         *,
         keep_alive: bool = False,
     ) -> Reply:
-        """One exchange. HPE answers 406 to "identity" (facts T9): then gzip, inflated in bounds.
+        """One exchange. HPE answers 406 to "identity" (docs/sources/bmc-faults.md#t9): then gzip,
+        inflated in bounds.
 
         With Basic one at a time: each refusal counts towards the account's lockout.
         """

@@ -233,7 +233,8 @@ async def _read_enabled(service: Service, path: str) -> bool | None:
     return state if isinstance(state, bool) else None
 
 
-_UPLOAD_S = 150.0  # an upload takes up to 120 s (facts 3.4); OpenBMC holds the answer 40 s
+# an upload takes up to 120 s (docs/sources/redfish.md#upload-time); OpenBMC holds the answer 40 s
+_UPLOAD_S = 150.0
 
 
 async def push(

@@ -389,7 +389,9 @@ def _leads_on(path: str, body: Json) -> bool:
 
 
 def _is_whole(member: Json) -> bool:
-    """Whether an expanded member is the whole resource: AMI drops properties (facts V4)."""
+    """Whether an expanded member is the whole resource: AMI drops properties
+    (docs/sources/bmc-faults.md#v4).
+    """
     return "Id" in member and "@odata.type" in member
 
 

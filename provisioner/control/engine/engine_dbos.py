@@ -1,7 +1,8 @@
 """The queue of several daemons: DBOS on PostgreSQL as queue and owner, and nothing else.
 
 One operation is one DBOS workflow without recorded steps. DBOS never takes a dead daemon's work
-over by itself: `engine_shared.py` asks for that, through the public calls (facts: engine 4).
+over by itself: `engine_shared.py` asks for that, through the public calls
+(docs/sources/engine.md#recovery).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An operation may begin again from its top, in another daemon or with newer code: its actions are
 recorded in our own rows and on the device. A daemon that finds the lease of a dead one queues that
 one's operations again. A sweep submits any active operation without a living driver, so that the
-queue's own tables may be dropped at any time (facts: engine 4).
+queue's own tables may be dropped at any time (docs/sources/engine.md#disposable).
 
 Each of the three loops runs for ever. One that fails ends the daemon: without adoption and sweep a
 site would stand still although every daemon lives, leads and beats.

@@ -1,10 +1,10 @@
 """A physical action, executed at most once per observed absence of its effect.
 
-The protocol (facts: engine 4, with the failures of its variants): observe; write the intent with a
-snapshot; send only within a short window after it; write the outcome. A driver that finds an open
-intent waits until the window and the longest request are over, and then observes: the action
-happened (it is adopted), it provably did not (it is sent again, a bounded number of times), or the
-device does not show which (a person decides).
+The protocol (docs/sources/engine.md#ledger, with the failures of its variants): observe; write the
+intent with a snapshot; send only within a short window after it; write the outcome. A driver that
+finds an open intent waits until the window and the longest request are over, and then observes: the
+action happened (it is adopted), it provably did not (it is sent again, a bounded number of times),
+or the device does not show which (a person decides).
 """
 
 from __future__ import annotations

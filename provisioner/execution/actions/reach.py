@@ -279,7 +279,8 @@ class Reach:
         bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
         call = Call("GET", "/redfish/v1", known_s=ROOT_KNOWN_S)
         reply = await self.transport.request(bare, call)
-        if reply.status in (401, 403):  # against DSP0266, but some want a login here (facts S6)
+        # against DSP0266, but some want a login here (docs/sources/bmc-faults.md#s6)
+        if reply.status in (401, 403):
             reply = await self.transport.request(address, call)
         if reply.status >= 400:
             detail = f"the service root: HTTP status {reply.status}"

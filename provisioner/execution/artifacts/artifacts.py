@@ -250,7 +250,8 @@ class Artifacts:
     def build_application(self) -> web.Application:
         """Return a read-only HTTP application that serves resolved files, and nothing else."""
         app = web.Application()
-        # BlueField's BMC takes a server and a path with a slash of its own (facts: redfish 3.3)
+        # BlueField's BMC takes a server and a path with a slash of its own
+        # (docs/sources/redfish.md#bf-uri)
         app.router.add_get(r"/{extra:/?}{name:[^/]+}", self._serve)
         app.router.add_get(r"/boot/{ticket:[0-9a-f]{32}}/{name:[^/]+}", self._serve_boot)
         return app

@@ -118,7 +118,7 @@ async def read_key(site: Site) -> Secret | None:
 Collected = tuple[Inventory | None, tuple[Blocker, ...]]
 
 # in NIC mode a BlueField's Arm side does not run, and its BMC gives these no version
-# (facts: redfish 3.3); the NIC firmware is then read in-band as `supernic.nic`
+# (docs/sources/redfish.md#bf-nic-mode); the NIC firmware is then read in-band as `supernic.nic`
 _ABSENT_IN_NIC_MODE = frozenset(
     {
         "bluefield.bundle",

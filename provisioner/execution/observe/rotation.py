@@ -46,7 +46,8 @@ from provisioner.ports import SwitchRefused as PortsSwitchRefused
 from provisioner.ports.switch import Switch, SwitchRefused
 from provisioner.quirks import Quirk
 
-PASSWORD_LENGTH = 16  # DGX accepts 20 at most, some BMCs refuse more than 16 (facts: redfish 2.1)
+# DGX accepts 20 at most, some BMCs refuse more than 16 (docs/sources/redfish.md#password-length)
+PASSWORD_LENGTH = 16
 _ALPHABETS = ("ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz", "23456789", "-_.+")
 
 

@@ -159,7 +159,9 @@ async def _warm_reboot(site: Site, node: Node, host: Redfish) -> Blocker | None:
 async def _nic_reset(
     cards: Sequence[str], site: Site, node: Node, _host: Redfish
 ) -> Blocker | None:
-    """Run mlxfwreset, from the host, on the cards with a pending activation (facts: health 4.1)."""
+    """Run mlxfwreset, from the host, on the cards with a pending activation
+    (docs/sources/host.md#mlxfwreset).
+    """
     return make_play_blocker(
         node, "nic_reset", await run_play(site, node, "nic_reset", {"devices": list(cards)})
     )

@@ -29,7 +29,8 @@ from provisioner.planning.erasure.erasure import not_done
 ORDER = "card storage wipe"
 PROOF = "card storage proved"
 CARDS = ("dpu", "supernic")  # kinds of BMCs
-START_S = 600.0  # a BlueField-3's system runs some three minutes after its power (facts: redfish)
+# a BlueField-3's system runs some three minutes after its power (docs/sources/redfish.md#bf-times)
+START_S = 600.0
 
 
 async def wipe_cards(stay: Stay, followed: Collection[str]) -> Sequence[ErasureRecord] | Blocker:

@@ -318,7 +318,8 @@ async def _task(
     )
 
 
-_LATE_S = 60.0  # a new task may not be found at first: iDRAC, some seconds (facts: redfish E10)
+# a new task may not be found at first: iDRAC, some seconds (docs/sources/bmc-faults.md#e10)
+_LATE_S = 60.0
 _VANISHED = "its task vanished, and nothing shows that it was written"
 
 
@@ -344,7 +345,8 @@ async def _runs(client: Redfish, node: Node, step: Step) -> bool:
 async def _installed(
     site: Site, node: Node, step: Step, client: Redfish, bmc: str
 ) -> Blocker | None:
-    """Wait until the Arm side runs the new bundle (facts: redfish 3.3, up to 40 minutes).
+    """Wait until the Arm side runs the new bundle (up to 40 minutes,
+    docs/sources/redfish.md#bf-times).
 
     Where the same bundle ran before, only the installer that was seen running in between proves it.
     """

@@ -55,7 +55,7 @@ async def _quiet(site: Site, node: Node, name: str) -> Blocker | None:
 async def wait_until_settled(
     site: Site, node: Node, limit_s: float, names: tuple[str, ...] = ()
 ) -> Blocker | None:
-    """Wait until BMCs served their trees several times in a row (facts: redfish U11, U12).
+    """Wait until BMCs served their trees several times in a row (docs/sources/bmc-faults.md#u12).
 
     `names`: which BMCs; all of the node's if none is named.
     """

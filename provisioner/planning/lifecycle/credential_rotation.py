@@ -37,7 +37,8 @@ from provisioner.planning.release.port_isolation import find_misplaced_ports, pl
 WANT = "credentials"  # of the operation that changes logins
 # no request of an attempt that began so long ago is under way: one that times out ends its attempt
 RETRY_S = 1800.0
-REFUSED_RETRY_S = 7200.0  # beyond every lockout window seen in the field (facts: S9)
+# beyond every lockout window seen in the field (docs/sources/bmc-faults.md#s9)
+REFUSED_RETRY_S = 7200.0
 RETRY_MAX_S = 86400.0
 DAY_S = 86400.0
 SWITCH = "switch"  # kind of a management API

@@ -211,7 +211,8 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
         first = view.plan.blockers[0]
         return Enter(state=State.QUARANTINED, why=str(first), blockers=view.plan.blockers)
     if view.plan.in_flight:
-        # a background copy takes 10 to 20 minutes (facts: redfish 3.1): poll less often
+        # a background copy takes 10 to 20 minutes (docs/sources/redfish.md#background-copy): poll
+        # less often
         why = f"in flight: {', '.join(view.plan.in_flight[:3])}"
         return Wait(after_s=IN_FLIGHT_POLLS * poll_s, why=why)
     if not view.plan.steps:

@@ -2,7 +2,7 @@
 
 The order follows NVIDIA: taking standby power away (AC cycle) restarts everything in the chassis, a
 DC power cycle restarts the host and its PCIe cards but neither BMC nor ERoT, and a warm reboot
-restarts neither card nor BMC (facts: health-and-versions 3.1, "DC cycle not enough").
+restarts neither card nor BMC (docs/sources/hardware.md#dc-not-enough).
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ _DISRUPTION: dict[Activation, Disruption] = {
 }
 
 # Estimates in seconds, for the order of plans and for people; no wait is bounded by them.
-# AC cycle 5-6 min without power plus POST (facts: health-and-versions 3.1); a DC cycle of an HGX
-# host is dominated by POST and memory training; a BMC answers again after 2-5 min.
+# AC cycle 5-6 min without power plus POST (docs/sources/hardware.md#dc-not-enough); a DC cycle of
+# an HGX host is dominated by POST and memory training; a BMC answers again after 2-5 min.
 _DURATION_S: dict[Activation, int] = {
     Activation.NONE: 0,
     Activation.SERVICE_RESTART: 0,

@@ -1,7 +1,7 @@
 """The history of a node, read from the ledger: staged versions, failures and open entries.
 
-Devices often do not show a staged version before it runs (facts: redfish 3.1), so the ledger is the
-only evidence that an update was written and waits for its activation.
+Devices often do not show a staged version before it runs (docs/sources/redfish.md#staged), so the
+ledger is the only evidence that an update was written and waits for its activation.
 """
 
 from __future__ import annotations

@@ -402,7 +402,7 @@ def _get_order_rule(vendor: str) -> str:
 def _find_background_copies(inventory: Inventory) -> tuple[str, ...]:
     """Return the flash parts with a background copy under way.
 
-    No reset and no push may interrupt such a copy (facts: redfish 3.1).
+    No reset and no push may interrupt such a copy (docs/sources/redfish.md#background-copy).
     """
     return tuple(
         f"{c.kind}/{c.slot}: background copy is {c.background_copy}"

@@ -53,7 +53,7 @@ from provisioner.planning.path.tracks import (
 # source). Then a plan that keeps this order is taken although it holds one restart more than the
 # cheapest one. Roots of trust come before the BIOS that they protect: while a BIOS image is
 # staged,
-# its root of trust answers "ERoT is busy" (facts: writes 1).
+# its root of trust answers "ERoT is busy" (docs/sources/redfish.md#flash-order).
 
 
 _HOST_BMC = "host.bmc"

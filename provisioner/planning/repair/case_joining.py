@@ -59,7 +59,7 @@ from provisioner.planning.watch.watch_rules import ITEMS_MAX, Found
 
 
 # Ours: the restart of a baseboard's management controller takes 2 to 4 minutes, in which it lists
-# its parts one after the other (facts: redfish 3).
+# its parts one after the other (docs/sources/redfish.md#silence).
 CONFIRM_S = 300.0
 # parts that only the host's BMC reports; cards with a BMC of their own are listed by that one
 _OF_HOST = frozenset(

@@ -2,8 +2,9 @@
 
 The rule that a reader would otherwise break: a version runs only after the reset that its item
 requires. Writing stages it; `power_*`, `ac_cycle`, `bmc_reset` and `nic_reset` activate the staged
-versions that they cover (facts: NVIDIA's PLDM activation bits), and the item's root of trust then
-copies it to the golden slot, during which it accepts no update. Everything physical is in `log`.
+versions that they cover (docs/sources/redfish.md#activation-words), and the item's root of trust
+then copies it to the golden slot, during which it accepts no update. Everything physical is in
+`log`.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Machine:
                 continue
             card = self.bluefields.get(item.bmc)
             if covers >= COLD and card is not None and not card.host_power_cycles_it:
-                continue  # the host's power does not supply the card (facts: redfish U19)
+                # the host's power does not supply the card (docs/sources/bmc-faults.md#u19)
+                continue
             if (bmc and item.bmc != bmc) or (manager and item.manager != manager):
                 continue
             self._run(item, now)

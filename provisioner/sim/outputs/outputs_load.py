@@ -1,8 +1,8 @@
 """The output of load tests on a simulated host: DCGM 4.x, nvbandwidth, nccl-tests.
 
-Healthy values are a few percent above the published minima (facts: health 1.4); a fault of the
-machine lowers them where the real test would show it. DCGM passes a link that trained down to
-Gen4, as the real one does (facts: health 0.1).
+Healthy values are a few percent above the published minima (docs/sources/health.md#minima); a fault
+of the machine lowers them where the real test would show it. DCGM passes a link that trained down
+to Gen4, as the real one does (docs/sources/health.md#dcgm-gaps).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from provisioner.sim.outputs.host import HostView, Output
 # ------------------------------------------------------------------------------
 # The output of long and synthetic load tests on a simulated host.
 #
-# gpu_burn, ib_write_bw, fio, stress-ng and STREAM, in their own formats (facts: health 1.4, 1.9).
-# Healthy values are a little above the published minima; `load_faults` lower them.
+# gpu_burn, ib_write_bw, fio, stress-ng and STREAM, in their own formats
+# (docs/sources/health.md#formats). Healthy values are a little above the published minima;
+# `load_faults` lower them.
 
 
 BURN_GFLOP_S = 51_100.0  # one H100 with tensor cores, double precision

@@ -274,7 +274,7 @@ def print_systemctl(view: HostView, command: str) -> Output:
 def _state(view: HostView, unit: str) -> str:
     machine = view.machine
     if unit == "nvidia-fabricmanager":
-        # it refuses to start with another driver (facts: health 3.3)
+        # it refuses to start with another driver (docs/sources/versions.md#fabric-manager)
         matches = machine.host.packages.get("host.fabric_manager") == view.driver
         return "active" if matches and "fabric_manager_down" not in machine.faults else "failed"
     if unit == "nvidia-persistenced":

@@ -100,7 +100,7 @@ class Shape:
 
 
 # ------------------------------------------------------------------------------
-# The vendors' Redfish differences as data (facts: redfish 2.1 and 3.4, hardware 4.5).
+# The vendors' Redfish differences as data (docs/sources/redfish.md#vendors).
 
 
 SUPERMICRO = Shape(

@@ -1,7 +1,7 @@
 """Named faults, each with its number in the fault catalogue and one line of meaning.
 
 S: sessions, T: transport, E: HTTP semantics, U: updates and tasks, V: values, P: power and media
-(facts: redfish 4). H: faults of parts, seen in-band; M: maintenance agents; W: switches.
+(docs/sources/bmc-faults.md). H: faults of parts, seen in-band; M: maintenance agents; W: switches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The rest of the fault catalogue: BMC faults of sessions and connections.
 
-Numbers are the catalogue's (facts: redfish 4), whose entries name the place of each occurrence.
+Numbers are the catalogue's (docs/sources/bmc-faults.md), whose entries name the place of each
+occurrence.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class NvueService:
         )
         if job is None:
             return _not_found((*parts, actions[0]))
-        # a bare job id, as text: not an object (facts: redfish 3.5)
+        # a bare job id, as text: not an object (docs/sources/switches.md#job-ids)
         return Answer(202, {"Content-Type": "application/json"}, job.encode())
 
     def _change(self, parts: tuple[str, ...], rev: str, method: str, document: Any) -> Answer:

@@ -1,8 +1,8 @@
 """The true state of one simulated Cumulus switch: configuration, forwarding, images, power.
 
 The rule that a reader would otherwise break: `applied` is an intention. Only `operational`, which
-follows it after `settle_s`, is a port's true state, and only `startup` survives a reboot (facts:
-health 4.5, 5.3). No protocol in here.
+follows it after `settle_s`, is a port's true state, and only `startup` survives a reboot
+(docs/sources/switches.md#settle). No protocol in here.
 """
 
 from __future__ import annotations

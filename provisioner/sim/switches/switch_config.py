@@ -8,7 +8,7 @@ from typing import Any
 
 Tree = dict[str, Any]
 
-VRF_NAME_MAX = 15  # characters (facts: health 5.2)
+VRF_NAME_MAX = 15  # characters (docs/sources/switches.md#vrf)
 VRFS_MAX = 255
 # Cumulus Linux guide, "Interface Configuration and Management", "Interface Descriptions": at most
 # 256 characters, neither apostrophes nor non-ASCII ones

@@ -163,7 +163,7 @@ FIRST_WITH_UNIT = (5, 13)  # "nv set maintenance unit"; before, there is only gr
 COUNT_MAX = 2**63
 PORTS_MAX = 512  # of a switch: 64 cages, eight ways each
 FRONT_PANEL = "swp"  # the beginning of a port's name
-# image -> ASIC firmware, where both are published (facts: health 3.4)
+# image -> ASIC firmware, where both are published (docs/sources/versions.md#cumulus-asic)
 ASIC_FIRMWARE = {"5.10.1": "34.2014.1136"}
 
 

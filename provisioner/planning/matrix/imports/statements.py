@@ -65,7 +65,7 @@ _DOCUMENT_NAMES = {
 # firmware trains of NICs: hardware facts of DOCA's General Support pages
 _NIC_TRAINS = {"28": "nic.cx7", "40": "nic.cx8", "32": "bluefield.nic"}
 _NIC_KINDS = frozenset({"nic.cx7", "nic.cx8", "bluefield.nic", "supernic.nic"})
-# source: PCI Ids in hardware facts 4.6 and pci-ids; a BlueField-3 is bluefield.nic or supernic.nic
+# PCI ids: docs/sources/hardware.md#slots; a BlueField-3 is bluefield.nic or supernic.nic
 PCI_DEVICES = {0x1021: "nic.cx7", 0x1023: "nic.cx8"}
 
 

@@ -55,8 +55,9 @@ def test_the_page_of_an_adopted_node_shows_its_steps_and_the_acts_it_would_send(
 
     would = look.page.get_by_role("region", name="What it would do")
     would.get_by_text("move 8 ports to MAINT").wait_for()
-    assert "isolation is not granted" in would.inner_text()
+    would.get_by_text("isolation is not granted").wait_for()
     steps = look.page.get_by_role("region", name="Handed over").get_by_role("row")
+    steps.nth(2).wait_for()
     shown = [row.inner_text() for row in steps.all()]
     assert [("yes" in row, "granted by ada" in row) for row in shown[1:3]] == [
         (True, True),

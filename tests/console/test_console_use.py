@@ -249,7 +249,7 @@ def test_a_campaign_is_paused_by_keyboard_after_a_question_and_shows_it(look: Lo
     look.page.get_by_text("a leaf is being replaced").first.wait_for()
     abort = look.page.get_by_role("button", name="Abort")
     abort.click()
-    assert "ends for good" in (look.page.get_by_role("dialog").text_content() or "")
+    look.page.get_by_role("dialog").get_by_text("ends for good").first.wait_for()
     look.page.get_by_role("button", name="Cancel").click()
     look.page.get_by_role("button", name="Roll back").click()
     back = look.page.get_by_role("dialog")
@@ -346,8 +346,8 @@ def test_a_campaign_that_nothing_undoes_starts_only_when_each_step_was_agreed_to
         assert preview["steps"] > 0
         look.page.get_by_text("To be agreed to before it starts").wait_for()
         look.page.get_by_role("button", name="Start").click()
-        said = look.page.get_by_role("dialog").text_content() or ""
         look.page.get_by_text("Fill in: I agree to").wait_for()
+        said = look.page.get_by_role("dialog").text_content() or ""
         locked = look.page.get_by_role("dialog").get_by_role("button", name="Start").is_disabled()
         boxes = look.page.get_by_role("dialog").get_by_role("checkbox").count()
         state = site.do(book.get("c0009")).state

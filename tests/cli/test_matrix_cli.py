@@ -165,3 +165,59 @@ def test_export_writes_the_shipped_matrix_and_replaces_no_file(tmp_path: Path):
     again = program.run(["matrix", "export", str(out)], tmp_path)
     assert again.returncode == 2
     assert "it is there already" in again.stderr
+
+
+def test_check_of_one_release_and_profile_is_silent_about_all_others(tmp_path: Path):
+    words = ("check", "--production", "--json", "--release", "spectrum-x-1.3.0")
+    code, out = run(*words, "--profile", "sn5600")
+    whole = json.loads(run(*words)[1])
+    report = json.loads(out)
+
+    assert code == 1  # no site has built the image yet
+    assert {(r["release"], r["profile"]) for r in report["releases"]} == {
+        ("spectrum-x-1.3.0", "sn5600")
+    }
+    assert {r["where"] for r in report["remarks"] if r["weight"] == "production"} == {
+        "images.maintenance",
+        "spectrum-x-1.3.0/sn5600: switch.os",
+    }
+    assert len(whole["remarks"]) > len(report["remarks"])
+    assert not any("doca-3.2.2" in r["where"] for r in whole["remarks"])
+
+
+def test_check_refuses_names_that_the_matrix_does_not_have():
+    for words, told in (
+        (["--release", "none"], "there is no such release"),
+        (["--profile", "none"], "there is no such profile"),
+        (["--release", "spectrum-x-1.3.0", "--profile", "gb200-compute"], "no such profile"),
+    ):
+        done = program.run(["matrix", "check", *words], ROOT)
+        assert done.returncode == 2, words
+        assert told in done.stderr
+
+
+def test_check_plans_nodes_as_they_were_inspected_and_names_every_refusal_at_once(tmp_path: Path):
+    inventory = tmp_path / "node.json"
+    seen = {
+        "node": "n0",
+        "vendor": "supermicro",
+        "model": "SYS-821GE-TNHR",
+        "components": [
+            {"kind": kind, "slot": kind, "version": "0.0.1", "source": "bmc"}
+            for kind in ("host.bios", "host.bmc", "hgx.bundle")
+        ],
+        "devices": [
+            {"kind": "gpu", "slot": f"GPU_SXM_{n}", "model": "NVIDIA H100 80GB HBM3"}
+            for n in range(1, 9)
+        ],
+    }
+    inventory.write_text(json.dumps(seen))
+
+    words = ("check", "--json", "--release", "spectrum-x-1.3.0", "--inventory", str(inventory))
+    code, out = run(*words)
+    mine = [r for r in json.loads(out)["remarks"] if r["where"].startswith("node.json: ")]
+
+    assert code == 1
+    assert mine
+    assert all(r["weight"] == "blocks" and r["remedy"] for r in mine)
+    assert program.run(["matrix", "check", "--inventory", str(inventory)], ROOT).returncode == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +149,105 @@ def test_a_bundle_is_asked_for_as_a_card_will_ask_for_it(
     assert told["artifacts", "x.bfb"]["standing"] == standing
 
 
-def test_before_intake_it_looks_at_the_list_and_logs_in_to_nobody(
-    site: Served, place: Path, tmp_path: Path
+@pytest.fixture
+def new_rack(tmp_path: Path) -> Iterator[Served]:
+    """A site that nobody has taken in, with all that its owner has to write."""
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts/m.iso").write_bytes(b"an image")
+    digest = hashlib.sha256(b"an image").hexdigest()
+    (tmp_path / "site.yaml").write_text(
+        "images:\n  maintenance:\n    version: '1'\n    artifact: m.iso\n"
+        f"    sha256: {digest}\n    evidence: built here\n"
+    )
+    (tmp_path / "lab.yaml").write_text("production: false\nagent_lookup_trusts: first\n")
+    with served(nodes=1, speed=600.0) as found:
+        yield found
+
+
+def examine(
+    site: Served, place: Path, change: Callable[[dict[str, Any]], None]
+) -> tuple[int, Told]:
+    """Examine the new rack with its list, after `change` was made to that."""
+    expected = site.site.build_expected()
+    change(expected)
+    (place / "expected.json").write_text(json.dumps(expected))
+    files = ["--settings", str(place / "lab.yaml"), "--matrix", str(place / "site.yaml")]
+    return doctor(place, "--file", str(place / "expected.json"), *files)
+
+
+def test_a_right_list_of_new_hardware_is_ready_before_the_first_intake(
+    new_rack: Served, tmp_path: Path
 ) -> None:
-    before = site.site.redfish["su0-n00/host"].requests
+    code, told = examine(new_rack, tmp_path, lambda _list: None)
 
-    code, told = doctor(tmp_path, "--file", str(place / "expected.json"))
-
-    url = site.url("su0-n00/host")
-    assert told["bmc", url]["standing"] == "good"
-    assert told["credential", url]["standing"] == "not looked"
+    url = new_rack.url("su0-n00/host")
+    assert (code, [t for t in told.values() if t["standing"] in ("bad", "not looked")]) == (0, [])
+    assert told["credential", url]["standing"] == "good"
+    assert "serial" in told["credential", url]["detail"]
+    assert told["switch", "leaf-su0-r0"]["standing"] == "good"
+    assert told["database", str(tmp_path / "var/provisioner.db")]["standing"] == "after intake"
     assert not (tmp_path / "var").exists()
-    assert site.site.redfish["su0-n00/host"].requests == before + 1
+
+
+def mistype_switch(expected: dict[str, Any]) -> None:
+    for node in expected["nodes"]:
+        if node["name"] == "leaf-su0-r0":
+            node["password"] = "mistyped"
+
+
+def mistype_factory(expected: dict[str, Any]) -> None:
+    for login in expected["factory_credentials"].values():
+        login["password"] = "mistyped"
+
+
+def forget_vendor(expected: dict[str, Any]) -> None:
+    expected["factory_credentials"].pop("supermicro")
+
+
+def mistake_serial(expected: dict[str, Any]) -> None:
+    expected["nodes"][0]["bmc"]["serial"] = "another"
+
+
+def name_no_release(expected: dict[str, Any]) -> None:
+    expected["release"] = "spectrum-x-9"
+
+
+@pytest.mark.parametrize(
+    ("change", "area", "subject"),
+    [
+        (mistype_switch, "switch", "leaf-su0-r0"),
+        (mistype_factory, "credential", "URL"),
+        (forget_vendor, "credential", "URL"),
+        (mistake_serial, "list", "su0-n00"),
+        (name_no_release, "list", "release"),
+    ],
+)
+def test_each_mistake_of_the_list_is_found_before_the_first_intake(
+    new_rack: Served,
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], None],
+    area: str,
+    subject: str,
+) -> None:
+    code, told = examine(new_rack, tmp_path, change)
+
+    found = told[area, new_rack.url("su0-n00/host") if subject == "URL" else subject]
     assert code == 1
+    assert found["standing"] == "bad"
+    assert found["remedy"]
+    assert "mistyped" not in json.dumps(list(told.values()))
+
+
+def test_a_password_that_the_list_names_and_nobody_gave_is_asked_for(
+    new_rack: Served, tmp_path: Path
+) -> None:
+    expected = new_rack.site.build_expected()
+    for login in expected["factory_credentials"].values():
+        login.pop("password", None)
+        login["password_env"] = "NOBODY_SET_THIS"
+    (tmp_path / "expected.json").write_text(json.dumps(expected))
+
+    done = alone(["doctor", "--file", "expected.json"], tmp_path)
+
+    assert done.returncode == 2
+    assert "NOBODY_SET_THIS" in done.stderr

@@ -226,6 +226,18 @@ async def probe_all(
     return await _each(targets, len(targets), one, progress, gap_seen)
 
 
+def parse_network(text: str) -> Network:
+    """Return a network whose addresses are probed. Raises InputError for one that cannot be."""
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise InputError("networks", text[:80], str(error)[:200], "Write 10.0.0.0/24.") from None
+    if network.num_addresses > ADDRESSES_MAX:
+        problem = f"{network.num_addresses} addresses are too many to probe"
+        raise InputError("networks", text, problem, "Name a /16 or smaller, such as one pod's.")
+    return network
+
+
 async def scan(
     transport: BmcTransport,
     network: Network,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from provisioner.adapters.redfish.discovery import probe_all, scan
+from provisioner.adapters.redfish.discovery import parse_network, probe_all, scan
 from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection, find_node
 from provisioner.api.operations import OperationState, OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
@@ -92,7 +92,7 @@ async def ask_adoption(ask: Ask) -> Reply:
         expected = expected_text.parse("expected", body.expected)
         intake.read_secrets(expected)
         for text in body.networks:
-            intake.parse_network(text)
+            parse_network(text)
         for url in body.bmc:
             intake.check_url(url)
     except InputError as error:
@@ -151,7 +151,7 @@ async def _run(
     urls = [*body.bmc, *(n.bmc.url for n in expected.nodes if n.bmc.url)]
     probes = {p.url: p for p in await probe_all(parts.transport, urls, gap_seen=gaps.append)}
     for text in body.networks:
-        network = intake.parse_network(text)
+        network = parse_network(text)
         for probe in await scan(parts.transport, network, body.port, lambda _done, _all: None):
             probes.setdefault(probe.url, probe)
     site = AdoptionSite(parts.transport, parts.store, parts.vault, parts.observer.tenancy)

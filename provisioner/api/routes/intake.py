@@ -6,7 +6,6 @@ that its row only names them; a later approval needs no list.
 
 from __future__ import annotations
 
-import ipaddress
 import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,10 +14,10 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from provisioner.adapters.redfish.discovery import (
-    ADDRESSES_MAX,
     Network,
     Probe,
     discover_services,
+    parse_network,
     probe_all,
     scan,
 )
@@ -260,17 +259,6 @@ def read_secrets(expected: Expected) -> Secrets:
 def _absent(where: str) -> InputError:
     remedy = "Send the passwords themselves: the daemon reads neither your environment nor files."
     return InputError("expected", where, "it has no password", remedy)
-
-
-def parse_network(text: str) -> Network:
-    try:
-        network = ipaddress.ip_network(text)
-    except ValueError as error:
-        raise InputError("networks", text[:80], str(error)[:200], "Write 10.0.0.0/24.") from None
-    if network.num_addresses > ADDRESSES_MAX:
-        problem = f"{network.num_addresses} addresses are too many to probe"
-        raise InputError("networks", text, problem, "Name a /16 or smaller, such as one pod's.")
-    return network
 
 
 def check_url(url: str) -> None:

@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.offline.matrix_import import import_versions
+from provisioner.cli.offline.plan import plan_inventory
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
     MatrixOption,
+    read_inventory,
     read_located_matrix,
     read_matrix,
 )
@@ -29,6 +31,7 @@ from provisioner.planning.matrix.graph import Lane, Track, build_layout, draw_sv
 from provisioner.planning.matrix.review import (
     Readiness,
     Remark,
+    Use,
     Weight,
     judge_readiness,
     review_matrix,
@@ -87,14 +90,16 @@ def build_remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table
 
 
 def format_verdict(
-    matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool
+    matrix: Matrix, remarks: Sequence[Remark], *, good: bool, production: bool, use: Use
 ) -> Text:
     """Return the last line: whether the matrix may be used, and how."""
     edges = sum(len(e) for e in matrix.edges.values())
     blocks = sum(1 for remark in remarks if remark.weight is Weight.BLOCKS)
     mode = "in production" if production else "in a laboratory"
-    reach = "every release is reachable" if not blocks else f"{blocks} moves are impossible"
-    summary = f"{len(matrix.releases)} releases, {edges} edges: {reach}; "
+    names = ", ".join((*sorted(use.releases), *sorted(use.profiles)))
+    subject = names or f"{len(matrix.releases)} releases, {edges} edges"
+    reached = "reachable" if use.releases else "every release is reachable"
+    summary = f"{subject}: {reached if not blocks else f'{blocks} moves are impossible'}; "
     return Text(summary + ("usable " if good else "not usable ") + mode, "green" if good else "red")
 
 
@@ -203,16 +208,46 @@ BLOCKED = 1  # exit code: read, but not usable
 
 
 @app.command()
-def check(matrix: Files = None, *, json_: Json = False, production: Production = False) -> None:
-    """Check that every release is reachable, and list the obstacles to its use in production.
+def check(
+    matrix: Files = None,
+    releases: Annotated[
+        list[str] | None,
+        typer.Option("--release", help="Only what this release needs; repeatable."),
+    ] = None,
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="Only this hardware profile; repeatable."),
+    ] = None,
+    inventories: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--inventory",
+            help="Plan this node too, as `inspect --json` printed it; needs one --release.",
+        ),
+    ] = None,
+    *,
+    json_: Json = False,
+    production: Production = False,
+) -> None:
+    """Check that releases are reachable, and list the obstacles to their use in production.
+
+    With --release and --profile only what a site uses is judged. With --inventory each node is
+    planned as the daemon would plan it, and all that stands against it is listed at once.
 
     Exit code 0: usable; 1: a release is blocked; 2: the input is wrong.
 
-    Example: provisioner matrix check --matrix matrix.yaml --matrix overlay.yaml --production
+    Example: provisioner matrix check --matrix site.yaml --release spectrum-x-1.3.0 --production
+
+    Example: provisioner matrix check --matrix site.yaml --release spectrum-x-1.3.0
+    --inventory node.json --production
     """
     pinned, located = read_located_matrix(matrix or [])
-    remarks = review_matrix(pinned, located=located)
-    states = judge_readiness(pinned)
+    use = choose_use(pinned, releases or (), profiles or ())
+    remarks = (
+        *_plan_nodes(pinned, use, inventories or (), production=production),
+        *review_matrix(pinned, located=located, use=use),
+    )
+    states = judge_readiness(pinned, use=use)
     blocking = {Weight.BLOCKS, Weight.PRODUCTION} if production else {Weight.BLOCKS}
     good = not any(remark.weight in blocking for remark in remarks)
     if json_:
@@ -235,7 +270,7 @@ def check(matrix: Files = None, *, json_: Json = False, production: Production =
         console = Console()
         console.print(build_readiness_table(states))
         console.print(build_remarks_table(remarks, production=production))
-        console.print(format_verdict(pinned, remarks, good=good, production=production))
+        console.print(format_verdict(pinned, remarks, good=good, production=production, use=use))
     raise typer.Exit(0 if good else BLOCKED)
 
 
@@ -335,6 +370,40 @@ def export(
         problem = "it is there already" if isinstance(error, FileExistsError) else error.strerror
         raise InputError(str(file), "", f"{problem}", "Choose another path.") from None
     typer.echo(f"written: {file}")
+
+
+def choose_use(matrix: Matrix, releases: Sequence[str], profiles: Sequence[str]) -> Use:
+    """Return the part of a matrix by its names. Raises InputError for one that it does not have."""
+    chosen = frozenset(_release(matrix, name) for name in releases)
+    known = {p for n, r in matrix.releases.items() if n in (chosen or [n]) for p in r.profiles}
+    for profile in profiles:
+        if profile not in known:
+            remedy = f"It is one of: {', '.join(sorted(known))}."
+            raise InputError("--profile", profile, "there is no such profile", remedy)
+    return Use(chosen, frozenset(profiles))
+
+
+def _plan_nodes(
+    matrix: Matrix, use: Use, inventories: Sequence[Path], *, production: bool
+) -> list[Remark]:
+    """Return what stands against the plan of each node, all of it at once."""
+    if inventories and len(use.releases) != 1:
+        remedy = "Name the release that the nodes shall run: --release."
+        raise InputError("--inventory", "", "it needs one release", remedy)
+    remarks = []
+    for path in inventories:
+        (release,) = use.releases
+        plan = plan_inventory(read_inventory(path), matrix, release, production=production)
+        remarks += [
+            Remark(
+                weight=Weight.BLOCKS,
+                where=f"{path.name}: {blocker.subject}",
+                problem=f"{blocker.reason}: {blocker.detail}",
+                remedy=blocker.unblock,
+            )
+            for blocker in plan.blockers
+        ]
+    return remarks
 
 
 def _release(matrix: Matrix, name: str) -> str:

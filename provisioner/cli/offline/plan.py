@@ -255,7 +255,7 @@ def plan(
     options.check(used=requests)
     pinned = read_matrix(matrix or [])
     observed = read_inventory(inventory)
-    result = _planned(
+    result = plan_inventory(
         observed,
         pinned,
         release,
@@ -275,16 +275,17 @@ def plan(
     raise typer.Exit(BLOCKED if result.blockers or result.in_flight else 0)
 
 
-def _planned(
+def plan_inventory(
     seen: Inventory,
     pinned: Matrix,
     release: str,
-    profile: str,
-    neighbours: tuple[Neighbour, ...],
+    profile: str = "",
+    neighbours: tuple[Neighbour, ...] = (),
     *,
     production: bool,
-    way: BootWay,
+    way: BootWay = "vendor",
 ) -> Plan:
+    """Return the plan of one node. Raises InputError for a release or profile that is not there."""
     target = pinned.releases.get(release)
     if target is None:
         names = ", ".join(sorted(pinned.releases))

@@ -10,7 +10,8 @@ import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -19,10 +20,12 @@ from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.artifact_source import HttpArtifactServer
+from provisioner.adapters.redfish.discovery import Network, parse_network, scan
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switches.systems import SwitchSystems
 from provisioner.cli.options.checked_options import (
     JsonOption,
     check_artifact_url,
@@ -31,20 +34,31 @@ from provisioner.cli.options.checked_options import (
 )
 from provisioner.cli.options.matrix_files import DataOption, MatrixOption, read_matrix
 from provisioner.daemon.cluster import digests_of
-from provisioner.daemon.data import DATABASE, database_of, open_data, read_expected, read_settings
+from provisioner.daemon.data import (
+    DATABASE,
+    database_of,
+    open_data,
+    read_expected,
+    read_secrets,
+    read_settings,
+)
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.observe import examination as look
 from provisioner.execution.observe.examination import Looked
+from provisioner.execution.observe.intake import Secrets
+from provisioner.model.expected import Expected, ExpectedNode
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined, Standing
+from provisioner.planning.intake.pairing import assemble_nodes, foresee_intake
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.planning.watch.membership import Joined, find_differences
-from provisioner.ports import Clock, PortError
+from provisioner.ports import Clock, PortError, SwitchAddress
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
 from provisioner.store.database import database as examining
@@ -100,11 +114,13 @@ def _compared(
 
 
 BUNDLE = "bluefield.bundle"
+HTTPS_PORT = 443
 STYLES = {
     Standing.GOOD: "green",
     Standing.WARNING: "yellow",
     Standing.BAD: "bold red",
     Standing.NOT_LOOKED: "magenta",
+    Standing.AFTER_INTAKE: "cyan",
 }
 
 
@@ -123,7 +139,15 @@ def doctor(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Expected-hardware list: examine its BMCs before their intake, too."),
+        typer.Option(help="Expected-hardware list: examine its BMCs and switches, too."),
+    ] = None,
+    networks: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="With --file: look for BMCs in this network; repeatable."),
+    ] = None,
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="A hardware profile that the site has; repeatable."),
     ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Show good findings, too.")] = False,
     as_json: JsonOption = False,
@@ -132,25 +156,33 @@ def doctor(
 
     Examines this machine (disk, open files, clock), the database, the matrix and its artifacts, the
     maintenance image, and each BMC and switch: whether it is reached, its certificate, whether the
-    stored credential works (tried once; a refused one is not tried again), and its clock. Exit code
-    0: ready; 1: a finding is bad, or was not examined; 2: the input is wrong.
+    credential works (tried once; a stored one that was refused is not tried again), and its clock.
+    Before the first intake the list's factory credentials are tried, and what only an intake can
+    show is "after intake". Of the matrix, what the site uses is judged: the releases of its list
+    and nodes. Exit code 0: ready; 1: a finding is bad, or was not examined; 2: the input is wrong.
 
-    Example: provisioner doctor --data var --matrix matrix.yaml
+    Example: provisioner doctor --file expected.yaml --range 10.0.0.0/24 --matrix site.yaml
     """
     chosen = read_settings(settings)
     pinned = read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
-    strangers = [n.bmc.url for n in read_expected(file).nodes if n.bmc.url] if file else []
-    examined = [*_machine(data, chosen), *judge.judge_matrix(pinned, production=chosen.production)]
+    expected = read_expected(file) if file else None
+    logins = read_secrets(expected, os.environ) if expected else Secrets({}, {})
+    search = _Search(expected, logins, tuple(parse_network(n) for n in networks or ()))
+    nodes = asyncio.run(_read_nodes(data))
+    use = judge.find_use(pinned, expected, nodes, profiles or ())
+    examined = [*_machine(data, chosen)]
+    examined += judge.judge_matrix(pinned, use, production=chosen.production)
+    examined += [judge.judge_list(expected, pinned)] if expected else []
     examined.append(judge.judge_image(pinned))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("artifacts", total=None)
         place = (artifacts, check_artifact_url(artifact_url), ca_file)
-        examined += _artifacts(pinned, place, partial(_advance, bar, task))
+        examined += _artifacts(pinned, use.releases, place, partial(_advance, bar, task))
         examined += _boot_token(pinned, place, chosen)
         task = bar.add_task("BMCs and switches", total=None)
         update = partial(_advance, bar, task)
-        examined += asyncio.run(_devices(data, ca_file, strangers, update))
+        examined += asyncio.run(_devices(data, ca_file, search, update))
     examined += _database(data)
     examined += examine_daemons(database_of(data), digests_of(chosen, pinned, {}))
     _show(examined, as_json=as_json, whole=whole)
@@ -174,8 +206,7 @@ def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
 def _database(data: Path) -> tuple[Examined, ...]:
     file = data / DATABASE
     if not file.is_file():
-        remedy = "Take nodes in first: `provisioner intake --file LIST`."
-        return (judge.report_not_looked("database", str(file), "there is none yet", remedy),)
+        return (judge.report_later("database", str(file), "the first start of `serve` makes it"),)
     standing = examining.look(file)
     if standing.problem:
         remedy = "Restore it from a backup, or run the version that wrote it."
@@ -195,9 +226,12 @@ def _database(data: Path) -> tuple[Examined, ...]:
 
 
 def _artifacts(
-    pinned: Matrix, place: tuple[Path, str, Path | None], done: Callable[[int, int], None]
+    pinned: Matrix,
+    releases: Collection[str],
+    place: tuple[Path, str, Path | None],
+    done: Callable[[int, int], None],
 ) -> Iterable[Examined]:
-    files = list_pinned_files(pinned, ())
+    files = list_pinned_files(pinned, releases)
     directory, url, ca_file = place
     if not files:
         remedy = "Name files and digests in an overlay of the matrix."
@@ -265,8 +299,24 @@ async def _outside(
     return examined
 
 
+class _Search(NamedTuple):
+    """The list of a site that is taken in, its passwords, and the networks of its BMCs."""
+
+    expected: Expected | None
+    secrets: Secrets
+    networks: tuple[Network, ...]
+
+
+async def _read_nodes(data: Path) -> tuple[Node, ...]:
+    """Return the nodes that were taken in; none where the database is not there, or not usable."""
+    if not _usable(data):
+        return ()
+    async with open_data(data, read_clock(data).now(), needs_key=False) as opened:
+        return tuple(await opened.store.nodes.list())
+
+
 async def _devices(
-    data: Path, ca_file: Path | None, strangers: list[str], done: Callable[[int, int], None]
+    data: Path, ca_file: Path | None, search: _Search, done: Callable[[int, int], None]
 ) -> list[Examined]:
     """Examine BMCs and switches of the data directory, and those of the list before intake."""
     clock: Clock = read_clock(data)
@@ -275,28 +325,84 @@ async def _devices(
     transport = RedfishTransport(ca_file=ca_file, governor=governor)
     switches = SwitchHttps(ca_file=ca_file)
     try:
-        tries: list[Callable[[], Awaitable[Looked]]] = []
         if not usable:  # opening it would make or migrate it, and the doctor changes nothing
-            tries += [partial(look.stranger, transport, clock, url) for url in strangers]
-            return _told(await look.taken(tries, done))
+            return await _look(search, (), (), transport, make_switches(switches), clock, done)
         async with open_data(data, clock.now(), needs_key=False) as opened:
             if isinstance(opened.keys, InputError):  # no credential can be tried
                 return [_no_key(opened.keys)]
             nodes = await opened.store.nodes.list()
             subscriptions = await opened.store.alerts.list_subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
-            urls = {b.url for n in nodes for b in n.bmcs}
-            reach = Reach(transport, make_switches(switches), opened.vault)
-            tries += look.looks(reach, clock, nodes)
-            tries += [
-                partial(look.stranger, transport, clock, u) for u in strangers if u not in urls
-            ]
-            return [*_told(await look.taken(tries, done)), *unproved]
+            systems = make_switches(switches)
+            tries = look.looks(Reach(transport, systems, opened.vault), clock, nodes)
+            told = await _look(search, nodes, tries, transport, systems, clock, done)
+            return [*told, *unproved]
     except PortError as error:
         return [judge.report_failure("bmc", str(data), error.reason, str(error))]
     finally:
         await switches.close()
         await transport.close()
+
+
+async def _look(
+    search: _Search,
+    nodes: Sequence[Node],
+    tries: Sequence[Callable[[], Awaitable[Looked]]],
+    transport: RedfishTransport,
+    switches: SwitchSystems,
+    clock: Clock,
+    done: Callable[[int, int], None],
+) -> list[Examined]:
+    """Examine what was taken in by `tries`, then what the list adds to it."""
+    expected = search.expected or Expected()
+    known = {n.id for n in nodes}
+    urls = {b.url for n in nodes for b in n.bmcs}
+    entries = [n for n in expected.nodes if n.name not in known]
+    own = {urlsplit(n.address).hostname for n in expected.nodes if n.kind is NodeKind.SWITCH}
+    found = dict.fromkeys(n.bmc.url for n in entries if n.bmc.url and n.bmc.url not in urls)
+    for network in search.networks:
+        probes = await scan(transport, network, HTTPS_PORT, lambda _done, _all: None)
+        found |= {p.url: None for p in probes if urlsplit(p.url).hostname not in own}
+    factory = search.secrets.factory
+    further = [partial(look.stranger, transport, clock, u, factory) for u in found if u not in urls]
+    further += [
+        partial(_listed_switch, transport, switches, clock, entry, search.secrets)
+        for entry in entries
+        if entry.kind is NodeKind.SWITCH
+    ]
+    looked = await look.taken([*tries, *further], done)
+    told = _told(looked)
+    if not entries:
+        return told
+    endpoints = [one.endpoint for one in looked if one.endpoint]
+    if not search.networks:
+        return [*told, *judge.judge_serials(expected, endpoints, known)]
+    unknown = expected.model_copy(update={"nodes": tuple(entries)})
+    assembly = assemble_nodes(unknown, endpoints, clock.now())
+    silent = [one.refusal for one in looked if one.refusal]
+    return [*told, *judge.judge_pairing(foresee_intake(unknown, assembly, silent, known))]
+
+
+async def _listed_switch(
+    transport: RedfishTransport,
+    switches: SwitchSystems,
+    clock: Clock,
+    entry: ExpectedNode,
+    secrets: Secrets,
+) -> Looked:
+    """Examine a switch of the list by the login that the list has for it."""
+    facts = switches.get_facts(entry.os, entry.address)
+    if facts is not None and not facts.stored_login:
+        remedy = f"Try it by hand: `ssh {urlsplit(entry.address).hostname} show version`."
+        finding = judge.report_later("switch", entry.name, "it is reached by SSH key only", remedy)
+        return Looked(subject=entry.name, examined=(finding,))
+    login = secrets.switches.get(entry.name)
+    if login is None:
+        remedy = "Add `username` and `password_env` to its entry."
+        finding = judge.report_bad("switch", entry.name, "the list has no login for it", remedy)
+        return Looked(subject=entry.name, examined=(finding,))
+    address = SwitchAddress(entry.address, *login, system=entry.os)
+    return await look.switch_at(transport, switches, clock, entry.name, address)
 
 
 def _no_key(why: InputError) -> Examined:

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from provisioner.adapters.redfish.discovery import probe
 from provisioner.execution.actions.reach import Reach
+from provisioner.execution.observe.discover import introduce_bmcs
 from provisioner.model.base import Record
 from provisioner.model.node import BmcRef, Node, NodeKind
-from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.intake import examination as judge
 from provisioner.planning.intake.examination import Examined
+from provisioner.planning.intake.pairing import Endpoint
 from provisioner.ports import (
     BmcAddress,
     BmcTransport,
     Call,
     Clock,
     PortError,
+    Secret,
+    SwitchAddress,
+    Switches,
     SwitchRefused,
 )
 from provisioner.settings import Settings
@@ -43,10 +49,17 @@ class Looked(Record):
     subject: str
     examined: tuple[Examined, ...]
     skew_s: float | None = None
+    endpoint: Endpoint | None = None  # a BMC that is not taken in, as it named itself
+    refusal: Blocker | None = None  # why it did not
 
 
-async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
-    """Return a BMC that is not taken in yet: whether it answers at all. No login is tried."""
+async def stranger(
+    transport: BmcTransport, clock: Clock, url: str, factory: Mapping[str, tuple[str, Secret]]
+) -> Looked:
+    """Examine a BMC that is not taken in yet: one login with the factory credential of its vendor.
+
+    Nothing is changed on it, a password that must be changed neither.
+    """
     try:
         pin = await transport.fingerprint(BmcAddress(url))
         reply = await transport.request(BmcAddress(url, pin=pin), _get(ROOT))
@@ -59,11 +72,25 @@ async def stranger(transport: BmcTransport, clock: Clock, url: str) -> Looked:
             "bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}"
         )
         return Looked(subject=url, examined=(finding,))
-    remedy = "Take it in: `provisioner intake --file LIST`."
-    finding = judge.report_not_looked("credential", url, "it is not taken in yet", remedy)
     skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
     reached = judge.report_good("bmc", url, "a Redfish service root")
-    return Looked(subject=url, examined=(reached, finding), skew_s=skew)
+    try:
+        probed = await probe(transport, url)
+    except PortError as error:
+        probed = Gap(reason=error.reason, source=url, detail=str(error))
+    if isinstance(probed, Gap):
+        finding = judge.report_failure("bmc", url, probed.reason, probed.detail)
+        return Looked(subject=url, examined=(finding,), skew_s=skew)
+    found, refused = await introduce_bmcs(transport, None, [probed], factory)
+    endpoint = found[0].endpoint if found else None
+    refusal = refused[0] if refused else None
+    return Looked(
+        subject=url,
+        examined=(reached, judge.judge_first_login(url, endpoint, refusal)),
+        skew_s=skew,
+        endpoint=endpoint,
+        refusal=refusal,
+    )
 
 
 async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
@@ -125,36 +152,45 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
     """
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
-        finding = judge.report_not_looked(
-            "switch", node.id, "it is reached by SSH key only", remedy
-        )
+        finding = judge.report_later("switch", node.id, "it is reached by SSH key only", remedy)
         return Looked(subject=node.id, examined=(finding,))
-    notes: tuple[Examined, ...] = ()
-    skew: float | None = None
     try:
         address = await reach.switch(node)
-        if isinstance(address, Blocker):
-            finding = judge.report_bad("switch", node.id, address.detail, address.unblock)
-            return Looked(subject=node.id, examined=(finding,))
-        if not address.pin:
-            pin = await reach.transport.fingerprint(BmcAddress(address.url))
-            address = replace(address, pin=pin)
-            notes = (_unpinned(node.id, pin),)
-        opened = reach.switches.open(node.id, address, clock, Settings())
-        login = await opened.check_login()
-        skew = judge.compute_skew_s(login.date, clock.now())
-        if login.status != "accepted":
-            finding = judge.report_failure("switch", node.id, Reason.LOGIN_REFUSED, login.detail)
-            return Looked(subject=node.id, examined=(finding,), skew_s=skew)
-        images = await opened.read_images()
-    except SwitchRefused as refused:
-        finding = judge.report_failure("switch", node.id, refused.reason, str(refused))
-        return Looked(subject=node.id, examined=(finding,), skew_s=skew)
     except PortError as error:
         finding = judge.report_failure("switch", node.id, error.reason, str(error))
         return Looked(subject=node.id, examined=(finding,))
-    finding = judge.report_good("switch", node.id, f"its API answers; it runs {images.running}")
-    return Looked(subject=node.id, examined=(finding, *notes), skew_s=skew)
+    if isinstance(address, Blocker):
+        finding = judge.report_bad("switch", node.id, address.detail, address.unblock)
+        return Looked(subject=node.id, examined=(finding,))
+    return await switch_at(reach.transport, reach.switches, clock, node.id, address)
+
+
+async def switch_at(
+    transport: BmcTransport, switches: Switches, clock: Clock, name: str, address: SwitchAddress
+) -> Looked:
+    """Examine a switch by a login: it is tried once, and the system's version read with it."""
+    notes: tuple[Examined, ...] = ()
+    skew: float | None = None
+    try:
+        if not address.pin:
+            pin = await transport.fingerprint(BmcAddress(address.url))
+            address = replace(address, pin=pin)
+            notes = (_unpinned(name, pin),)
+        opened = switches.open(name, address, clock, Settings())
+        login = await opened.check_login()
+        skew = judge.compute_skew_s(login.date, clock.now())
+        if login.status != "accepted":
+            finding = judge.report_failure("switch", name, Reason.LOGIN_REFUSED, login.detail)
+            return Looked(subject=name, examined=(finding,), skew_s=skew)
+        images = await opened.read_images()
+    except SwitchRefused as refused:
+        finding = judge.report_failure("switch", name, refused.reason, str(refused))
+        return Looked(subject=name, examined=(finding,), skew_s=skew)
+    except PortError as error:
+        finding = judge.report_failure("switch", name, error.reason, str(error))
+        return Looked(subject=name, examined=(finding,))
+    finding = judge.report_good("switch", name, f"its API answers; it runs {images.running}")
+    return Looked(subject=name, examined=(finding, *notes), skew_s=skew)
 
 
 def _unpinned(subject: str, pin: str) -> Examined:

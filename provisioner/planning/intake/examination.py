@@ -6,16 +6,19 @@ judges them. An item that was not examined never counts as good.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from statistics import median
 
 from provisioner.model.alert import Subscription
 from provisioner.model.base import Record
+from provisioner.model.expected import Expected
 from provisioner.model.matrix import MAINTENANCE, Matrix
-from provisioner.model.outcome import Reason
-from provisioner.planning.matrix.review import Weight, review_matrix
+from provisioner.model.node import Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.intake.pairing import Endpoint, Foreseen
+from provisioner.planning.matrix.review import Use, Weight, review_matrix
 from provisioner.settings import Settings
 
 SKEW_BAD_S = 300.0  # beyond it, events of devices and of the daemon cannot be ordered by time
@@ -36,6 +39,7 @@ class Standing(StrEnum):
     WARNING = "warning"  # it works, with disadvantages
     BAD = "bad"
     NOT_LOOKED = "not looked"
+    AFTER_INTAKE = "after intake"  # it cannot be known before the first intake
 
 
 class Examined(Record):
@@ -72,6 +76,13 @@ def report_not_looked(area: str, subject: str, detail: str, remedy: str) -> Exam
     )
 
 
+def report_later(area: str, subject: str, detail: str, remedy: str = "") -> Examined:
+    """Return the result of an item that only an intake can show."""
+    return Examined(
+        area=area, subject=subject, standing=Standing.AFTER_INTAKE, detail=detail, remedy=remedy
+    )
+
+
 _REMEDIES: Mapping[Reason, str] = {
     Reason.UNREACHABLE: "Check cable, address and the management network's firewall from here.",
     Reason.LOGIN_REFUSED: (
@@ -94,6 +105,48 @@ def report_failure(area: str, subject: str, reason: Reason, detail: str) -> Exam
     """Return the result of a device that failed, with the remedy for its reason."""
     remedy = _REMEDIES.get(reason, "See its log; then ask again.")
     return report_bad(area, subject, f"{reason}: {detail}", remedy)
+
+
+def judge_first_login(url: str, endpoint: Endpoint | None, refusal: Blocker | None) -> Examined:
+    """Judge the factory login of a BMC that is not taken in yet."""
+    if endpoint is not None:
+        who = f"a {endpoint.kind}'s BMC, serial {endpoint.serial or 'not shown'}"
+        return report_good("credential", url, f"the factory login works: {who}")
+    assert refusal is not None
+    if refusal.reason is Reason.PASSWORD_CHANGE:
+        return report_good("credential", url, "the factory login works; intake changes it first")
+    if refusal.reason is Reason.UNKNOWN_VENDOR:
+        return report_bad("credential", url, refusal.detail, refusal.unblock)
+    return report_failure("credential", url, refusal.reason, refusal.detail)
+
+
+def judge_pairing(seen: Foreseen) -> tuple[Examined, ...]:
+    """Judge the nodes of a list by what an intake would do with them."""
+    refused = [report_bad("list", b.subject, b.detail, b.unblock) for b in seen.refused]
+    ready = [report_good("list", name, "it would be taken in") for name in seen.ready]
+    strangers = [report_warning("list", b.subject, b.detail, b.unblock) for b in seen.strangers]
+    return (*refused, *ready, *strangers)
+
+
+def judge_serials(
+    expected: Expected, endpoints: Sequence[Endpoint], known: Collection[str]
+) -> tuple[Examined, ...]:
+    """Judge the BMCs at listed addresses by their serials; cards are found only by a search."""
+    found = {e.url.rstrip("/"): e for e in endpoints}
+    results = []
+    for entry in (n for n in expected.nodes if n.name not in known and n.kind is NodeKind.HOST):
+        endpoint = found.get(entry.bmc.url.rstrip("/"))
+        if endpoint and entry.bmc.serial and endpoint.serial != entry.bmc.serial:
+            detail = f"{endpoint.url} has the serial {endpoint.serial or 'none'}"
+            remedy = f"The list says {entry.bmc.serial}: correct it, or the address."
+            results.append(report_bad("list", entry.name, detail, remedy))
+        elif entry.dpus or endpoint is None:
+            remedy = "Give --range to look for them now; `intake --dry-run` does it too."
+            detail = f"{len(entry.dpus)} cards of it were not looked for"
+            if endpoint is None and not entry.bmc.url:
+                detail = f"its BMC and {detail}"
+            results.append(report_later("list", entry.name, detail, remedy))
+    return tuple(results)
 
 
 def find_unproved(subscriptions: Iterable[Subscription], now: float) -> tuple[Examined, ...]:
@@ -196,9 +249,11 @@ def judge_open_files(limit: int, settings: Settings) -> Examined:
     return report_bad("machine", "open files", f"{detail}: {parts}, others {FILES_RESERVE}", remedy)
 
 
-def judge_matrix(matrix: Matrix, *, production: bool) -> tuple[Examined, ...]:
-    """Judge the matrix: a result for each fault that blocks its use, and one for production."""
-    remarks = review_matrix(matrix)
+def judge_matrix(matrix: Matrix, use: Use, *, production: bool) -> tuple[Examined, ...]:
+    """Judge the part of the matrix that the site uses: a result for each fault that blocks it, and
+    one for production.
+    """
+    remarks = review_matrix(matrix, use=use)
     results = [
         report_bad("matrix", r.where, r.problem, r.remedy)
         for r in remarks
@@ -207,14 +262,55 @@ def judge_matrix(matrix: Matrix, *, production: bool) -> tuple[Examined, ...]:
     incomplete = [r for r in remarks if r.weight is Weight.PRODUCTION]
     if incomplete:
         detail = f"{len(incomplete)} pins or paths lack a version, a digest or a source"
-        remedy = "`provisioner matrix check --production` lists them; close them in an overlay."
+        words = [f"--release {r}" for r in sorted(use.releases)]
+        words += [f"--profile {p}" for p in sorted(use.profiles)]
+        command = " ".join(["provisioner matrix check --production", *words])
+        remedy = f"`{command}` lists them; close them in an overlay."
         judge = report_bad if production else report_warning
         results.append(judge("matrix", "production", detail, remedy))
     if not results:
-        results.append(
-            report_good("matrix", matrix.digest()[:12], f"{len(matrix.releases)} releases")
-        )
+        results.append(report_good("matrix", matrix.digest()[:12], _name_use(matrix, use)))
     return tuple(results)
+
+
+def _name_use(matrix: Matrix, use: Use) -> str:
+    names = (*sorted(use.releases), *sorted(use.profiles))
+    return f"{', '.join(names)}: usable" if names else f"{len(matrix.releases)} releases"
+
+
+def find_use(
+    matrix: Matrix, expected: Expected | None, nodes: Sequence[Node], profiles: Collection[str]
+) -> Use:
+    """Return the part of the matrix that a site uses, by its list, its nodes and its own word.
+
+    A node that was taken in has its profile. Before, a release is judged with each profile of the
+    kinds of nodes on the list, unless `profiles` names those that the site has.
+    """
+    releases = {n.release for n in nodes} | ({expected.release} if expected else set())
+    used = frozenset(releases & matrix.releases.keys())
+    named = set(profiles) | {n.profile for n in nodes if n.profile}
+    if expected and used and not profiles:
+        taken_in = {n.id for n in nodes if n.profile}
+        open_kinds = {e.kind for e in expected.nodes if e.name not in taken_in}
+        named |= {
+            name
+            for release in used
+            for name, profile in matrix.releases[release].profiles.items()
+            if profile.match.kind in open_kinds
+        }
+    return Use(used, frozenset(named))
+
+
+def judge_list(expected: Expected, matrix: Matrix) -> Examined:
+    """Judge whether the list's release is one of the matrix."""
+    if expected.release in matrix.releases:
+        return report_good("list", expected.release, f"{len(expected.nodes)} nodes")
+    problem = f"the matrix has no release {expected.release!r}"
+    remedy = f"Name one of: {', '.join(matrix.releases)}."
+    if not expected.release:
+        problem, remedy = "it names no release", f"{remedy} Until then nodes are taken in alone."
+        return report_warning("list", "release", problem, remedy)
+    return report_bad("list", "release", problem, remedy)
 
 
 def judge_artifact(name: str, pinned_sha256: str, sha256: str | None) -> Examined:
@@ -257,5 +353,6 @@ def judge_boot_token(image: str, *, carried: bool, allowed: bool) -> Examined:
 
 
 def is_ready(examined: Sequence[Examined]) -> bool:
-    """Return whether no item is bad and none was left out."""
-    return all(e.standing in (Standing.GOOD, Standing.WARNING) for e in examined)
+    """Return whether no item is bad and none was left out that can be known by now."""
+    fine = (Standing.GOOD, Standing.WARNING, Standing.AFTER_INTAKE)
+    return all(e.standing in fine for e in examined)

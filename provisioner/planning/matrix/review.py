@@ -29,6 +29,22 @@ from provisioner.planning.path.hops import find_forbidden_edges
 from provisioner.planning.path.refusals import name_sought
 
 
+class Use(NamedTuple):
+    """The part of a matrix that a site uses; empty: all of it."""
+
+    releases: frozenset[str] = frozenset()
+    profiles: frozenset[str] = frozenset()
+
+    def has(self, release: str, profile: str = "") -> bool:
+        """Return whether a release, or one of its profiles, is used."""
+        if self.releases and release not in self.releases:
+            return False
+        return not (profile and self.profiles) or profile in self.profiles
+
+
+EVERYTHING = Use()
+
+
 class Weight(StrEnum):
     """The effect of a remark on the use of the matrix."""
 
@@ -100,9 +116,13 @@ FILELESS = frozenset(n for n, k in components.ALL.items() if k.method not in FIL
 
 
 def review_matrix(
-    matrix: Matrix, *, fileless: frozenset[str] = FILELESS, located: Located | None = None
+    matrix: Matrix,
+    *,
+    fileless: frozenset[str] = FILELESS,
+    located: Located | None = None,
+    use: Use = EVERYTHING,
 ) -> tuple[Remark, ...]:
-    """Return every remark, the most serious first.
+    """Return every remark on the part that is used, the most serious first.
 
     `fileless` are the kinds that are installed without a file. `located` is the text that the
     matrix was read from, for the lines.
@@ -146,8 +166,28 @@ def review_matrix(
     remarks += _review_images(matrix)
     remarks += _find_gaps(matrix, fileless)
     order = list(Weight)
-    in_order = sorted(remarks, key=lambda entry: order.index(entry[1].weight))
+    used = [entry for entry in remarks if _is_used(matrix, use, *entry)]
+    in_order = sorted(used, key=lambda entry: order.index(entry[1].weight))
     return tuple(_locate(path, remark, located) for path, remark in in_order)
+
+
+def _is_used(matrix: Matrix, use: Use, path: Path, remark: Remark) -> bool:
+    """Return whether a remark concerns what a site uses; what cannot be placed concerns all."""
+    if path[:1] == ("releases",) and len(path) > 1:
+        profile = str(path[3]) if len(path) > 3 else ""
+        return use.has(str(path[1]), profile)
+    if path[:1] == ("edges",) and len(path) == 3 and use != EVERYTHING:
+        kind, edge = str(path[1]), matrix.edges[str(path[1])][int(path[2])]
+        pins = {
+            normalize_version(matrix, kind, version)
+            for name, release in matrix.releases.items()
+            for profile_name, profile in release.profiles.items()
+            if use.has(name, profile_name) and kind in profile.pins
+            for version in (profile.pins[kind].version, *profile.pins[kind].also)
+        }
+        stops = (normalize_version(matrix, kind, v) for v in (*edge.via, edge.to))
+        return any(pins & find_reachable(map_moves(matrix, kind), stop) for stop in stops)
+    return True
 
 
 def _locate(path: Path, remark: Remark, located: Located | None) -> Remark:
@@ -225,9 +265,9 @@ def _find_faults_of_text(located: Located | None) -> Iterator[Fault]:
 
 
 def judge_readiness(
-    matrix: Matrix, *, fileless: frozenset[str] = FILELESS
+    matrix: Matrix, *, fileless: frozenset[str] = FILELESS, use: Use = EVERYTHING
 ) -> tuple[Readiness, ...]:
-    """Return for each release and profile whether production mode accepts it."""
+    """Return for each release and profile that is used whether production mode accepts it."""
     return tuple(
         Readiness(
             release=release_name,
@@ -239,6 +279,7 @@ def judge_readiness(
         )
         for release_name, release in matrix.releases.items()
         for name, profile in release.profiles.items()
+        if use.has(release_name, name)
     )
 
 

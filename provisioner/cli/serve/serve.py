@@ -66,6 +66,7 @@ from provisioner.daemon.observing import (
 )
 from provisioner.daemon.recovery import CountedWrites, counted_writes, scheduled_backups
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
+from provisioner.daemon.telling import LOOK_S, LOOK_SHARED_S, tell_events
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.os_images import OsImages
@@ -348,7 +349,13 @@ async def _until_stopped(
     beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts)
     api = served_api(data, opened, daemon.context, access, parts.matrix, files, *beside)
     metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
-    async with api, metrics as url:
+    shared = parts.shared
+
+    def leads() -> bool:
+        return shared is None or shared[0].leads
+
+    look_s = LOOK_S if shared is None else LOOK_SHARED_S
+    async with api, metrics as url, tell_events(opened.store.journal, clock, look_s, leads):
         if url:
             log.info("metrics are at %s", url)
         if isinstance(daemon, ObservingDaemon):

@@ -305,11 +305,10 @@ def judge_list(expected: Expected, matrix: Matrix) -> Examined:
     """Judge whether the list's release is one of the matrix."""
     if expected.release in matrix.releases:
         return report_good("list", expected.release, f"{len(expected.nodes)} nodes")
-    problem = f"the matrix has no release {expected.release!r}"
     remedy = f"Name one of: {', '.join(matrix.releases)}."
     if not expected.release:
-        problem, remedy = "it names no release", f"{remedy} Until then nodes are taken in alone."
-        return report_warning("list", "release", problem, remedy)
+        return report_warning("list", "release", "it names no release", remedy)
+    problem = f"the matrix has no release {expected.release!r}"
     return report_bad("list", "release", problem, remedy)
 
 

@@ -177,7 +177,8 @@ def _is_used(matrix: Matrix, use: Use, path: Path, remark: Remark) -> bool:
         profile = str(path[3]) if len(path) > 3 else ""
         return use.has(str(path[1]), profile)
     if path[:1] == ("edges",) and len(path) == 3 and use != EVERYTHING:
-        kind, edge = str(path[1]), matrix.edges[str(path[1])][int(path[2])]
+        kind = str(path[1])
+        edge = matrix.edges[kind][int(path[2])]
         pins = {
             normalize_version(matrix, kind, version)
             for name, release in matrix.releases.items()

@@ -1,7 +1,7 @@
 """Properties are tried on the same examples in every run, so that CI never fails by chance.
 
-`make soak` chooses the profile "soak" instead: ten times as many examples, new ones each time.
-What it finds becomes an `@example` of its test.
+`make soak NAME=simulation` chooses the profile "soak" instead: ten times as many examples, new ones
+each time. What it finds becomes an `@example` of its test.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The BMC carries the answers, so it may replay, swap, drop, delay and edit them; a root of trust with
 other firmware shows the right version and signs its own measurements. 10,000 histories by `make
-check-attest`, a share of them in every run of the tests; last line JSON.
+soak NAME=attest`, a share of them in every run of the tests; last line JSON.
 """
 
 from __future__ import annotations

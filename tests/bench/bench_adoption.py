@@ -1,6 +1,6 @@
 """Adopting a serving site: CPU time of the daemon's part, from the list to the stored rows.
 
-    make bench-adoption                   (ARGS="--nodes 64" for a quick one)
+    make bench NAME=adoption                   (ARGS="--nodes 64" for a quick one)
 
 A process of its own is the site: the BMC of each host and each switch over HTTPS at a port of its
 own. Every host serves: its eight rails are in a tenant's network, by halves. This process does what

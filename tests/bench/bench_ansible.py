@@ -1,7 +1,7 @@
 """What a playbook costs: one run for many hosts against one run for each, in CPU seconds a host.
 
-    make bench-ansible            100 hosts, 12 of them also one by one
-    make bench-ansible ARGS="--hosts 20 --alone 6"
+    make bench NAME=ansible            100 hosts, 12 of them also one by one
+    make bench NAME=ansible ARGS="--hosts 20 --alone 6"
 
 Hosts are throw-away ones with a real sshd (needs root). Their Python is a stub that swallows the
 module and answers: only the controller's side is counted, namely this process and every descendant

@@ -52,7 +52,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 from campaign_soak import soak
 
 FLEETS = (512, 4096)
-WORLDS = 2000  # random campaigns; `make soak` runs 100,000
+WORLDS = 2000  # random campaigns; `make soak NAME=campaigns` runs 100,000
 GRAIN_S = 60  # a daemon looks at a campaign once a minute, or when a node is done
 POLICY = Policy(
     canary=Canary(size=5, soak_s=3600),

@@ -1,6 +1,6 @@
 """The time after a start until every BMC of a fleet was read once, by the defaults of the settings.
 
-    make bench-first-round                (ARGS="--nodes 256" for a quick one)
+    make bench NAME=first-round                (ARGS="--nodes 256" for a quick one)
 
 Computed for 65,536 nodes with eleven BMCs each by the code that paces a first round; a first look's
 requests are counted at a few nodes. Shown at the pace of the whole fleet in virtual time with fewer

@@ -1,6 +1,6 @@
 """A whole campaign over up to 65,536 nodes in virtual time, at most 5 % of them out at once.
 
-    make bench-fleet-campaign             (ARGS="65536" for other sizes)
+    make bench NAME=fleet-campaign             (ARGS="65536" for other sizes)
 
 Real: a SQLite file with its lanes, the requests that make and start the campaign, the loop of
 `control/campaigns/campaigns.py`, the scheduler and the engine. Only what a driver does to hardware

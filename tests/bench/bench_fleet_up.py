@@ -1,6 +1,7 @@
 """A site comes up: from addresses that answer to nodes that are known, fenced and planned.
 
-    make bench-fleet-up                   (1,614 hosts of eleven BMCs; HOSTS=64 for fewer)
+    make bench NAME=fleet-up                   (1,614 hosts of eleven BMCs; ARGS="--hosts 64" for
+    fewer)
 
 The simulator is a process of its own that serves every BMC and every switch over HTTPS at an
 address of its own. The daemon knows nothing but the list of the cabling and the factory's logins:

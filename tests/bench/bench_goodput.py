@@ -1,6 +1,6 @@
 """Effective training time of 16,384 GPUs over a year, by policy: the frontier of spares.
 
-    make bench-goodput                    (ARGS="--days 30" for a quick one)
+    make bench NAME=goodput                    (ARGS="--days 30" for a quick one)
 
 `goodput_year.py` plays the faults of one synchronous job on 2,048 hosts. Rates: Meta's Llama 3
 paper (419 unexpected interruptions in 54 days on 16,384 GPUs, by cause) and Meta's RSC-1 (6.50
@@ -30,7 +30,7 @@ from provisioner.model.campaign import Campaign, CampaignState, Canary, Limit, W
 from provisioner.planning.campaigns.campaign_preview import forecast_campaign
 
 DEMANDED = 0.97
-PLACE_S = 160.0  # `make bench-mttr`: the whole journey of a spare, in virtual time
+PLACE_S = 160.0  # `make bench NAME=mttr`: the whole journey of a spare, in virtual time
 SPARES = (0, 1, 2, 3, 4)
 CHECKPOINTS_S = (60.0, 300.0)
 GATES = ("ab", "abcd")

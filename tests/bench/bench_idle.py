@@ -1,6 +1,6 @@
 """The memory and the transactions of an idle daemon, and the CPU time of two commands.
 
-    make bench-idle
+    make bench NAME=idle
 
 A real `provisioner serve` runs on an empty data directory, with its API, its agents' door and its
 files on loopback; once it serves and takes next to no CPU time, its resident memory is read from

@@ -13,8 +13,8 @@ before. What we do more is paid for in our figures. Simulated waiting (a switch 
 facts) runs at `SPEED` for us; Ironic has none of it here.
 
 With `--hosts-only` Ironic takes the host's BMC alone, one of our eleven, and the ratios are named
-`_per_host`. `make bench-intake` runs Ironic as released and with its password hash at the 40 rounds
-that it had before 35.0.0 (`..._patched`). The last line is JSON.
+`_per_host`. `make bench NAME=intake` runs Ironic as released and with its password hash at the 40
+rounds that it had before 35.0.0 (`..._patched`). The last line is JSON.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How well and how cheaply culprits are found: `make bench-isolation`; argument: SCALE (1.0) or one
-case of parts that fail a share of their tests, such as `leaves+card:0.6:0`.
+"""How well and how cheaply culprits are found: `make bench NAME=isolation`; argument: SCALE (1.0)
+or one case of parts that fail a share of their tests, such as `leaves+card:0.6:0`.
 
 Synthetic rail-optimised fabrics (units of 32 nodes, 8 rails) with planted faults and 3 % of wrong
 results, against testing all pairs once, which would find less: it hears every pair a single time.

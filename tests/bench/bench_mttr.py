@@ -1,6 +1,6 @@
 """From a fault of a serving node to a certified spare in its place: our own time, and the devices'.
 
-    make bench-mttr                       (ARGS="--nodes 4096 --events 50" for a quick one)
+    make bench NAME=mttr                       (ARGS="--nodes 4096 --events 50" for a quick one)
 
 Event to decision: 65,536 rows in a SQLite file, two spares in each unit of 32, and the loops of a
 daemon running beside (rounds of the watch, ticks of scheduler and repairs). A BMC's event with a

@@ -1,6 +1,6 @@
 """Kill -9 with 10,000 operations in flight: how long until all of them are driven again.
 
-    make bench-recovery                                  (ARGS="--operations 2000")
+    make bench NAME=recovery                                  (ARGS="--operations 2000")
 
 A first process has a real SQLite file and as many nodes, each with an active operation and an open
 row in the ledger: they know the task of their update, but of one in 100 the answer was lost. Its

@@ -1,6 +1,6 @@
 """What our Redfish client costs: against bare aiohttp, a bare TLS socket, and per open connection.
 
-`make bench-redfish`. The server is a process of its own, so that only the client's CPU time is
+`make bench NAME=redfish`. The server is a process of its own, so that only the client's CPU time is
 measured; the three take turns and the median of the ratios counts, since the machine may be busy.
 The facts (redfish 1.4) have 0.8 for redfish.aio alone and 308 KB a connection for asyncio as it
 comes. The last line is JSON.

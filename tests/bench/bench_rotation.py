@@ -1,7 +1,8 @@
 """How long a site takes to change the passwords of all its BMCs, in virtual time.
 
-    make bench-rotation                   (ARGS="--nodes 1024" for a quick one)
-    make bench-rotation ARGS="--state FOLDER"     goes on where a run that was stopped had saved
+    make bench NAME=rotation                   (ARGS="--nodes 1024" for a quick one)
+    make bench NAME=rotation ARGS="--state FOLDER"     goes on where a run that was stopped had
+    saved
 
 An emergency demands all of them at once: 65,536 hosts with eleven BMCs each. Keeper, engine,
 rotator, vault and journal are the daemon's, on one SQLite database in memory, and so is the client

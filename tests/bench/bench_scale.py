@@ -1,6 +1,6 @@
 """How each cost of the daemon grows from 1,024 to 65,536 nodes, as an exponent; what breaks first.
 
-    make bench-scale                      (ARGS="1024 4096" for other sizes)
+    make bench NAME=scale                      (ARGS="1024 4096" for other sizes)
 
 For each size two fresh processes: one fills a SQLite file with hosts of eight rails and 11 BMCs,
 one of twenty converging with an active operation, the rest released; the other opens it and

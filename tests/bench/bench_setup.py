@@ -1,6 +1,6 @@
 """CPU and wall time of `make setup` into an empty virtual environment.
 
-    make bench-setup                      (ARGS=--cold: with an empty cache of uv's first)
+    make bench NAME=setup                      (ARGS=--cold: with an empty cache of uv's first)
 
 `.ci/setup` itself makes the environment in a temporary directory, from requirements.lock with every
 hash, as `make setup` does. The packages come from wherever pip and uv are configured to look. The

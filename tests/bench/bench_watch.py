@@ -1,6 +1,6 @@
 """What watching 65,536 nodes costs at one look each per 30 minutes, as a share of a core.
 
-    make bench-watch                      (ARGS="--served 4 --nodes 4096" for a quick one)
+    make bench NAME=watch                      (ARGS="--served 4 --nodes 4096" for a quick one)
 
 Looks are real: `Watcher._look` over HTTPS at a simulated site that another process serves, eleven
 BMCs to a node, with the vault, the pins, the sessions and the alerts' rows of a daemon. There are

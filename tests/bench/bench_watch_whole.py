@@ -1,6 +1,6 @@
 """Watching 65,536 nodes, measured as a whole: all loops, on the clock of the wall, over M minutes.
 
-    make bench-watch-whole                (ARGS="--nodes 4096 --minutes 1" for a quick one)
+    make bench NAME=watch-whole                (ARGS="--nodes 4096 --minutes 1" for a quick one)
 
 This process is the daemon's watch and nothing else: a SQLite file of so many released nodes with 11
 BMCs each, `Watcher.run`, `Scheduler.run`, the HTTPS listener for events, the file of `watch
@@ -279,7 +279,9 @@ def main() -> int:
     ask.add_argument("--kept", action="store_true", help="senders keep their connections")
     asked = ask.parse_args()
     if asked.events <= 0:
-        ask.error("--events is above 0; a watch without events is measured by `make bench-watch`")
+        ask.error(
+            "--events is above 0; a watch without events is measured by `make bench NAME=watch`"
+        )
     alone(sys.argv[1:])
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -86,7 +86,7 @@ class Policy:
 class Times:
     """What is not ours to decide, in seconds."""
 
-    place_s: float  # fault to a proved spare: the journey of `make bench-mttr`
+    place_s: float  # fault to a proved spare: the journey of `make bench NAME=mttr`
     restart_s: float  # the tenant's: from a complete set of hosts to the first step
     write_s: float  # the tenant's: the job stands still for a checkpoint
     remedy_s: float  # a reset or a cold boot until the host answers

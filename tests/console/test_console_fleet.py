@@ -33,7 +33,7 @@ PICK = """async ([text, fields, rows]) => {
 }"""
 
 
-@pytest.mark.long  # a frame takes what the machine leaves it: `make bench-console` measures
+@pytest.mark.long  # a frame takes what the machine leaves it: `make bench NAME=console` measures
 def test_65536_nodes_scroll_and_turn_like_an_empty_page(site, browser) -> None:
     def answer(route: Route) -> None:
         """Put the large fleet in place of the site's own, so that its nodes are not added to it."""

@@ -1,4 +1,5 @@
-"""`make corpus`: judge and diagnose every labelled output, print how often the program is right.
+"""`make soak NAME=corpus`: judge and diagnose every labelled output, print how often the program is
+right.
 
 The table has one row for each kind of fault; then come the wrong answers. The last line is JSON.
 Exit code 1: a target is missed.

@@ -1,4 +1,4 @@
-"""`make crash-points`: the daemon dies at every point of the journey; prints how many there are.
+"""`make soak NAME=crash-points`: the daemon dies at every point of the journey.
 
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
 which others hurt the site), there from point `--since N` on, where an earlier run was ended;

@@ -1,4 +1,4 @@
-"""Some of the points at which the daemon may die; `make crash-points` dies at all of them."""
+"""Some of the points at which the daemon may die; `make soak NAME=crash-points` has all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays every Redfish fault in every act and writes the table; `make fault-coverage`.
+"""Plays every Redfish fault in every act and writes the table; `make soak NAME=fault-coverage`.
 
     python tests/faults/fault_coverage.py [--check] [--only FAULT]
 

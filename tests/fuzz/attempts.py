@@ -1,7 +1,7 @@
 """One attempt on a judge or a parser from arbitrary bytes: no crash, and no pass from garbage.
 
 The first bytes choose what is attempted, the rest is what it reads. Hypothesis runs attempts in
-CI, atheris for as long as one likes (`make fuzz`); both begin with the recorded outputs.
+CI, atheris for as long as one likes (`make soak NAME=fuzz`); both begin with the recorded outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make fuzz`: atheris on every judge and parser, guided by coverage. Argument: seconds.
+"""`make soak NAME=fuzz`: atheris on every judge and parser, guided by coverage. Argument: seconds.
 
 The corpus is kept in var/fuzz, so that the next run goes on from there. A finding is written
 beside it as crash-*; give such a file in place of the seconds to see it again.

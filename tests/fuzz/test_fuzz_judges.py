@@ -1,4 +1,6 @@
-"""A small share of `make fuzz` in every run: no judge and no parser crashes or passes garbage."""
+"""A small share of `make soak NAME=fuzz` in every run: no judge and no parser crashes or passes
+garbage.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds journals of one daemon and of two against the model (`make check-journals`).
+"""Holds journals of one daemon and of two against the model (`make soak NAME=journals`).
 
     python check_journals.py [COUNT]      (so many seeds of each kind; 40 without it)
 

@@ -1,4 +1,4 @@
-"""Search the handover model exhaustively, then leave its protections out; `make check-model`.
+"""Search the handover model exhaustively, then leave its protections out; `make soak NAME=model`.
 
     python tests/model/check_model.py [--quick] [--size NODES,LEAVES,TENANTS,DAEMONS,FAULTS]
 

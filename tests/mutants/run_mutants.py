@@ -1,4 +1,5 @@
-"""Mutates the critical functions and reports which changes no test notices (`make mutants`).
+"""Mutates the critical functions and reports which changes no test notices (`make soak
+NAME=mutants`).
 
 The last line is JSON: {"mutants": n, "killed": k, "survivors": [...], ...}. Mutants that are listed
 as equivalent count among `mutants` and not among `killed`. The exit status is 1 where less than

@@ -33,7 +33,7 @@ def fleet(hosts: int, broken: set[int]) -> list[CampaignNode]:
 
 
 def test_random_campaigns_never_stand_still_and_break_no_limit():
-    result = soak(range(80))  # `make soak` has 100,000
+    result = soak(range(80))  # `make soak NAME=campaigns` has 100,000
 
     assert (result["stood_still"], result["breaches"], result["first"]) == (0, 0, [])
     assert result["finished"]

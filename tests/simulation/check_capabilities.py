@@ -1,4 +1,4 @@
-"""Many random histories of grants over adopted nodes, each judged; `make check-capabilities`.
+"""Many random histories of grants over adopted nodes, each judged; `make soak NAME=capabilities`.
 
     python tests/simulation/check_capabilities.py [histories] [--jobs N] [--record FILE] [--site N]
 

@@ -1,4 +1,4 @@
-"""Many histories of two and three daemons on one database, each judged; `make check-history`.
+"""Many histories of two and three daemons on one database, each judged; `make soak NAME=history`.
 
     python tests/simulation/check_history.py [histories] [--jobs N] [--seed FIRST] [--only NUMBER]
 

@@ -1,6 +1,6 @@
 """Acts on adopted nodes: random histories, in which none arrives without a person's grant.
 
-`make check-capabilities` lives ten thousand of them (docs/adopting.md).
+`make soak NAME=capabilities` lives ten thousand of them (docs/adopting.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small year of `make bench-goodput`: what spares, rates and tests do to a job."""
+"""A small year of `make bench NAME=goodput`: what spares, rates and tests do to a job."""
 
 from __future__ import annotations
 

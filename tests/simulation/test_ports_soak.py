@@ -1,7 +1,7 @@
 """Releases and reclaims while everything fails: no port is ever where it must not be.
 
-`make soak-ports` takes the same life to ten million steps (docs/release.md). That the keeper of the
-truth sees what it must is tried too: each planted violation has to be named.
+`make soak NAME=ports` takes the same life to ten million steps (docs/release.md). That the keeper
+of the truth sees what it must is tried too: each planted violation has to be named.
 """
 
 from __future__ import annotations

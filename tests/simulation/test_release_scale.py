@@ -1,4 +1,4 @@
-"""What a release of many nodes at once may cost; `make bench-release` does it for 512."""
+"""What a release of many nodes at once may cost; `make bench NAME=release` does it for 512."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tenants are placed together: in few units and racks, with fair shares, whole when they leave.
 
-`make bench-placement` compares the same function with an exact solver; the cases of the issue that
-asked for it stand here as sentences.
+`make bench NAME=placement` compares the same function with an exact solver; the cases of the issue
+that asked for it stand here as sentences.
 """
 
 from __future__ import annotations

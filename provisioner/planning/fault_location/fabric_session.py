@@ -35,7 +35,7 @@ class SessionPolicy(Record):
 def look_for_rate(rate_min: float) -> IsolationPolicy:
     """Return the policy that looks for parts which fail at least this share of their tests.
 
-    Rates below 1 take more rounds; `make bench-isolation` measures this policy at 0.3.
+    Rates below 1 take more rounds; `make bench NAME=isolation` measures this policy at 0.3.
     """
     if rate_min >= 1.0:
         return IsolationPolicy()

@@ -13,7 +13,7 @@ costs, so a placement is judged by a stated cost (`cost_placement`):
 
 The search fills the tree from the top (the largest area whole until the rest fits into one, then
 the smallest that takes it), tries orders of the tenants, and then repacks pairs and triples of
-tenants while that saves anything. `make bench-placement` compares it with an exact solver.
+tenants while that saves anything. `make bench NAME=placement` compares it with an exact solver.
 """
 
 from __future__ import annotations

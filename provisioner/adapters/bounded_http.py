@@ -25,6 +25,7 @@ from yarl import URL
 from provisioner.model.input_error import InputError
 from provisioner.model.machine.settings import split_pins
 from provisioner.ports import (
+    AccountLocked,
     CertificateChanged,
     CertificateUntrusted,
     LoginRefused,
@@ -35,6 +36,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.runtime import permit
+from provisioner.runtime.wall_clock import read_boot_clock
 
 LOG = logging.getLogger(__name__)
 
@@ -390,6 +392,25 @@ def port_error(where: str, error: BaseException, attempt: Attempt) -> PortError:
         case TimeoutError() | OSError() | aiohttp.ClientError():
             return Unreachable(detail, maybe_executed=attempt.sent)
     return Malformed(detail)
+
+
+def note_heard(url: str, problem: PortError | None) -> None:
+    """Remember that a device answered, in whatever way, or that it was silent."""
+    if not isinstance(problem, AccountLocked | LookOnly):  # those were not sent
+        silent = isinstance(problem, Unreachable)
+        permit.note_heard(url, read_boot_clock(), answered=not silent)
+
+
+async def accepts_connection(where: str, limit_s: float) -> bool:
+    """Return whether HOST:PORT accepts a TCP connection, which is closed at once."""
+    host, _, port = where.rpartition(":")
+    try:
+        async with asyncio.timeout(limit_s):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, ValueError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 def error_words(error: BaseException) -> str:

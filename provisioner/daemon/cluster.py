@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from provisioner.adapters.bounded_http import accepts_connection
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.watch import membership
@@ -101,11 +102,13 @@ async def open_cluster(
     clock: WallClock,
     works: WorksBy,
     list_keys: Callable[[], Collection[str]] = tuple,
+    data: Path = Path(),
 ) -> AsyncIterator[tuple[Cluster, WorkQueue] | None]:
     """Yield our seat and the queue of operations; None with a file.
 
     `clock` comes from `clock_of` and follows the database's clock from then on. `list_keys`: ids
-    of the master keys that this daemon has, which its peers and `db reseal` may count.
+    of the master keys that this daemon has, which its peers and `db reseal` may count. `data`: its
+    directory, by which its next life knows what this one had given away.
 
     Raises InputError if the server refuses the connection, or if the extra `postgresql` is not
     installed.
@@ -125,9 +128,9 @@ async def open_cluster(
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     assert isinstance(clock, DatabaseClock)
     time = SharedTime(clock, settings.clock_difference_max_s)
-    seat = Seat(database, name, _built(), settings.lease_s, works=works)
+    seat = Seat(database, name, _built(), settings.lease_s, works=works, place=_place(data))
     seat.list_keys = list_keys
-    cluster = Cluster(seat, end_at_once, time)
+    cluster = Cluster(seat, end_at_once, time, probe=accepts_connection)
     try:
         await cluster.start()
     except psycopg.Error as error:
@@ -151,6 +154,11 @@ def end_at_once(why: str) -> NoReturn:
     for handler in logging.getLogger().handlers:
         handler.flush()
     os._exit(LOST)
+
+
+def _place(data: Path) -> str:
+    """Return a name of this data directory that no other daemon has."""
+    return f"{socket.gethostname()}:{data.resolve()}"
 
 
 def _built() -> str:

@@ -222,7 +222,18 @@ class Daemon:
         self._ticking.clear()
         await self._take_up()
 
+    async def _when_fit(self) -> None:
+        """Take up operations as soon as this daemon reaches what its peers reach."""
+        assert self.parts.shared is not None
+        await self.parts.shared[0].wait_until_fit()
+        self._ticking.clear()
+        await self._take_up()
+
     async def _take_up(self) -> None:
+        if self.parts.shared is not None and not self.parts.shared[0].fit:
+            waiting = asyncio.create_task(self._when_fit(), name="waiting for its devices")
+            self._ticking = [self._failure.watch(waiting, ends=True)]
+            return
         await self.engine.start()
         if self.parts.shared is None:
             self._lead()

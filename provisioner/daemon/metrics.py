@@ -71,6 +71,9 @@ class _Build(Collector):
         return [InfoMetricFamily("provisioner_build", text, {"version": self._version})]
 
 
+SUBJECTS = ("clock", "daemons", "time", "callers", "reach", "reach of peers", "database")
+
+
 class _Cluster(Collector):
     """The metrics of this daemon's standing towards its database and its peers."""
 
@@ -79,8 +82,9 @@ class _Cluster(Collector):
         notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
         standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
         notices_by_subject = process_scope.get_scope().notices
-        for subject in ("clock", "daemons", "time", "callers"):
-            standing.add_metric((subject,), len(notices_by_subject.get(subject, ())))
+        for subject in SUBJECTS:
+            label = subject.replace(" ", "_")
+            standing.add_metric((label,), len(notices_by_subject.get(subject, ())))
         seconds = waits.longest()[1]
         scope = process_scope.get_scope()
         limited = CounterMetricFamily(

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from provisioner.ports.errors import LookOnly, NotGranted
@@ -49,6 +50,7 @@ class Scope:
     limited: Counter[str] = field(default_factory=Counter)  # requests over a limit, by its kind
     log_messages: Counter[str] = field(default_factory=Counter)  # of machines, by their outcome
     counts: dict[str, int] = field(default_factory=dict)  # gauges of this process, by name
+    heard: dict[str, tuple[float, bool]] = field(default_factory=dict)  # see `note_heard`
     locks: Locks = field(default_factory=WeakKeyDictionary)
 
 
@@ -114,6 +116,30 @@ def get_closing_reason() -> str:
     """Return why no device may be changed; "" if the gate is open."""
     reasons = get_scope().closed
     return reasons[-1] if reasons else ""
+
+
+HEARD_MAX = 32_768  # devices; a site has some 18,000
+
+
+def note_heard(url: str, at: float, *, answered: bool) -> None:
+    """Remember whether the device at `url` gave any answer to a request, as HOST:PORT."""
+    heard = get_scope().heard
+    parts = urlsplit(url)
+    where = parts.netloc.rpartition("@")[2]
+    if parts.scheme and where and (where in heard or len(heard) < HEARD_MAX):
+        if ":" not in where.rpartition("]")[2]:
+            where += ":80" if parts.scheme == "http" else ":443"
+        heard[where] = (at, answered)
+
+
+def take_heard(since: float) -> Mapping[str, bool]:
+    """Return which devices answered their last request, of those asked since then; forget the
+    others.
+    """
+    heard = get_scope().heard
+    for where in [w for w, (at, _) in heard.items() if at < since]:
+        del heard[where]
+    return {where: answered for where, (_, answered) in heard.items()}
 
 
 def count_withheld() -> None:

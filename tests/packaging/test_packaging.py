@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,16 @@ def test_systemd_takes_the_unit_and_calls_it_well_confined(tmp_path: Path):
     # playbook runs outlive the daemon, and so do their variables, which are in /dev/shm
     assert "KillMode=process" in text
     assert "RemoveIPC=no" in text
+
+
+def test_the_unit_restarts_as_the_page_of_several_daemons_says():
+    page = (UNIT.parents[2] / "docs" / "high-availability.md").read_text()
+    said = re.findall(r"`((?:Restart|RestartSec|StartLimitIntervalSec)=\w+)`", page)
+    lines = UNIT.read_text().splitlines()
+
+    assert sorted(said) == ["Restart=always", "RestartSec=2", "StartLimitIntervalSec=0"]
+    assert sorted(n for n in lines if n.startswith(("Restart", "StartLimit"))) == sorted(said)
+    assert not re.search(r"^(Restart|StartLimit)\w*=", page, re.MULTILINE)  # no second place
 
 
 def test_the_container_copies_what_the_wheel_is_made_of_and_does_not_run_as_root():

@@ -99,10 +99,14 @@ class Gated:
         async def passed(*given: Any, **named: Any) -> Any:
             await self._gate.passes()
             permit.ask()
+            url = getattr(given[0], "url", "") if given else ""
+            at = self._gate.steady_s()
             if not self.reaches:
                 await asyncio.sleep(5.0)
+                permit.note_heard(url, at, answered=False)
                 raise Unreachable("no route to host", maybe_executed=False)
             told = await found(*given, **named)
+            permit.note_heard(url, at, answered=True)
             await self._gate.passes()
             return told
 
@@ -307,12 +311,14 @@ class ClusterWorld(World):
             gate.end(why)
             raise asyncio.CancelledError
 
-        member.seat = MemorySeat(self.server, member.name, self.settings.lease_s, gate, member.wall)
+        place = member.name.partition("-")[0]
+        lease_s = self.settings.lease_s
+        member.seat = MemorySeat(self.server, member.name, lease_s, gate, member.wall, place)
         clock = MemberClock(gate)
         member.threads = MemoryThreads(gate)
         seat: Any = member.seat
         time = SharedTime(clock.database, APART_MAX_S)
-        member.cluster = Cluster(seat, lost, time, member.threads)
+        member.cluster = Cluster(seat, lost, time, member.threads, self._probe_of(member))
         store = LoggedStore(self.store, self.server, gate, self.calls, member.name)
         store.operations = LoggedOperations(store, self.history, member.name, self.clock.now)
         await member.cluster.start()
@@ -353,6 +359,19 @@ class ClusterWorld(World):
             login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             shared=(member.cluster, MemoryQueue(self.server, gate)),
         )
+
+    def _probe_of(self, member: Member) -> Callable[[str, float], Any]:
+        """How a daemon tries a device: a connection is made where it has a way, and it is there."""
+
+        async def probe(where: str, limit_s: float) -> bool:
+            reaches = all(wire.reaches for wire in member.wires)
+            host = where.rpartition(":")[0]
+            bmcs = {urlsplit(url).hostname for url in self.services}
+            there = host in bmcs or host.removesuffix(".sim") in self.site.switches
+            await asyncio.sleep(0.05 if reaches and there else limit_s)
+            return reaches and there
+
+        return probe
 
     # --- what the checker needs besides
 

@@ -16,7 +16,7 @@ from zlib import crc32
 
 import psycopg
 
-from provisioner.planning.watch.membership import Joined
+from provisioner.planning.watch.membership import Joined, Standing
 from provisioner.ports import StoreFailed
 from provisioner.runtime.database_clock import Reading
 from provisioner.store.database.seat import SAFE_PART, Peer
@@ -88,6 +88,7 @@ class Session:
     lease_s: float
     heard_at: float
     living: bool = True
+    standing: Standing = field(default_factory=Standing)
 
 
 @dataclass
@@ -157,9 +158,16 @@ class MemorySeat:
     """`store.seat.Seat` on that server: the same promises, without a network."""
 
     def __init__(
-        self, server: Server, id_: str, lease_s: float, gate: Gate, wall: Callable[[], float]
+        self,
+        server: Server,
+        id_: str,
+        lease_s: float,
+        gate: Gate,
+        wall: Callable[[], float],
+        place: str = "",
     ) -> None:
-        self.id, self.lease_s = id_, lease_s
+        self.id, self.lease_s, self.place = id_, lease_s, place
+        self.inherited, self.may_lead = Standing(), True
         self.number, self.leads, self.sure_until = 0, False, 0.0
         self.reading: Reading | None = None
         self._server, self._gate, self._wall = server, gate, wall
@@ -167,13 +175,15 @@ class MemorySeat:
         self._turns: set[int] = set()
 
     def take(self) -> None:
+        told = [s.standing for s in self._server.sessions.values() if self.place]
+        self.inherited = next((t for t in told[::-1] if t.place == self.place), Standing())
         self._session = self._server.connect(self.id, self.lease_s)
         self.number = self._session.number
         self._heard()
 
     def beat(self) -> None:
         session = self._live()
-        self.leads = self.leads or self._server.lock(session, "leader", 0)
+        self.leads = self.leads or (self.may_lead and self._server.lock(session, "leader", 0))
         self._heard()
 
     def try_turn(self, name: str) -> bool:
@@ -207,6 +217,12 @@ class MemorySeat:
         self._live()
         living = [s for s in self._server.sessions.values() if s.living]
         return [Joined(id=s.id, number=s.number) for s in living]
+
+    def state(self, standing: Standing) -> Sequence[Standing]:
+        session = self._live()
+        session.standing = standing
+        others = [s for s in self._server.sessions.values() if s.living and s is not session]
+        return [s.standing.model_copy(update={"id": s.id}) for s in others]
 
     def active(self) -> int:
         self._live()

@@ -170,3 +170,38 @@ def test_code_that_sends_without_an_intent_is_found(tmp_path, monkeypatch):
     found = virtual_time.run(undisturbed(tmp_path))
 
     assert any("it has 0 open intents" in sentence for sentence in found)
+
+
+async def cut_from_the_devices(tmp_path: Path) -> tuple[float, str, list[str]]:
+    """Return after how many seconds the peer drove all, why the other one ended, anomalies."""
+    world = ClusterWorld(tmp_path, 1, members=2, lost=0.0)
+    await world.take_in()
+    await world.start_members()
+    await world.run(60.0)
+    leading = next(m for m in world.members.values() if m.cluster and m.cluster.leads)
+    [peer] = (m for m in world.members.values() if m is not leading)
+    for wire in leading.wires:
+        wire.reaches = False
+    began = world.clock.now()
+
+    def drives_all() -> bool:
+        rows = world.server.queue.values()
+        return bool(peer.cluster and peer.cluster.leads) and all(r[1] == peer.name for r in rows)
+
+    while not drives_all() and world.clock.now() < began + 300.0:
+        await world.clock.sleep(1.0)
+    took_s = world.clock.now() - began
+    again = next(m for m in world.members.values() if m is not peer)
+    for wire in again.wires:
+        wire.reaches = True  # the next life had a way at once, and waits its minute
+    await world.run(1200.0)
+    await world.end()
+    return took_s, leading.gate.why, check(world.history, SENT_WITHIN_S)
+
+
+def test_a_daemon_that_reaches_the_database_but_no_device_hands_work_and_lead_over(tmp_path):
+    took_s, why, anomalies = virtual_time.run(cut_from_the_devices(tmp_path))
+
+    assert took_s < 73.0  # for so long six operations waited beside an idle peer
+    assert "its work goes to its peers: 0 of" in why
+    assert anomalies == []

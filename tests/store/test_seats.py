@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import NoReturn
 
 import psycopg
 import pytest
 
+from provisioner.control.engine import cluster as cluster_module
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.model.input_error import InputError
-from provisioner.planning.watch.membership import WorksBy
+from provisioner.planning.watch import membership
+from provisioner.planning.watch.membership import Standing, WorksBy
+from provisioner.runtime import permit
 from provisioner.runtime.database_clock import DatabaseClock, read_boot_clock
 from provisioner.store.database.seat import Seat, read_members
 
@@ -181,3 +185,124 @@ def test_a_declared_change_rolls_through_and_at_its_end_the_old_daemon_ends(data
     assert "while a change rolls through: new works by another matrix" in caplog.text
     assert "which joined later; the change has ended" in old[0]
     assert new == []
+
+
+DEVICES = tuple(f"10.0.0.{i}:443" for i in range(6))
+
+
+class Reaching:
+    """A seated daemon with a process of its own, and the devices that it has a way to."""
+
+    def __init__(self, database: str, name: str, place: str, ways: set[str]) -> None:
+        self.ways = ways
+        self.scope = permit.Scope()
+        self.ends: list[str] = []
+        self.seat = Seat(database, name, "test", LEASE_S, place=place)
+        self.cluster = Cluster(self.seat, self._end, probe=self._probe)
+
+    async def _probe(self, where: str, _limit_s: float) -> bool:
+        return where in self.ways
+
+    def _end(self, why: str) -> NoReturn:
+        self.ends.append(why)
+        raise LookupError(why)  # as the end of the process: nothing of it goes on
+
+    async def start(self) -> None:
+        context = copy_context()
+        context.run(permit.set_simulated_scope, self.scope)
+        await asyncio.create_task(self.cluster.start(), context=context)
+
+    def asks(self, *devices: str) -> None:
+        for where in devices:
+            self.scope.heard[where] = (read_boot_clock(), where in self.ways)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not holds():  # noqa: ASYNC110  (of threads)
+            await asyncio.sleep(0.05)
+
+
+def test_a_daemon_without_a_way_to_its_devices_gives_up_work_and_lead_until_it_has_one(
+    database, monkeypatch, caplog
+):
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(membership, "HOLD_S", 0.3)
+    monkeypatch.setattr(membership, "RETURN_S", 0.5)
+
+    async def scenario() -> tuple[list[str], list[bool], tuple[str, ...]]:
+        cut = Reaching(database, "cut", "machine 1", set())
+        peer = Reaching(database, "peer", "machine 2", set(DEVICES))
+        await cut.start()
+        await until(lambda: cut.cluster.leads)
+        await peer.start()
+        cut.asks(*DEVICES)
+        with pytest.raises(LookupError):
+            await asyncio.wait_for(cut.cluster.failed(), LIMIT_S)
+        await cut.cluster.stop()
+        await until(lambda: peer.cluster.leads)
+        again = Reaching(database, "again", "machine 1", set())
+        await again.start()
+        told = again.scope.notices["reach"]
+        stood = [again.cluster.fit]
+        await until(lambda: bool(peer.scope.notices.get("reach of peers")))
+        stood.append(await peer.cluster.count_fit() == 1)
+        await asyncio.sleep(1.0)
+        stood.append(again.cluster.fit)
+        again.ways = set(DEVICES)
+        await asyncio.wait_for(again.cluster.wait_until_fit(), LIMIT_S)
+        await until(lambda: not peer.scope.notices["reach of peers"])
+        stood.append(await peer.cluster.count_fit() == 2)
+        await again.cluster.stop()
+        await peer.cluster.stop()
+        return cut.ends, stood, told
+
+    ends, stood, told = asyncio.run(scenario())
+
+    assert (
+        "its work goes to its peers: 0 of 6 devices that it asked answered; of 6 silent"
+        in (ends[0])
+    )
+    assert stood == [False, True, False, True]
+    assert told == (
+        "this daemon drives nothing, its peers do its work: its last life gave its work to its "
+        "peers",
+    )
+    assert "it reaches what its peers reach" in caplog.text
+
+
+def test_an_unfit_daemon_whose_last_peer_ends_takes_the_work_and_the_lead(database, monkeypatch):
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+
+    async def scenario() -> bool:
+        peer = Reaching(database, "peer", "machine 2", set(DEVICES))
+        await peer.start()
+        await until(lambda: peer.cluster.leads)
+        gone = Seat(database, "gone", "test", LEASE_S, place="machine 1")
+        gone.take()
+        unfit = Standing(fit=False, place="machine 1", sample=DEVICES, at=time.time())
+        gone.state(unfit)
+        gone.leave()
+        again = Reaching(database, "again", "machine 1", set())
+        await again.start()
+        await asyncio.sleep(0.5)
+        before = again.cluster.fit
+        await peer.cluster.stop()
+        await asyncio.wait_for(again.cluster.wait_until_fit(), LIMIT_S)
+        await until(lambda: again.cluster.leads)
+        await again.cluster.stop()
+        return before
+
+    assert asyncio.run(scenario()) is False
+
+
+def test_two_that_would_give_up_at_once_are_asked_one_after_the_other(database):
+    """The second one sees that the first one has given up, and keeps its work."""
+    seats = [Seat(database, name, "test", LEASE_S) for name in ("a", "b")]
+    for seat in seats:
+        seat.take()
+    told = [seat.state(Standing(fit=False, at=1.0)) for seat in seats]
+    for seat in seats:
+        seat.leave()
+
+    assert [[(s.id, s.fit) for s in peers] for peers in told] == [[("b", True)], [("a", False)]]

@@ -24,6 +24,7 @@ from provisioner.adapters.bounded_http import (
     BoundedSession,
     Trust,
     first_of_each,
+    note_heard,
     open_session,
     port_error,
     redirected_path,
@@ -137,10 +138,14 @@ class HttpExchange:
         try:
             reply = await self._sent(bmc, call, login, coding, keep_alive=keep_alive)
         except PortError as error:
-            self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
+            self._note(bmc, call, began, error)
             raise
-        self._telemetry.request(bmc.url, call, time.perf_counter() - began, reply)
+        self._note(bmc, call, began, reply)
         return reply
+
+    def _note(self, bmc: BmcAddress, call: Call, began: float, outcome: Reply | PortError) -> None:
+        self._telemetry.request(bmc.url, call, time.perf_counter() - began, outcome)
+        note_heard(bmc.url, outcome if isinstance(outcome, PortError) else None)
 
     async def glance(self, bmc: BmcAddress, call: Call) -> Reply:
         """Send a GET by itself, with Basic to a pinned BMC. Raises PortError only."""
@@ -149,9 +154,9 @@ class HttpExchange:
         try:
             reply = await read_once(bmc, call, attempt)
         except PortError as error:
-            self._telemetry.request(bmc.url, call, time.perf_counter() - began, error)
+            self._note(bmc, call, began, error)
             raise
-        self._telemetry.request(bmc.url, call, time.perf_counter() - began, reply)
+        self._note(bmc, call, began, reply)
         return reply
 
     async def _sent(

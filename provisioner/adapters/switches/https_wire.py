@@ -23,6 +23,7 @@ from provisioner.adapters.bounded_http import (
     BoundedSession,
     Trust,
     first_of_each,
+    note_heard,
     open_session,
     own_url,
     port_error,
@@ -120,7 +121,10 @@ class SwitchHttps:
             async with bounded.request(call.method, url, **options) as answer:
                 body = await answer.read()
         except (PortError, *FAILURES) as error:
-            raise port_error(where, error, attempt) from None
+            problem = port_error(where, error, attempt)
+            note_heard(switch.url, problem)
+            raise problem from None
+        note_heard(switch.url, None)
         return Reply(answer.status, first_of_each(answer.headers.items()), body)
 
     def _session(self, *, keep_alive: bool) -> aiohttp.ClientSession:

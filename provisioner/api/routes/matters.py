@@ -144,7 +144,7 @@ class Health(Record):
     notices: tuple[str, ...] = Field(
         (),
         description="A time that is in doubt, a clock that differs from the database's, daemons "
-        "that work differently.",
+        "that work differently, a reach that is less than that of peers, a database that is far.",
     )
 
 

@@ -259,7 +259,7 @@ async def _seated(
     store = opened.store
     async with (
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
-        open_cluster(database, chosen, clock, works, opened.master.list_ids) as shared,
+        open_cluster(database, chosen, clock, works, opened.master.list_ids, data) as shared,
         scheduled_backups(data, database, chosen, clock, opened.master),
         open_log_intake(data, store, clock, chosen),
     ):

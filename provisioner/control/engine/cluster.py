@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn, Protocol, TypeVar
 
 import psycopg
@@ -20,6 +22,7 @@ from provisioner.control.engine.engine import FirstFailure
 from provisioner.execution.actions import reach as leaf_turns
 from provisioner.model.input_error import InputError
 from provisioner.planning.watch import membership
+from provisioner.planning.watch.membership import Fitness, Standing
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock, Reading
@@ -33,7 +36,16 @@ BEATS = 5  # in a lease: two may be late, and the seat is still sure
 # A loop that does nothing for so long will hardly do anything again.
 HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
+LOOK_S = 5.0  # between two statements of which devices answer
+HEARD_S = 60.0  # of requests to devices that a statement counts
+PROBE_S = 3.0  # a device on the management network accepts a connection in milliseconds
+Probe = Callable[[str, float], Awaitable[bool]]  # HOST:PORT, seconds; whether it accepts
 APART_S = 1.0  # a clock that NTP keeps is within some milliseconds
+INHERITED_S = 600.0  # what an earlier life stated is believed for so long
+DRIVES = {
+    True: "this daemon will give its work to its peers",
+    False: "this daemon drives nothing, its peers do its work",
+}
 CLOCK_REMEDY = "Set the clocks of both machines by NTP (`chronyc tracking`), then start again."
 
 
@@ -108,7 +120,15 @@ class Cluster:
         lost: Callable[[str], NoReturn],
         time: SharedTime | None = None,
         threads: Threads | None = None,
+        probe: Probe | None = None,
     ) -> None:
+        """`probe`: how silent devices are tried; None: nothing is stated of their reach."""
+        self._probe = probe
+        self._fitness = Fitness()
+        self._fit = asyncio.Event()
+        self._remembered: tuple[str, ...] = ()  # silent devices, of a daemon that is not fit
+        self._unfit: frozenset[str] = frozenset()  # living peers that drive nothing
+        self._round_trips: deque[float] = deque(maxlen=3)  # seconds, to the database
         self._seat = seat
         self._lost = lost
         self._time = time
@@ -120,6 +140,7 @@ class Cluster:
         self._over = False
         self._failure = FirstFailure()
         self._pulsing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._giving: set[asyncio.Task[None]] = set()
 
     @property
@@ -150,10 +171,14 @@ class Cluster:
                 raise InputError("clock", "", problem, CLOCK_REMEDY)
             self._follow(reading)
         self._alive_s = self._threads.steady_s()
+        self._inherit()
         loop = asyncio.get_running_loop()
         self._threads.start_beating(lambda: self._beat(loop), self._seat.lease_s / BEATS)
         self._pulsing = asyncio.create_task(self._pulse(), name="seat")
         self._failure.watch(self._pulsing)
+        if self._probe is not None:
+            self._looking = asyncio.create_task(self._look_for_ever(self._probe), name="reach")
+            self._failure.watch(self._looking)
         log.info("seated as %s", self.id)
 
     @property
@@ -165,6 +190,15 @@ class Cluster:
         """Wait until this daemon leads; from then on it leads until it ends."""
         await self._leading.wait()
 
+    async def wait_until_fit(self) -> None:
+        """Wait until this daemon may drive operations: it reaches what its peers reach."""
+        await self._fit.wait()
+
+    @property
+    def fit(self) -> bool:
+        """Return whether this daemon drives operations; it did not give its work to peers."""
+        return self._fit.is_set()
+
     async def failed(self) -> None:
         """Wait until the loop that renews the lease fails; raise its error."""
         await self._failure.wait()
@@ -172,9 +206,10 @@ class Cluster:
     async def stop(self) -> None:
         """Leave: peers take over at once."""
         self._over = True
-        if self._pulsing is not None:
-            self._pulsing.cancel()
-            await asyncio.gather(self._pulsing, return_exceptions=True)
+        for task in (self._pulsing, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self._threads.at_seat(self._seat.leave)
         self._threads.close()
 
@@ -215,6 +250,10 @@ class Cluster:
         assert reading is not None, "not seated"
         return reading.database_s + self._threads.steady_s() - reading.boot_s
 
+    async def count_fit(self) -> int:
+        """Return how many daemons share the work."""
+        return len(await self.find_living() - self._unfit)
+
     async def count_active(self) -> int:
         """Return how many operations are active in the whole site."""
         return await self._sure(self._threads.at_desk(self._seat.active))
@@ -248,6 +287,91 @@ class Cluster:
         ending = self._threads.at_seat(lambda: self._seat.end_turn(name))
         await asyncio.shield(self._sure(ending))
 
+    # --- the reach of this daemon, against its peers'
+
+    def _inherit(self) -> None:
+        """Begin where the last life in this place ended: one that gave its work away goes on so."""
+        last = self._seat.inherited
+        if self._probe is None or last.fit or self._now() - last.at > INHERITED_S:
+            self._fit.set()
+            return
+        self._remembered = last.sample
+        why = "its last life gave its work to its peers"
+        self._take_fitness(Fitness(fit=False, why=why))
+
+    async def _look_for_ever(self, probe: Probe) -> None:
+        peers: Sequence[Standing] = ()
+        while True:
+            ours = await self._measure(peers, probe)
+            peers = await self._sure(self._threads.at_desk(partial(self._seat.state, ours)))
+            now = self._now()
+            why = membership.find_difference(ours, peers, now)
+            alone = membership.is_alone(peers, now)
+            fitness = membership.judge_fitness(self._fitness, why, now, alone=alone)
+            if self._fitness.fit and not fitness.fit:
+                await self._give_up(ours, why)
+                continue
+            self._take_fitness(fitness)
+            self._unfit = frozenset(p.id for p in peers if not p.fit)
+            unfit = membership.describe_unfit_peers(peers, now)
+            notices = process_scope.get_scope().notices
+            notices["reach of peers"] = unfit
+            notices["database"] = membership.describe_slow_link(ours)
+            await asyncio.sleep(LOOK_S)
+
+    async def _give_up(self, ours: Standing, why: str) -> None:
+        """End, so that peers take over all operations, and the lead, at once; the next life here
+        waits until it reaches what they reach.
+
+        If the peer that should do the work gave up at the same moment, nothing is given away.
+        """
+        told = ours.model_copy(update={"fit": False})
+        peers = await self._sure(self._threads.at_desk(partial(self._seat.state, told)))
+        if membership.find_difference(ours, peers, self._now()):
+            self._lost(f"its work goes to its peers: {why}")
+        self._fitness = Fitness()
+
+    async def _measure(self, peers: Sequence[Standing], probe: Probe) -> Standing:
+        """Return our standing. Only devices that accept no connection from us either count as
+        silent.
+        """
+        heard = permit.take_heard(self._threads.steady_s() - HEARD_S)
+        quiet = [where for where, answered in heard.items() if not answered]
+        own = list(self._remembered if not self._fitness.fit else quiet[: membership.SAMPLE_MAX])
+        before = Standing(fit=self._fitness.fit, sample=tuple(own))
+        asked = membership.list_asked(before, peers)
+        tries = tuple(dict.fromkeys((*own, *asked)))
+        answers = await asyncio.gather(*(probe(where, PROBE_S) for where in tries))
+        result = dict(zip(tries, answers, strict=True))
+        sample = tuple(where for where in own if not result[where])
+        tried, silent = len(own), len(sample)
+        if self._fitness.fit:
+            tried = len(heard)
+            silent = round(len(quiet) * len(sample) / len(own)) if own else 0
+        return Standing(
+            id=self.id,
+            place=self._seat.place,
+            at=self._now(),
+            fit=self._fitness.fit,
+            tried=tried,
+            silent=silent,
+            sample=sample,
+            probed={where: result[where] for where in asked if where not in own},
+            round_trip_ms=1000 * min(self._round_trips, default=0.0),
+        )
+
+    def _take_fitness(self, fitness: Fitness) -> None:
+        """Go on as fit, or not; a daemon that is fit again also asks for the lead again."""
+        before = self._fitness
+        self._fitness = fitness
+        self._seat.may_lead = fitness.fit
+        notice = () if not fitness.why else (f"{DRIVES[fitness.fit]}: {fitness.why}",)
+        process_scope.get_scope().notices["reach"] = notice
+        if fitness.fit:
+            self._fit.set()
+        if fitness.why != before.why:
+            log.warning(notice[0] if notice else "it reaches what its peers reach")
+
     async def _pulse(self) -> None:
         """Show that the event loop lives, and look whether the seat is sure: also while the
         thread that beats waits for a database that is gone."""
@@ -274,6 +398,8 @@ class Cluster:
         except Exception as error:  # a thread that ends in silence would end the daemon later
             self._lost(f"the seat cannot be kept: {error!r}")
         reading = self._seat.reading
+        if reading is not None:
+            self._round_trips.append(2 * reading.error_s)
         if self._time is not None and reading is not None:
             if problem := self._apart(reading):
                 self._lost(problem)

@@ -11,16 +11,18 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import psycopg
 from dbos import DBOS, Serializer
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 
 from provisioner.store.database import waits
-from provisioner.store.database.postgres import CONNECT, postgres_url
+from provisioner.store.database.postgres import CONNECT, postgres_url, wait_for_room
 
 T = TypeVar("T")
 
@@ -89,6 +91,7 @@ class DbosQueue:
         own.
         """
         url = make_url(postgres_url(self._database)).render_as_string(hide_password=False)
+        _find_room(make_url(url).set(drivername="postgresql"))
         DBOS(
             config={
                 "name": "provisioner",
@@ -119,13 +122,21 @@ class DbosQueue:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         def waiting() -> T:
             with waits.on("the queue of operations"):
-                return work()
+                return wait_for_room(work)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, waiting)
 
 
 async def _awaited(run: Callable[[str], Awaitable[None]], operation_id: str) -> None:
     await run(operation_id)
+
+
+def _find_room(url: URL) -> None:
+    """Wait until the server has the connections that DBOS opens at once: it cannot wait itself."""
+    text = url.render_as_string(hide_password=False)
+    with ExitStack() as held:
+        for _ in range(POOL + 1):  # and the one that it creates its tables by
+            held.enter_context(wait_for_room(lambda: psycopg.connect(text, **CONNECT)))
 
 
 def _allow(count: int) -> None:

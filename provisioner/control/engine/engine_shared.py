@@ -160,7 +160,7 @@ class SharedEngine:
         """
         while True:
             active = await self._cluster.count_active()
-            daemons = len(await self._cluster.find_living())
+            daemons = await self._cluster.count_fit()
             self._part = compute_share(active, daemons, self._operations_max)
             if self._cluster.leads:
                 await self._queue.allow(self._part)

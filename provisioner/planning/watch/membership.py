@@ -169,3 +169,144 @@ def _named(apart: Sequence[str]) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------
+# Who reaches its devices and the database worse than its peers, and gives its work away.
+#
+# A daemon that cannot reach a device has learned nothing about the device: it may be off for
+# everybody. So its peers try the very devices that are silent for it, and only where these answer
+# a peer is there a difference. The shares are compared with a margin, so that of any daemons the
+# one with the most never gives up, and two never hand to each other. One that gave up returns
+# after a minute without a difference.
+
+COMPARED_MIN = 3  # silent devices that a peer has tried: one or two are two faults of two devices
+SAMPLE_MAX = 16  # of silent devices, that peers try
+MARGIN = 0.3  # of all devices that a daemon asks, more that a peer reaches
+MARGIN_BACK = 0.1  # the same, for a daemon that gave its work away and wants it again
+FRESH_S = 20.0  # a statement that is older says nothing
+HOLD_S = 10.0  # a difference lasts so long before anything is given away
+RETURN_S = 60.0  # and is over for so long before it is taken again
+SLOW_MS = 40.0  # of a round trip to the database: a decision makes some ten of them
+SLOW_BACK_MS = 20.0
+SLOW_TIMES = 4.0  # of a peer's round trip: a database that is slow for everybody is no difference
+
+
+class Standing(Record):
+    """What a daemon states of itself: how many of the devices that it asked lately answered."""
+
+    id: str = ""
+    place: str = ""  # of its data directory: its next life inherits what this one knew
+    at: float = 0.0  # the database's clock; 0: it has stated nothing
+    fit: bool = True  # False: it drives nothing, and does not ask for the lead
+    tried: int = 0
+    silent: int = 0
+    sample: tuple[str, ...] = ()  # HOST:PORT of silent devices, for peers to try
+    probed: Mapping[str, bool] = {}  # HOST:PORT of others' silent devices -> whether it answered
+    round_trip_ms: float = 0.0  # to the database; 0: not measured
+
+    @property
+    def share(self) -> float:
+        """Return the part of the devices tried, for itself and for others, that answered."""
+        tried = self.tried + len(self.probed)
+        answered = self.tried - self.silent + sum(self.probed.values())
+        return answered / tried if tried else 1.0
+
+
+class Fitness(Record):
+    """Whether a daemon drives operations, and since when a look says something else."""
+
+    fit: bool = True
+    why: str = ""  # of the last look; what is held against a daemon that is not fit
+    since: float | None = None
+
+
+def read_standing(id_: str, text: str) -> Standing:
+    """Return what a daemon stated; of an older version, or if it is no statement: nothing."""
+    try:
+        told = Standing.model_validate({**json.loads(text or "{}"), "id": id_})
+    except (ValueError, TypeError):
+        return Standing(id=id_)
+    bounded = dict(list(told.probed.items())[: 8 * SAMPLE_MAX])
+    return told.model_copy(update={"sample": told.sample[:SAMPLE_MAX], "probed": bounded})
+
+
+def list_asked(ours: Standing, peers: Sequence[Standing]) -> tuple[str, ...]:
+    """Return the devices to try now: those that are silent for others, and for an unfit one its
+    own.
+    """
+    own = () if ours.fit else ours.sample
+    wanted = [a for p in peers for a in p.sample]
+    return tuple(dict.fromkeys((*own, *wanted)))[: 8 * SAMPLE_MAX]
+
+
+def find_difference(ours: Standing, peers: Sequence[Standing], now: float) -> str:
+    """Return in which way a fit peer is so much better that it should do our work; "" if in
+    none.
+    """
+    margin = MARGIN if ours.fit else MARGIN_BACK
+    for peer in _list_fit(peers, now):
+        compared = [a for a in ours.sample if a in peer.probed]
+        if len(compared) < COMPARED_MIN or not ours.tried:
+            continue
+        reached = sum(peer.probed[a] for a in compared)
+        gain = ours.silent / ours.tried * reached / len(compared)
+        if gain >= margin and peer.share - ours.share >= margin:
+            return (
+                f"{ours.tried - ours.silent} of {ours.tried} devices that it asked answered; of "
+                f"{len(compared)} silent ones {reached} answer {peer.id}: look at this machine's "
+                "network to the devices"
+            )
+    slow_ms = SLOW_MS if ours.fit else SLOW_BACK_MS
+    timed = [p for p in _list_fit(peers, now) if p.round_trip_ms > 0]
+    if ours.round_trip_ms >= slow_ms and timed:
+        peer = min(timed, key=lambda p: p.round_trip_ms)
+        if peer.round_trip_ms * SLOW_TIMES <= ours.round_trip_ms:
+            return (
+                f"a round trip to the database takes {ours.round_trip_ms:.0f} ms, from {peer.id} "
+                f"{peer.round_trip_ms:.0f} ms: look at the link between this machine and it"
+            )
+    return ""
+
+
+def judge_fitness(before: Fitness, why: str, now: float, *, alone: bool) -> Fitness:
+    """Return the fitness after a look that found `why`; `alone`: no fit peer could do the work."""
+    if before.fit:
+        if not why or alone:
+            return Fitness()
+        since = now if before.since is None else before.since
+        return Fitness(fit=now - since < HOLD_S, why=why, since=since)
+    if alone:
+        return Fitness()
+    if why:
+        return Fitness(fit=False, why=why)
+    since = now if before.since is None else before.since
+    if now - since >= RETURN_S:
+        return Fitness()
+    return Fitness(fit=False, why=before.why, since=since)
+
+
+def describe_slow_link(ours: Standing) -> tuple[str, ...]:
+    """Return a sentence if the database is far from this daemon, whoever else it is far from."""
+    if ours.round_trip_ms < SLOW_MS:
+        return ()
+    took = f"a round trip takes {ours.round_trip_ms:.0f} ms"
+    return (f"the database is far: {took}; look at the link between this machine and it",)
+
+
+def is_alone(peers: Sequence[Standing], now: float) -> bool:
+    """Return whether no peer is there that could do our work."""
+    return not any(True for _ in _list_fit(peers, now))
+
+
+def describe_unfit_peers(peers: Sequence[Standing], now: float) -> tuple[str, ...]:
+    """Return a sentence for each living peer that gave its work away."""
+    return tuple(
+        f"{p.id} drives nothing: it reaches its devices or the database worse than its peers"
+        for p in peers
+        if not p.fit and now - p.at <= FRESH_S
+    )
+
+
+def _list_fit(peers: Sequence[Standing], now: float) -> Iterable[Standing]:
+    return (p for p in peers if p.fit and p.at and now - p.at <= FRESH_S)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -194,6 +194,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
 
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # Advisory locks are numbers; ours share this first one ("prov" in ASCII), the second says what for.
 LOCK_SPACE = 0x70726F76
@@ -216,6 +217,16 @@ NEAR_AGAIN = 20  # groups with a short round trip in a row, before the link coun
 PATIENCE_S = 30.0  # for a piece of work that others are faster than
 # Waiting for the writers before us: some hundred transactions. Longer, and something is broken.
 LOCK_WAIT_MS = 30_000
+# Alembic and the migration's own modules are loaded inside of a transaction: on a machine short of
+# CPU that takes long, and nothing but the start of other daemons waits for it.
+OPENING_STALLED_MS = 600_000
+CONNECTIONS = (
+    13  # that a daemon takes at most: store 3, seat 2, DBOS 4 and 3 of its threads, a look
+)
+FULL = frozenset({"53300"})  # SQLSTATE too_many_connections, of max_connections and of a role
+FULL_PAUSE_S = 2.0
+FULL_AGAIN_S = 30.0  # between two reports
+STALLED = frozenset({"25P03", "57P05"})  # the server ended a session that did nothing for long
 VERSION_MIN = 140_000  # 14: `idle_session_timeout`, by which a daemon that hangs loses its lock
 # The order of texts is the order of code points, as in SQLite and in Python.
 COLLATIONS = frozenset({"C", "POSIX", "C.UTF-8", "C.utf8"})
@@ -266,6 +277,7 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
         engine = create_engine(url, poolclass=NullPool, connect_args=CONNECT)
     except ModuleNotFoundError as missing:
         raise extra_missing(shown(url), str(missing.name)) from None
+    event.listen(engine, "do_connect", _connect_when_there_is_room)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     event.listen(engine, "before_cursor_execute", _before_statement)
@@ -273,14 +285,20 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
     try:
         with waits.on("opening the database"), engine.connect() as connection:
             _check(connection, shown(url))
+            _tell_room(connection)
             # daemons that start together migrate one after the other
             connection.execute(_LOCK_SESSION, {"space": LOCK_SPACE, "what": OPENING})
             connection.commit()
-            prepare_schema(engine, shown(url), copy_first)
+            patient = engine.execution_options(provisioner_opens=True)
+            prepare_schema(patient, shown(url), copy_first)
     except DBAPIError as error:
         engine.dispose()
-        message = str(error.orig).strip() or type(error.orig).__name__
-        raise _unusable(shown(url), " ".join(message.split())) from None
+        message = " ".join((str(error.orig).strip() or type(error.orig).__name__).split())
+        if getattr(error.orig, "sqlstate", None) in STALLED:
+            problem = f"the start was too slow, and the server ended its session: {message}"
+            remedy = "Look at the load of this machine (CPU, memory); the start is tried again."
+            raise InputError(shown(url), "", problem, remedy) from None
+        raise _unusable(shown(url), message) from None
     except BaseException:
         engine.dispose()
         raise
@@ -348,7 +366,70 @@ def _prepare(connection: Any, _record: Any) -> None:
     connection.commit()
 
 
+def is_full(error: BaseException) -> bool:
+    """Return whether the server refused a connection since it has none left."""
+    cause = getattr(error, "orig", None) or error
+    # psycopg has no SQLSTATE of a connection that was never made
+    words = str(cause)
+    return getattr(cause, "sqlstate", None) in FULL or any(
+        said in words
+        for said in ("too many clients", "connection slots are reserved", "too many connections")
+    )
+
+
+def wait_for_room(connect: Callable[[], T]) -> T:
+    """Return what `connect` gives, as soon as the server has a connection left. Blocks.
+
+    A daemon that ended would be started again, and would take its connections anew each time.
+    """
+    with contextlib.ExitStack() as waiting:
+        told_s = 0.0
+        while True:
+            try:
+                return connect()
+            except Exception as error:
+                if not is_full(error):
+                    raise
+                if not told_s:
+                    waiting.enter_context(waits.without_limit())
+                if time.monotonic() - told_s > FULL_AGAIN_S or not told_s:
+                    told_s = time.monotonic()
+                    words = " ".join(str(getattr(error, "orig", None) or error).split())
+                    log.warning("PostgreSQL has no connection left: %s. %s", words, FULL_REMEDY)
+            time.sleep(FULL_PAUSE_S)
+
+
+FULL_REMEDY = (
+    f"A daemon takes up to {CONNECTIONS}: raise max_connections to {CONNECTIONS} times the "
+    "daemons, and what else connects; it waits until one is free."
+)
+
+
+def _connect_when_there_is_room(
+    dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]
+) -> Any:
+    return wait_for_room(lambda: dialect.connect(*arguments, **options))
+
+
+def _tell_room(connection: Connection) -> None:
+    """Report at the start that the server has fewer connections left than a daemon needs."""
+    allowed, used = connection.exec_driver_sql(
+        "SELECT current_setting('max_connections')::int "
+        "- current_setting('superuser_reserved_connections')::int, "
+        "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int"
+    ).one()
+    connection.commit()
+    if allowed - used + 1 < CONNECTIONS:
+        log.warning(
+            "PostgreSQL has %d of %d connections left. %s", allowed - used, allowed, FULL_REMEDY
+        )
+
+
 def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("provisioner_opens"):
+        connection.exec_driver_sql(
+            f"SET LOCAL idle_in_transaction_session_timeout = {OPENING_STALLED_MS}"
+        )
     if connection.get_execution_options().get("provisioner_writes"):
         values = {"space": LOCK_SPACE, "what": WRITER, "stalled": str(WRITER_STALLED_MS)}
         connection.execute(_LOCK, values)

@@ -28,10 +28,10 @@ from sqlalchemy import make_url
 from provisioner.model.input_error import InputError
 from provisioner.model.operation import OperationStatus
 from provisioner.planning.watch import membership
-from provisioner.planning.watch.membership import Joined, WorksBy
+from provisioner.planning.watch.membership import Joined, Standing, WorksBy, read_standing
 from provisioner.runtime.database_clock import Reading, read_boot_clock, take_reading
 from provisioner.store.database import waits
-from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_url
+from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_url, wait_for_room
 
 # First numbers of advisory locks; `postgres.LOCK_SPACE` is that of single locks.
 SEATS = LOCK_SPACE + 1  # by number of the daemon
@@ -43,13 +43,16 @@ Session = psycopg.Connection[dict[str, object]]
 
 SAFE_PART = 0.75  # of a lease: the rest is for clocks that drift and answers that are late
 JOINING = 5
-MEMBERS = (
-    "SELECT e.number, e.id, e.digests, e.change_until FROM executors e "
+STATING = 6
+LIVING = (
+    "FROM executors e "
     "JOIN pg_locks l ON l.locktype = 'advisory' AND l.granted "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid "
-    "WHERE e.died_at = 0 ORDER BY e.number"
+    "WHERE e.died_at = 0"
 )
+MEMBERS = f"SELECT e.number, e.id, e.digests, e.change_until {LIVING} ORDER BY e.number"
+STANDINGS = f"SELECT e.id, e.standing {LIVING} AND e.number <> %s ORDER BY e.number"
 JOIN_REMEDY = (
     "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
     "through, start the changed ones with `serve --change-until TIME`."
@@ -80,9 +83,16 @@ class Seat:
         lease_s: float,
         wall: Callable[[], float] = time.time,
         works: WorksBy | None = None,
+        place: str = "",
     ) -> None:
-        """`works`: this daemon's parts, as digests; None is accepted by peers without any."""
+        """`works`: this daemon's parts, as digests; None is accepted by peers without any.
+
+        `place` names its data directory: what its last life there stated is inherited.
+        """
         self.id = id_
+        self.place = place
+        self.inherited = Standing()  # what the last life in this place stated
+        self.may_lead = True  # False: the lead is left to others
         self._works = works or WorksBy()
         self.number = 0
         self.leads = False
@@ -104,13 +114,14 @@ class Seat:
         Raises `psycopg.Error` if that is not possible, `InputError` if living peers work by
         something else and no change is declared.
         """
-        before = read_boot_clock()
-        self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
         self._desk = self._connect("provisioner desk", 0)
         # the row is invisible before its lock is taken
         with waits.on("joining the other daemons"), self._desk.transaction():
             # one joins after the other: two that differ must not overlook each other
             self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, JOINING))
+            # not before: the server ends it where it is silent, as while others join
+            before = read_boot_clock()
+            self._session = self._connect("provisioner seat", int(self.lease_s * 1000))
             row = self._read(
                 "INSERT INTO executors "
                 "(id, host, version, started_at, died_at, digests, change_until) "
@@ -126,6 +137,7 @@ class Seat:
             )[0]
             self.number = int(str(row["number"]))
             assert self._lock(SEATS, self.number), "a new number is nobody's"
+            self.inherited = self._inherit()
             peers = [m for m in self.members() if m.id != self.id]
             if why := membership.find_join_refusal(self.joined, peers, self._time()):
                 raise InputError("daemons", "", why, JOIN_REMEDY)
@@ -135,7 +147,7 @@ class Seat:
     def beat(self) -> None:
         """Renew the lease, read the database's clock, and ask for the lead if it is free."""
         before = read_boot_clock()
-        if not self.leads:
+        if not self.leads and self.may_lead:
             self.leads = self._lock(LOCK_SPACE, LEADER)
         self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
@@ -195,6 +207,34 @@ class Seat:
         """Return the daemons that have a seat now, ours among them, and what each works by."""
         return [_joined(row) for row in self._read(MEMBERS, (SEATS,))]
 
+    def state(self, standing: Standing) -> Sequence[Standing]:
+        """State this daemon's own reach; return what its living peers state.
+
+        One after the other, so that of two that would give their work away at the same moment the
+        second one sees that the first one has.
+        """
+        assert self._desk is not None, "not seated"
+        with waits.on("a look at the other daemons", limited=False), self._desk.transaction():
+            self._read("SELECT pg_advisory_xact_lock(%s, %s)::text", (LOCK_SPACE, STATING))
+            self._read(
+                "UPDATE executors SET standing = %s WHERE number = %s RETURNING 1",
+                (standing.model_dump_json(exclude={"id"}), self.number),
+            )
+            rows = self._read(STANDINGS, (SEATS, self.number))
+        return [read_standing(str(row["id"]), str(row["standing"])) for row in rows]
+
+    def _inherit(self) -> Standing:
+        """Return what the last life in this place stated, if that was lately."""
+        if not self.place:
+            return Standing()
+        rows = self._read(
+            "SELECT id, standing FROM executors WHERE number <> %s AND standing <> '' AND (died_at "
+            "= 0 OR died_at > extract(epoch FROM clock_timestamp()) - %s) ORDER BY number DESC",
+            (self.number, FORGET_S),
+        )
+        told = (read_standing(str(row["id"]), str(row["standing"])) for row in rows)
+        return next((s for s in told if s.place == self.place), Standing())
+
     def active(self) -> int:
         """Return how many operations are active in the whole site."""
         [row] = self._read(
@@ -213,11 +253,13 @@ class Seat:
         url = make_url(self._url).set(drivername="postgresql")
         # a server's own limits would end the seat where nothing but a wait is needed
         options = f"-c idle_session_timeout={idle_ms} -c lock_timeout=0 -c statement_timeout=0"
-        return psycopg.connect(
-            url.render_as_string(hide_password=False),
-            autocommit=True,
-            row_factory=dict_row,
-            **{**CONNECT, "application_name": name, "options": options},
+        return wait_for_room(
+            lambda: psycopg.connect(
+                url.render_as_string(hide_password=False),
+                autocommit=True,
+                row_factory=dict_row,
+                **{**CONNECT, "application_name": name, "options": options},
+            )
         )
 
     def _time(self) -> float:

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from provisioner.runtime.database_clock import read_boot_clock
@@ -35,6 +35,7 @@ class Wait:
 
 _waits: dict[int, Wait] = {}  # changed by single operations only, which are atomic
 _numbers = count()
+_mine = threading.local()  # the numbers of this thread's waits
 
 
 @contextmanager
@@ -42,10 +43,27 @@ def on(what: str, *, limited: bool = True) -> Iterator[None]:
     """Count this thread as waiting for the database, while inside."""
     number = next(_numbers)
     _waits[number] = Wait(what, read_boot_clock(), limited)
+    numbers = _mine.__dict__.setdefault("numbers", [])
+    numbers.append(number)
     try:
         yield
     finally:
+        numbers.remove(number)
         del _waits[number]
+
+
+@contextmanager
+def without_limit() -> Iterator[None]:
+    """Wait as long as it takes, while inside: an end of the process would make it worse."""
+    numbers = list(_mine.__dict__.get("numbers", []))
+    before = {number: _waits[number] for number in numbers}
+    for number in numbers:
+        _waits[number] = replace(before[number], limited=False)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            _waits[number] = replace(before[number], since_s=read_boot_clock())
 
 
 def longest() -> tuple[str, float]:

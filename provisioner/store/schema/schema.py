@@ -473,6 +473,8 @@ executors = Table(
     Column("digests", Text, nullable=False, server_default="{}"),
     # until when daemons that work by something else are allowed beside it; 0: not at all
     Column("change_until", Double, nullable=False, server_default="0"),
+    # JSON: which of its devices answer, and how far the database is; "": it stated nothing
+    Column("standing", Text, nullable=False, server_default=""),
 )
 
 

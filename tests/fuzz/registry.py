@@ -77,6 +77,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.sysfs", (ValueError,), "read_gid", {}),
     ("checks.readers.sysfs", (), "pci_of_interface", {}),
     ("checks.readers.tool_output", _CHECKS, "find_documents find_document", {"subject": "x"}),
+    ("planning.watch.membership", (), "read_standing", {"id_": "b"}),
     ("planning.watch.syslog_reader", (), "clean_line", {}),
     ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.bmc_defaults", (), "judge_owner_keys", {"own": ()}),
@@ -357,6 +358,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
     **RECORD_DECODERS,
+    "planning.watch.membership": "planning.watch.membership:read_standing",
     "api.app": "api.app:_checked",
     "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,

@@ -344,7 +344,8 @@ class Cluster:
         answers = await asyncio.gather(*(probe(where, PROBE_S) for where in tries))
         result = dict(zip(tries, answers, strict=True))
         sample = tuple(where for where in own if not result[where])
-        tried, silent = len(own), len(sample)
+        tried = len(own)
+        silent = len(sample)
         if self._fitness.fit:
             tried = len(heard)
             silent = round(len(quiet) * len(sample) / len(own)) if own else 0

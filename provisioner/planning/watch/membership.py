@@ -225,7 +225,7 @@ def read_standing(id_: str, text: str) -> Standing:
     """Return what a daemon stated; of an older version, or if it is no statement: nothing."""
     try:
         told = Standing.model_validate({**json.loads(text or "{}"), "id": id_})
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return Standing(id=id_)
     bounded = dict(list(told.probed.items())[: 8 * SAMPLE_MAX])
     return told.model_copy(update={"sample": told.sample[:SAMPLE_MAX], "probed": bounded})

@@ -50,7 +50,7 @@ class AtOnce(Wire):
     def __init__(self) -> None:
         super().__init__(None, 0.0)  # type: ignore[arg-type]  # no chance is asked
 
-    async def travel(self) -> str:
+    async def delay_request(self) -> str:
         self.requests += 1
         await asyncio.sleep(0)
         return ""

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from served import Served, run
 
@@ -157,6 +158,27 @@ def test_a_key_that_is_not_good_fails_every_step(tmp_path: Path) -> None:
             assert "401" in printed["error"], step
 
     run(scenario)
+
+
+def test_the_host_that_comes_back_with_other_firmware_has_no_case_that_waits_for_people(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The suite gives a whole rack back: a host of it went to repair, and was never validated."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import counterproofs
+
+    tenants = {"n00": "red", "n01": "blue", "n02": "red", "n03": "acceptance", "n04": "blue"}
+    hosts = [{"id": name, "tenant": tenant} for name, tenant in tenants.items()]
+    opened = [{"id": f"{n}-c1", "node": n, "closed_at": None} for n in ("n01", "n03")]
+    closed = {"id": "n02-c1", "node": "n02", "closed_at": 5.0}
+
+    chosen = counterproofs.choose_returning(hosts, {"n00"}, [*opened, closed])
+    all_given_back = counterproofs.choose_returning(hosts[:2], {"n00"}, opened)
+
+    assert chosen == ("n02", [])
+    assert all_given_back == ("n01", ["n01-c1"])
+    with pytest.raises(counterproofs.RefusedError, match="left over"):
+        counterproofs.choose_returning(hosts[:1], {"n00"}, [])
 
 
 def test_each_step_of_the_configuration_is_answered_or_has_its_reason() -> None:

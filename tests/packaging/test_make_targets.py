@@ -27,7 +27,7 @@ TARGETS = [
 ]
 TRIED_S = 45.0
 SETUP_S = 900.0
-NONE_OF_THEM = 'ARGS=-q --collect-only -k "no test has this name"'
+NONE_OF_THEM = "ARGS=-q --collect-only -k no_test_has_this_name"
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,11 @@ def test_the_target_works_in_a_fresh_clone_or_says_what_it_wants(clone: Path, ta
 
     last = ended.said[-3000:]
     assert "Traceback (most recent call last)" not in ended.said, last
-    collected_none = case is COLLECTS and "deselected" in last
+    collected_none = case is COLLECTS and re.search("deselected|no tests ran", last)
     refused = case.refuses and re.search(case.refuses, last)
-    assert ended.code in {0, None} or collected_none or refused, last
+    measured = target.startswith("bench") and re.search(r"^\{.*\}$", last, re.MULTILINE)
+    # a figure that was missed on a busy machine ends a benchmark with 1, after its line
+    assert ended.code in {0, None} or collected_none or refused or measured, last
     assert ended.code is None or ended.said.strip(), "it said nothing"
 
 

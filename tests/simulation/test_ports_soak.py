@@ -109,7 +109,7 @@ def ask_no_standing(world: PortWorld) -> None:
     [  # `first`: a seed whose life meets it at present, so that few are lived
         # tests/model refuses a journal of the same daemon in every run
         pytest.param(watch_no_leaf, "is in (RED|BLUE)", 7, marks=pytest.mark.long),
-        (owe_no_erasure, "not erased since it stood elsewhere", 41),
+        (owe_no_erasure, "not erased since it stood elsewhere", 74),
         (ask_no_standing, "without a valid certificate|has no valid certificate", 2),
     ],
 )

@@ -11,12 +11,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 import virtual_time
 from serving import HOST, Serving, world
 
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.checks.check import CheckContext
+from provisioner.control.watch.attestation_watch import (
+    OVERLOADED_WAIT_S,
+    ROUND_S,
+    AttestationWatch,
+)
+from provisioner.control.watch.watched_nodes import LookLane
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.cohort import Evidence, HealthReport, Verdict
 from provisioner.model.matrix import (
@@ -28,6 +35,7 @@ from provisioner.model.matrix import (
     TrustedMaker,
 )
 from provisioner.planning.certification import attested_state, certification
+from provisioner.planning.lifecycle.admission import Level, Strain
 from provisioner.planning.watch.leaks import DIFFERS, UNPROVED
 from provisioner.sim.hardware.device_authority import find_authority
 from provisioner.sim.hardware.simulated_tpm import make_values
@@ -263,3 +271,48 @@ def test_a_recorded_difference_is_an_alert_and_ends_nothing(tmp_path: Path) -> N
         return came, await revocation(serving)
 
     assert lived(tmp_path, story, "record") == (True, "")
+
+
+# of virtual time: the resets are read, the question of before is an hour old, a round, an overload
+# that puts it off, and two questions
+BOUND_S = 900.0 + HOUR_S + ROUND_S + OVERLOADED_WAIT_S + 600.0
+
+
+@pytest.mark.parametrize("level", [Level.STRAINED, Level.SEVERE])
+def test_a_changed_measurement_is_found_within_a_bound_while_the_daemon_is_overloaded(
+    tmp_path: Path, level: Level
+) -> None:
+    """`make acceptance` beside other work: the question was put off for as long as that went on."""
+
+    async def story(serving: Serving) -> tuple[float, str]:
+        assert serving.daemon is not None
+        busy = Strain(by="event_loop", level=level, detail="it runs late")
+        serving.daemon.overload.found = (busy,)
+        assert not serving.watcher.may_watch()
+        await serving.world.clock.sleep(1800)
+        machine = serving.world.site.machines[HOST]
+        machine.implants.add(ROOT)
+        machine.bmc_reset("host", serving.world.clock.now())
+        began = serving.world.clock.now()
+        assert await serving.until(lambda s: (DIFFERS, ROOT) in s, 2 * BOUND_S)
+        took = serving.world.clock.now() - began
+        await serving.world.clock.sleep(60)
+        assert serving.daemon.overload.found == (busy,)
+        return took, await revocation(serving)
+
+    took, reason = lived(tmp_path, story)
+
+    assert took <= BOUND_S
+    assert ROOT in reason
+
+
+def test_an_overloaded_daemon_asks_the_longest_overdue_and_few_at_a_time() -> None:
+    asked: list[str] = []
+    keeper = AttestationWatch.__new__(AttestationWatch)
+    keeper._lane = LookLane(16, asked.append)  # type: ignore[arg-type]
+    due = [(float(at), f"n{at}") for at in (0, 10, 20, 5000)]
+
+    late = keeper._late(due, 20.0 + OVERLOADED_WAIT_S)
+
+    assert [name for _, name in late] == ["n0", "n10"]
+    assert keeper._late(due, OVERLOADED_WAIT_S - 1.0) == []

@@ -8,11 +8,13 @@ which of the promised errors a failure is (`port_error`).
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import re
+import socket
 import ssl
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -223,13 +225,34 @@ def departures() -> aiohttp.TraceConfig:
     return trace
 
 
-def open_session(*, per_host: int, keep_alive: bool) -> aiohttp.ClientSession:
-    """A session without cookies, proxies or decompression. To be made inside the event loop."""
-    connector = (
-        _Connector(limit=0, limit_per_host=per_host, keepalive_timeout=KEEPALIVE_S)
-        if keep_alive
-        else _Connector(limit=0, limit_per_host=per_host, force_close=True)
-    )
+def _guarded(refuse: Callable[[str], str]) -> Callable[[Any], socket.socket]:
+    """Return what makes a connection's socket, unless `refuse` has a reason against its address.
+
+    It has the address that is connected to, after a name is resolved, and for a literal as well: a
+    name that is resolved to another address the next time (DNS rebinding) gains nothing by it.
+    """
+
+    def make(target: Any) -> socket.socket:
+        family, kind, protocol, _, address = target
+        if why := refuse(str(address[0])):
+            raise PermissionError(errno.EACCES, f"refused: {why}")
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    return make
+
+
+def open_session(
+    *, per_host: int, keep_alive: bool, refuse: Callable[[str], str] | None = None
+) -> aiohttp.ClientSession:
+    """A session without cookies, proxies or decompression. To be made inside the event loop.
+
+    `refuse` is asked for each address that a connection is opened to: for URLs that people give.
+    """
+    ways: dict[str, Any] = {"limit": 0, "limit_per_host": per_host}
+    ways |= {"keepalive_timeout": KEEPALIVE_S} if keep_alive else {"force_close": True}
+    if refuse is not None:
+        ways["socket_factory"] = _guarded(refuse)
+    connector = _Connector(**ways)
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),

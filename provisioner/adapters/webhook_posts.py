@@ -1,4 +1,8 @@
-"""Posts one event to one webhook: signed, bounded in time and bytes, redirects not followed."""
+"""Posts one event to one webhook: signed, bounded in time and bytes, redirects not followed.
+
+Each attempt goes to an address that the site's settings allow: the URL is judged before it, and
+each address that its name is resolved to as the connection is opened.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
+from yarl import URL
 
 from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
+from provisioner.model.integrations.outbound import refuse_address
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.planning.watch import webhooks as form
 from provisioner.ports import Clock, Secret
+from provisioner.settings import Settings
 
 # bytes that are read so that the connection can be used again; the rest is not
 ANSWER_MAX = 64 * 1024
@@ -20,9 +27,9 @@ ERROR_MAX = 300  # characters of a failure's text
 
 
 @asynccontextmanager
-async def open_posts(clock: Clock, site: str, per_host: int) -> AsyncIterator[HttpPosts]:
+async def open_posts(clock: Clock, settings: Settings) -> AsyncIterator[HttpPosts]:
     """Yield a sender, and close its connections at the end."""
-    posts = HttpPosts(clock, site, per_host)
+    posts = HttpPosts(clock, settings)
     try:
         yield posts
     finally:
@@ -32,10 +39,12 @@ async def open_posts(clock: Clock, site: str, per_host: int) -> AsyncIterator[Ht
 class HttpPosts:
     """`ports.WebhookPosts` over HTTP. To be made inside the event loop."""
 
-    def __init__(self, clock: Clock, site: str, per_host: int) -> None:
+    def __init__(self, clock: Clock, settings: Settings) -> None:
         self._clock = clock
-        self._site = site
-        self._session = open_session(per_host=per_host, keep_alive=True)
+        self._settings = settings
+        self._site = settings.site
+        per_host = settings.webhook_parallel
+        self._session = open_session(per_host=per_host, keep_alive=True, refuse=self._refuse)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def post(
@@ -46,6 +55,9 @@ class HttpPosts:
         id_ = form.event_id(row)
         now = int(self._clock.now())
         try:
+            host = URL(webhook.url).raw_host or ""
+            if why := form.refuse_url(webhook.url, host, self._settings):
+                return PostOutcome(delivered=False, error=f"refused: {why}"[:ERROR_MAX])
             keys = [secret.reveal() for secret in secrets]
             headers = {
                 "Content-Type": form.CONTENT_TYPE,
@@ -68,6 +80,10 @@ class HttpPosts:
             cause = " ".join(f"{type(error).__name__} {error}".split())
             shown = "".join(c for c in cause if c.isprintable())[:ERROR_MAX].rstrip()
             return PostOutcome(delivered=False, error=shown)
+
+    def _refuse(self, address: str) -> str:
+        why = refuse_address(address, self._settings.webhook_networks)
+        return f"{why}: {form.SITES_NETWORKS}" if why else ""
 
     def _trust(self, webhook: Webhook) -> ssl.SSLContext | bool:
         if not webhook.ca:

@@ -22,6 +22,7 @@ from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secre
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.watch.webhooks import check, list_changes
 from provisioner.ports import Credentials
+from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
 # Records of webhooks at the API: a receiver, its undelivered events, and bodies of requests.
@@ -93,7 +94,7 @@ class NewWebhook(Record):
         ge=0,
         description="Begin after this row; by default from now on. An existing one goes on.",
     )
-    plain: bool = Field(default=False, description="Allow http instead of https.")
+    plain: bool = Field(default=False, description="Allow http, where the site's settings do.")
 
 
 class WebhookPatch(Record):
@@ -122,7 +123,7 @@ class WebhookPatch(Record):
         pattern=LINE,
         description="Reason of a pause, for other people; null: events are sent.",
     )
-    plain: bool = Field(default=False, description="Allow http instead of https.")
+    plain: bool = Field(default=False, description="Allow http, where the site's settings do.")
 
     @field_validator("url")
     @classmethod
@@ -191,9 +192,9 @@ def format_fields(webhook: Webhook) -> str:
     return webhook.digest()[:16]
 
 
-def check_merged(before: Webhook, after: Webhook, *, plain: bool) -> None:
-    """Check changed fields. An http URL that stays was allowed already. Raises InputError."""
-    check(after, plain=plain or after.url == before.url)
+def check_merged(before: Webhook, after: Webhook, settings: Settings, *, plain: bool) -> None:
+    """Check changed fields. An http URL that stays was wanted already. Raises InputError."""
+    check(after, settings, plain=plain or after.url == before.url)
     if after.ca != before.ca:
         check_certificates(after.ca)
 
@@ -223,7 +224,12 @@ async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     now = parts.clock.now()
     if asked.kind is ChangeKind.WEBHOOK_ADD:
         receiver = NewWebhook.model_validate({**arguments, "secret": "in the vault"}, strict=False)
-        await book.add(build_webhook(name, receiver, now), receiver.after, asked.asked_by)
+        added = build_webhook(name, receiver, now)
+        try:  # the site's settings may be others than when it was asked for
+            check(added, parts.settings, plain=receiver.plain)
+        except InputError as error:
+            return build_objection(name, error.problem, error.remedy)
+        await book.add(added, receiver.after, asked.asked_by)
         return Outcome(RequestState.DONE, {"webhook": name})
     status = await find_webhook(parts, name)
     if status is None:
@@ -246,12 +252,12 @@ async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     return Outcome(RequestState.DONE, result)
 
 
-def read_merge(asked: ChangeRequest, before: Webhook) -> Webhook:
+def read_merge(asked: ChangeRequest, before: Webhook, settings: Settings) -> Webhook:
     """Return the receiver after a recorded merge. Raises InputError if it would be no good one."""
     fields = {n: value for n, value in asked.arguments.items() if n != MATCH}
     patch = WebhookPatch.model_validate(fields, strict=False)
     after = merge_webhook(before, patch)
-    check_merged(before, after, plain=patch.plain)
+    check_merged(before, after, settings, plain=patch.plain)
     return after
 
 
@@ -260,7 +266,7 @@ async def _merge(parts: ApiParts, asked: ChangeRequest, before: Webhook) -> Outc
         detail = "it changed since it was asked for"
         return build_objection(before.name, detail, "Look at it, then ask again.")
     try:
-        after = read_merge(asked, before)
+        after = read_merge(asked, before, parts.settings)
     except InputError as error:
         return build_objection(before.name, error.problem, error.remedy)
     now = parts.clock.now()
@@ -277,7 +283,7 @@ async def foresee_merge(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     status = await find_webhook(parts, asked.subject)
     assert status is not None, "the handler found it"
     before = status.webhook
-    after = read_merge(asked, before)
+    after = read_merge(asked, before, parts.settings)
     lines = [_describe(name, before, after) for name in list_changes(before, after)]
     dropped = await parts.store.webhooks.count_unwanted(after)
     if dropped:

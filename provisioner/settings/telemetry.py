@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.integrations.outbound import Network
 
 # ------------------------------------------------------------------------------
 # Settings of the export of the journal to a site's own log systems: a part of `Settings`.
@@ -84,6 +85,15 @@ class WebhookSettings(Record):
         ge=1,
         le=256,
         description="Events on their way to one webhook at once, of as many nodes.",
+    )
+    webhook_networks: tuple[Network, ...] = Field(
+        (),
+        max_length=64,
+        description="Networks (CIDR) in which receivers may be beside public addresses: private "
+        "ones, loopback, link-local; a cloud's metadata needs its own entry (/32 or /128).",
+    )
+    webhook_plain: bool = Field(
+        default=False, description="Receivers may be asked by http, where their `plain` says so."
     )
     webhook_waiting_max: int = Field(
         10000,

@@ -135,6 +135,43 @@ def test_a_merge_that_makes_no_good_receiver_is_refused(change: Any, status: int
     run(scenario)
 
 
+def test_no_role_names_an_address_that_the_site_does_not_allow():
+    async def scenario(served: Served) -> None:
+        await add_webhook(served)
+        before = await read_webhook(served)
+        for url in (
+            "http://billing.example/",
+            "https://127.0.0.1/",
+            "https://2130706433/",
+            "https://[::ffff:169.254.169.254]/",
+            "https://localhost./",
+            "https://10.0.0.9/",
+        ):
+            change = {"url": url, "plain": True}
+            code, refused = await patch(served, change)
+            words = refused["title"] + refused.get("detail", "")
+            assert (code, "webhook_" in words, bool(refused["unblock"])) == (400, True, True), url
+            new = {**change, "secret": SECRET}
+            assert (await served.ask("operator", "PUT", "/webhooks/second", new))[0] == 400
+            assert (await served.ask("operator", "PUT", HOOK, change))[0] == 400
+        assert await read_webhook(served) == before
+
+    run(scenario)
+
+
+def test_a_stored_url_that_the_site_no_longer_allows_is_not_waived():
+    async def scenario(served: Served) -> None:
+        await add_webhook(served)
+        row = next(iter(await served.store.webhooks.list())).webhook
+        stored = row.model_copy(update={"url": "http://10.0.0.9/"})  # of an older version
+        await served.store.webhooks.replace(row, stored, "ada", 5.0)
+        assert (await patch(served, {"kinds": ["alert*"], "plain": True}))[0] == 400
+        assert (await served.ask("operator", "POST", f"{HOOK}/pause", {"why": "moves"}))[0] == 200
+        assert (await patch(served, {"url": "https://billing.example/"}))[0] == 200
+
+    run(scenario)
+
+
 def test_an_http_url_is_allowed_once_and_stays():
     async def scenario(served: Served) -> None:
         await add_webhook(served)
@@ -144,7 +181,7 @@ def test_an_http_url_is_allowed_once_and_stays():
         assert (await patch(served, {"url": "http://10.0.0.10/"}))[0] == 400
         assert (await read_webhook(served))["url"] == "http://10.0.0.9/"
 
-    run(scenario)
+    run(scenario, webhook_plain=True, webhook_networks=("10.0.0.0/24",))
 
 
 def test_if_match_holds_the_fields_and_not_the_progress():

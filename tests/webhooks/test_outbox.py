@@ -285,8 +285,9 @@ SENDER = """
 
     async def main():
         clock = WallClock()
-        async with open_data(Path(sys.argv[1]), 0.0) as data, open_posts(clock, "here", 8) as posts:
-            await Outbox(data.store.webhooks, posts, data.vault, clock, Settings()).run()
+        chosen = Settings(webhook_networks=("127.0.0.0/8",), webhook_plain=True)
+        async with open_data(Path(sys.argv[1]), 0.0) as data, open_posts(clock, chosen) as posts:
+            await Outbox(data.store.webhooks, posts, data.vault, clock, chosen).run()
 
     asyncio.run(main())
 """

@@ -21,7 +21,15 @@ from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 
 SECRET = secret_of(b"k" * 32)
-SETTINGS = Settings(webhook_tries=3, webhook_first_s=0.01, webhook_most_s=0.02, webhook_parallel=8)
+SETTINGS = Settings(
+    site="here",
+    webhook_tries=3,
+    webhook_first_s=0.01,
+    webhook_most_s=0.02,
+    webhook_parallel=8,
+    webhook_networks=("127.0.0.0/8",),  # where the receiver is
+    webhook_plain=True,
+)
 
 
 class Site:
@@ -56,7 +64,7 @@ def run(
         async with (
             receiving() as receiver,
             open_data(tmp_path / "data", 0.0) as data,
-            open_posts(clock, "here", 8) as posts,
+            open_posts(clock, SETTINGS) as posts,
         ):
             given = {"name": "billing", "url": receiver.url, "made_at": 1.0, **webhook}
             book = data.store.webhooks

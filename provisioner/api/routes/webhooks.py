@@ -132,7 +132,7 @@ async def put(ask: Ask) -> Reply:
         patch = WebhookPatch.model_validate(fields, strict=False)
         return await _submit_merge(ask, status, patch, match)
     try:
-        check(build_webhook(name, body, ask.now), plain=body.plain)
+        check(build_webhook(name, body, ask.now), ask.parts.settings, plain=body.plain)
         check_certificates(body.ca)
     except InputError as error:
         raise build_refusal(400, "body", error.problem, error.remedy, error.source) from None
@@ -156,7 +156,8 @@ async def _submit_merge(
 ) -> Reply:
     before = status.webhook
     try:
-        check_merged(before, merge_webhook(before, patch), plain=patch.plain)
+        after = merge_webhook(before, patch)
+        check_merged(before, after, ask.parts.settings, plain=patch.plain)
     except InputError as error:
         raise build_refusal(400, "body", error.problem, error.remedy, error.source) from None
     arguments = patch.model_dump(mode="json", exclude_unset=True) | match

@@ -238,7 +238,7 @@ async def _people(
 ) -> AsyncIterator[tuple[WebhookPosts, TicketSystem | None, Sequence[AuditSink]]]:
     """Open the ways to people's own systems: webhooks, tickets and logs."""
     async with (
-        open_posts(clock, chosen.site, chosen.webhook_parallel) as posts,
+        open_posts(clock, chosen) as posts,
         open_tickets(chosen, clock, os.environ, ca_file) as tickets,
         open_audit_sinks(chosen, clock, os.environ) as sinks,
     ):

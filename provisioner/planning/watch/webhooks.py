@@ -19,8 +19,10 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote, urlsplit
 
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.outbound import refuse_host
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.model.times.instant import write_instants
+from provisioner.settings import Settings
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 TYPE_PREFIX = "provisioner."
@@ -31,6 +33,7 @@ OWN = "webhook"  # kind of the journal's rows about webhooks themselves
 ALERT_ID = "WebhookDead"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 GLOBS_MAX = 32
+SITES_NETWORKS = "not in the site's setting webhook_networks"
 SPREAD = 0.2  # random share added to a delay, so that recovering receivers are not hit at once
 
 
@@ -125,8 +128,19 @@ def outcome_of(status: int, retry_after: str) -> PostOutcome:
     )
 
 
-def check(webhook: Webhook, *, plain: bool = False) -> Webhook:
-    """Return the webhook if it is valid; `plain`: http is allowed. Raises InputError."""
+def refuse_url(url: str, host: str, settings: Settings) -> str:
+    """Return why the site posts nothing to a URL, and which setting would allow it; or ""."""
+    if not url.lower().startswith("https://") and not settings.webhook_plain:
+        return "http is not allowed by the site's setting webhook_plain"
+    why = refuse_host(host, settings.webhook_networks)
+    return f"{why}: {SITES_NETWORKS}" if why else ""
+
+
+def check(webhook: Webhook, settings: Settings, *, plain: bool = False) -> Webhook:
+    """Return the webhook if it is valid. Raises InputError.
+
+    `plain`: the caller wants http, which takes the site's setting too.
+    """
     if not NAME.fullmatch(webhook.name):
         remedy = "Use small letters, digits and dashes, at most 63."
         raise InputError("NAME", webhook.name[:100], "this is no name", remedy)
@@ -142,8 +156,11 @@ def check(webhook: Webhook, *, plain: bool = False) -> Webhook:
         remedy = "Leave them out; the receiver verifies the signature."
         raise InputError("--url", parts.hostname or "", "it has a user or password", remedy)
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
-        remedy = "Use https://; --plain allows http on a network without other listeners."
+        remedy = "Use https://; http needs --plain, and the site's setting webhook_plain."
         raise InputError("--url", webhook.url[:100], "it would be sent unencrypted", remedy)
+    if why := refuse_url(webhook.url, parts.hostname or "", settings):
+        remedy = "Name another receiver, or ask who keeps the site's settings."
+        raise InputError("--url", webhook.url[:100], why, remedy)
     globs = (*webhook.kinds, *webhook.nodes)
     if len(globs) > GLOBS_MAX or not all(0 < len(g) <= 128 and g.isprintable() for g in globs):
         remedy = f"At most {GLOBS_MAX} patterns of 128 characters."

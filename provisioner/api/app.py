@@ -26,7 +26,7 @@ from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.times.instant import AT_EDGE
 from provisioner.ports import StaleWrite, StoreFailed
-from provisioner.runtime import permit
+from provisioner.runtime import bounded_listener, permit
 
 BODY_MAX = 256 * 1024  # bytes; a body for 64 sessions of 512 prefixes has some 500 KB
 BODY_S = 20.0  # seconds; a body arrives within this time
@@ -64,6 +64,7 @@ def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Applicati
 @web.middleware
 async def _guard(request: web.Request, handler: idempotency.Handler) -> web.StreamResponse:
     """Turn every failure into a problem; give every answer the headers for browsers."""
+    bounded_listener.hear(request.protocol)
     try:
         endpoint = getattr(handler, "__self__", None)
         if not (isinstance(endpoint, _Endpoint) and endpoint.protected):
@@ -87,6 +88,8 @@ async def _guard(request: web.Request, handler: idempotency.Handler) -> web.Stre
         unblock = "Report it with the log of the daemon."
         answer = build_answer(build_refusal(500, "bug", "Our bug; it is in the log", unblock))
     if not answer.prepared:
+        if bounded_listener.should_end(request.protocol):
+            answer.force_close()
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         if permit.is_observing():
@@ -174,6 +177,7 @@ class _Endpoint:
             refused = build_refusal(401, "token", "A good bearer token is needed", unblock)
             refused.headers["WWW-Authenticate"] = 'Bearer realm="provisioner"'
             raise refused
+        bounded_listener.prove(request.protocol)
         callers.charge_request(caller)
         if not caller.roles & self._route.roles:
             roles = " or ".join(sorted(r.value for r in self._route.roles))

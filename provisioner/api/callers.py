@@ -26,7 +26,8 @@ from provisioner.model.access import Caller
 from provisioner.model.events.request_events import CallerLimited
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit as process_scope
-from provisioner.runtime.bounded_listener import LOCAL, name_peer
+from provisioner.runtime.admission import name_peer
+from provisioner.runtime.bounded_listener import LOCAL
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------

@@ -107,7 +107,10 @@ async def serve_agents(
     await runner.setup()
     context = authority.server_context(hosts)
     limits = Limits(
-        settings.agents_connections_max, settings.agents_connections_per_peer, settings.api_idle_s
+        settings.agents_connections_max,
+        settings.agents_connections_per_peer,
+        settings.api_idle_s,
+        first_s=settings.api_first_s,
     )
     listener = BoundedListener("agents", get_handlers(runner), limits, context)
     wire = HttpsWire()

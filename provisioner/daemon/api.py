@@ -392,7 +392,10 @@ async def _listen_outside(
     """Listen over TLS until `held` is closed; return the URL."""
     place = (settings.api_host, settings.api_port)
     limits = Limits(
-        settings.api_connections_max, settings.api_connections_per_peer, settings.api_idle_s
+        settings.api_connections_max,
+        settings.api_connections_per_peer,
+        settings.api_idle_s,
+        first_s=settings.api_first_s,
     )
     context = await held.enter_async_context(served_tls(data, settings))
     try:

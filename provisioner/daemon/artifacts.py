@@ -86,6 +86,7 @@ async def serve_artifacts(
         settings.artifacts_connections_max,
         settings.artifacts_connections_per_peer,
         settings.api_idle_s,
+        first_s=settings.api_first_s,
     )
     listener = BoundedListener("artifacts", get_handlers(runner), limits, None)
     try:

@@ -1,9 +1,11 @@
 """The listener of everything that strangers can reach: API, agents, events, artifacts, metrics.
 
 A connection costs a descriptor from the moment it is accepted, so it is counted then, before TLS:
-in total and per peer. A connection over a limit is closed at once. The listener closes a peer that
-does not finish its handshake in time; the HTTP server closes one that stays silent afterwards (by
-its own limit of idle connections, which counts from the beginning). All listeners together take at
+in total, per peer, and in shares for this machine, known callers and strangers (`admission.py`). A
+connection over a limit is closed at once. The listener closes a peer that does not finish its
+handshake in time, and a stranger that does not send its first request in time; the HTTP server
+closes one that stays silent afterwards (by its own limit of idle connections, which counts from the
+beginning). All listeners together take at
 most half of the descriptors of the process. The rest is for devices, switches and the store, so
 that a flood of connections can never prevent a fence.
 """
@@ -12,17 +14,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import resource
 import socket
 import ssl
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from provisioner.runtime.admission import (
+    LOOPBACK,
+    Admission,
+    Place,
+    Standing,
+    name_address,
+    name_peer,
+)
 
 if TYPE_CHECKING:
     from aiohttp import web  # a process that takes events alone does without
@@ -128,6 +139,7 @@ class Limits:
     idle_s: float  # without a whole request
     handshake_s: float = HANDSHAKE_S
     stranger_s: float | None = None  # where `idle_s` is for the proved: until `prove`
+    first_s: float | None = None  # for a stranger, from its connection to its first request
 
     def within_descriptors(self) -> Limits:
         """Return these limits, lowered to this listener's part of the descriptors there are."""
@@ -140,6 +152,42 @@ class Limits:
         return replace(self, connections_max=total, per_peer_max=per_peer)
 
 
+_OPEN: dict[Any, tuple[BoundedListener, Place]] = {}  # of this process, by their HTTP protocol
+
+
+def hear(protocol: Any) -> None:
+    """Say that a connection sent a whole request: no other one gets its place any more."""
+    if protocol in _OPEN:
+        listener, place = _OPEN[protocol]
+        listener.hear(protocol, place)
+
+
+def prove(protocol: Any) -> None:
+    """Say that the secret of a connection's request was checked: its address is a known one."""
+    if protocol in _OPEN:
+        listener, _ = _OPEN[protocol]
+        listener.prove(protocol)
+
+
+def should_end(protocol: Any) -> bool:
+    """Return whether a connection ends with its answer: a stranger's, while many are open."""
+    if protocol not in _OPEN:
+        return False
+    listener, place = _OPEN[protocol]
+    return listener.is_crowded and place.standing is Standing.STRANGER
+
+
+async def hear_requests(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """For `web.middleware`: hear each request; who asked for something that is there is known."""
+    hear(request.protocol)
+    answer = await handler(request)
+    if answer.status < 400:
+        prove(request.protocol)
+    return answer
+
+
 class BoundedListener:
     """Accepts connections for an HTTP server within limits. `port` is the bound port."""
 
@@ -150,7 +198,9 @@ class BoundedListener:
         self._server = server
         self._tls = tls
         self.limits = limits.within_descriptors()
-        self._peers: Counter[str] = Counter()
+        most, per_peer = self.limits.connections_max, self.limits.per_peer_max
+        shared = self.limits.first_s is not None or self.limits.stranger_s is not None
+        self._admission = Admission(most, per_peer, time.monotonic, shared=shared)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._file: Path | None = None  # of a socket in the file system
@@ -160,9 +210,25 @@ class BoundedListener:
 
     def prove(self, protocol: Any) -> None:
         """Let the connection of an HTTP protocol live past `stranger_s`: its secret was checked."""
+        self._keep(protocol)
+        if protocol in _OPEN:
+            self._admission.prove(_OPEN[protocol][1])
+
+    def hear(self, protocol: Any, place: Place) -> None:
+        """Note that a connection sent a whole request."""
+        self._admission.hear(place)
+        if self.limits.stranger_s is None:
+            self._keep(protocol)
+
+    def _keep(self, protocol: Any) -> None:
         ending = self._strangers.pop(protocol, None)
         if ending is not None:
             ending.cancel()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether more than half of all places are taken."""
+        return self._admission.is_crowded
 
     @property
     def port(self) -> int:
@@ -172,7 +238,7 @@ class BoundedListener:
     @property
     def connections(self) -> int:
         """The number of open connections, including those in their handshake."""
-        return self._peers.total()
+        return len(self._admission)
 
     async def start(self, host: str, port: int) -> None:
         """Bind and accept. Raises OSError."""
@@ -202,7 +268,7 @@ class BoundedListener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for stranger in list(self._strangers):
-            stranger.force_close()
+            _OPEN[stranger][1].end()
         self._close_sockets()
 
     async def _accept(self, bound: socket.socket) -> None:
@@ -215,28 +281,38 @@ class BoundedListener:
                 await asyncio.sleep(PAUSE_S)
                 continue
             peer = name_peer(str(address[0])) if address else LOCAL
-            if self.connections >= self.limits.connections_max or (
-                self._peers[peer] >= self.limits.per_peer_max
-            ):
+            place = self._admission.enter(peer, local=_is_local(connection, address))
+            if place is None:
                 connection.close()
                 self._refuse(peer, loop.time())
                 continue
-            self._peers[peer] += 1
-            self._start_task(self._serve(connection, peer))
+            self._start_task(self._serve(connection, place))
 
-    async def _serve(self, connection: socket.socket, peer: str) -> None:
+    async def _serve(self, connection: socket.socket, place: Place) -> None:
         """Pass one connection to the HTTP server, through TLS."""
         loop = asyncio.get_running_loop()
         inner = self._server()
+        task = asyncio.current_task()
+        assert task is not None, "it was started as one"
 
         def leave() -> None:
-            self.prove(inner)
-            self._release_peer(peer)
+            self._keep(inner)
+            _OPEN.pop(inner, None)
+            self._admission.leave(place)
 
-        if self.limits.stranger_s is not None:
-            limit_s = self.limits.handshake_s + self.limits.stranger_s
-            self._strangers[inner] = loop.call_later(limit_s, inner.force_close)
         counted = _CountedProtocol(inner, leave)
+
+        def end() -> None:
+            if counted.transport is None:
+                task.cancel()  # in its handshake
+            else:
+                counted.transport.abort()
+
+        place.end = end
+        _OPEN[inner] = (self, place)
+        limit_s = self._stranger_limit_s(place)
+        if limit_s is not None:
+            self._strangers[inner] = loop.call_later(limit_s, end)
         try:
             await loop.connect_accepted_socket(
                 lambda: counted,
@@ -247,7 +323,7 @@ class BoundedListener:
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError):
             pass  # a stranger's failure, of which only the peer needs to know
         finally:
-            if not counted.made:  # no callback will report the end of this connection
+            if counted.transport is None:  # no callback will report the end of this connection
                 counted.release()
                 with contextlib.suppress(OSError):
                     connection.close()
@@ -257,10 +333,11 @@ class BoundedListener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _release_peer(self, peer: str) -> None:
-        self._peers[peer] -= 1
-        if self._peers[peer] <= 0:
-            del self._peers[peer]
+    def _stranger_limit_s(self, place: Place) -> float | None:
+        limits = self.limits
+        if limits.stranger_s is not None:
+            return limits.handshake_s + limits.stranger_s
+        return limits.first_s if place.standing is Standing.STRANGER else None
 
     def _refuse(self, peer: str, now: float) -> None:
         self._refused += 1
@@ -332,15 +409,12 @@ def name_socket(file: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def name_peer(address: str) -> str:
-    """Return the name under which a peer is counted: the whole /64 for an IPv6 host."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
-    return str(parsed)
+def _is_local(connection: socket.socket, address: Any) -> bool:
+    """Return whether a connection was opened on this machine, at its loopback or own address."""
+    if not address:
+        return True
+    peer = name_address(str(address[0]))
+    return peer in LOOPBACK or peer == name_address(str(connection.getsockname()[0]))
 
 
 def _bind_file(file: Path) -> socket.socket:
@@ -380,14 +454,14 @@ class _CountedProtocol(asyncio.Protocol):
     def __init__(self, inner: Any, leave: Callable[[], None]) -> None:
         self._inner = inner
         self._leave = leave
-        self.made = False
+        self.transport: Any = None
         self.data_received = inner.data_received  # type: ignore[method-assign]
         self.eof_received = inner.eof_received  # type: ignore[method-assign]
         self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.made = True
+        self.transport = transport
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -81,6 +81,13 @@ class ApiSettings(Record):
         le=65536,
         description="Connections of one address; more where callers share one, as behind a proxy.",
     )
+    api_first_s: float = Field(
+        10.0,
+        gt=0,
+        le=300,
+        description="A caller whose address proved no identity within a day sends its first "
+        "request within this of its connection, TLS included.",
+    )
     agents_connections_max: int = Field(
         512, ge=8, le=65536, description="Connections of maintenance agents at the same time."
     )

@@ -15,7 +15,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports import Secret, StoreFailed
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
+from provisioner.runtime.bounded_listener import (
+    BoundedListener,
+    Limits,
+    get_handlers,
+    hear_requests,
+)
 from provisioner.settings import Settings
 from provisioner.telemetry.collecting import FleetMetrics
 
@@ -40,7 +45,7 @@ def build_application(
         text = await asyncio.to_thread(generate_latest, registry)
         return web.Response(body=text, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
 
-    app = web.Application()
+    app = web.Application(middlewares=[web.middleware(hear_requests)])
     app.router.add_get(PATH, metrics)
     return app
 
@@ -67,7 +72,10 @@ async def serve_metrics(
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADERS_S)
     await runner.setup()
     limits = Limits(
-        settings.metrics_connections_max, settings.metrics_connections_per_peer, HEADERS_S
+        settings.metrics_connections_max,
+        settings.metrics_connections_per_peer,
+        HEADERS_S,
+        first_s=min(HEADERS_S, settings.api_first_s),
     )
     listener = BoundedListener("metrics", get_handlers(runner), limits, context)
     try:

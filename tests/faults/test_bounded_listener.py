@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import ssl
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +18,13 @@ from aiohttp import web
 
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.daemon.artifacts import serve_artifacts
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers, name_peer
+from provisioner.runtime.admission import Admission, Place, name_network, name_peer
+from provisioner.runtime.bounded_listener import (
+    BoundedListener,
+    Limits,
+    get_handlers,
+    hear_requests,
+)
 from provisioner.settings import Settings
 from provisioner.telemetry.serving import serve_metrics
 
@@ -27,7 +36,7 @@ async def served(folder: Path, limits: Limits) -> AsyncIterator[tuple[BoundedLis
     async def hello(_request: web.Request) -> web.Response:
         return web.Response(text="hello")
 
-    app = web.Application()
+    app = web.Application(middlewares=[web.middleware(hear_requests)])
     app.router.add_get("/", hello)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=limits.idle_s)
     await runner.setup()
@@ -42,9 +51,11 @@ async def served(folder: Path, limits: Limits) -> AsyncIterator[tuple[BoundedLis
         await runner.cleanup()
 
 
-async def ask(listener: BoundedListener, ca: str) -> str:
+async def ask(listener: BoundedListener, ca: str, source: str = "") -> str:
+    """Ask from this machine, or from another address, which the listener takes for a stranger."""
     trust = ssl.create_default_context(cadata=ca)
-    async with aiohttp.ClientSession() as session:
+    connector = aiohttp.TCPConnector(local_addr=(source, 0) if source else None)
+    async with aiohttp.ClientSession(connector=connector) as session:
         url = f"https://127.0.0.1:{listener.port}/"
         async with session.get(url, ssl=trust) as answer:
             return await answer.text()
@@ -147,7 +158,155 @@ def test_the_listeners_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyP
 
 def test_an_ipv6_host_is_one_peer_whatever_address_it_takes() -> None:
     assert name_peer("2001:db8::1") == name_peer("2001:db8::ffff:1") != name_peer("2001:db8:0:1::1")
-    assert name_peer("192.0.2.1") == "192.0.2.1"
+    assert name_peer("192.0.2.1") == name_peer("::ffff:192.0.2.1") == "192.0.2.1"
+    assert name_network("192.0.2.1") == name_network("192.0.2.9") != name_network("192.0.3.1")
+    assert name_network(name_peer("2001:db8::1")) == name_network(name_peer("2001:db8:0:f::1"))
+
+
+# ------------------------------------------------------------------------------
+# Floods of silent connections: who gets a place nevertheless.
+
+
+@contextlib.asynccontextmanager
+async def flood(
+    listener: BoundedListener, sources: Sequence[str], says: bytes = b""
+) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Connections that send nothing, or a part of a handshake, from each of the addresses."""
+    held = []
+    for source in sources:
+        with contextlib.suppress(OSError):
+            place = ("127.0.0.1", listener.port)
+            held.append(await asyncio.open_connection(*place, local_addr=(source, 0)))
+            held[-1][1].write(says)
+    await asyncio.sleep(0.1)
+    try:
+        yield [reader for reader, _ in held]
+    finally:
+        for _, writer in held:
+            writer.close()
+
+
+FOUR = [f"127.0.{n}.7" for n in (1, 2, 3, 4)]
+FLOODS = {
+    "four addresses of four networks": FOUR * 24,
+    "four addresses of one network": [f"127.0.9.{n}" for n in (1, 2, 3, 4)] * 24,
+    "a whole network": [f"127.0.9.{n}" for n in range(1, 97)],
+    "a network of each": [f"127.1.{n}.1" for n in range(1, 97)],
+}
+SMALL = Limits(connections_max=64, per_peer_max=16, idle_s=30.0, first_s=30.0)
+
+
+@pytest.mark.parametrize("says", [b"", b"\x16\x03\x01\x02"], ids=["silent", "half a handshake"])
+@pytest.mark.parametrize("sources", FLOODS.values(), ids=FLOODS)
+def test_a_flood_shuts_out_neither_strangers_nor_known_callers_nor_this_machine(
+    tmp_path: Path, sources: list[str], says: bytes
+) -> None:
+    async def main() -> tuple[list[str], int]:
+        async with served(tmp_path, SMALL) as (listener, ca):
+            answers = [await ask(listener, ca, "127.0.5.5")]  # known from now on
+            async with flood(listener, sources, says):
+                for source in ("127.0.5.5", "127.0.6.6", "127.0.5.6", ""):
+                    answers.append(await ask(listener, ca, source))
+                return answers, listener.connections
+
+    answers, held = asyncio.run(main())
+    assert answers == ["hello"] * 5
+    assert held <= SMALL.connections_max
+
+
+def test_a_flood_from_addresses_that_are_known_shuts_out_nobody(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        async with served(tmp_path, SMALL) as (listener, ca):
+            for source in FOUR:
+                await ask(listener, ca, source)
+            async with flood(listener, FOUR * 24):
+                return [await ask(listener, ca, s) for s in ("127.0.5.5", "127.0.5.5", "")]
+
+    assert asyncio.run(main()) == ["hello"] * 3
+
+
+def test_a_stranger_of_a_flooding_address_comes_in_after_a_moment(tmp_path: Path) -> None:
+    async def main() -> str:
+        async with served(tmp_path, SMALL) as (listener, ca), flood(listener, FOUR * 24):
+            while True:  # its own silent connections make room for it, the oldest first
+                with contextlib.suppress(aiohttp.ClientError):
+                    return await ask(listener, ca, FOUR[0])
+                await asyncio.sleep(0.1)
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == "hello"
+
+
+def test_a_connection_with_a_request_loses_its_place_to_nobody(tmp_path: Path) -> None:
+    async def main() -> tuple[bool, bool]:
+        async with served(tmp_path, SMALL) as (listener, ca):
+            trust = ssl.create_default_context(cadata=ca)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", listener.port, ssl=trust, local_addr=("127.0.5.5", 0)
+            )
+            writer.write(b"GET /absent HTTP/1.1\r\nHost: a\r\n\r\n")  # proves nothing
+            heard = b"404" in await reader.readline()
+            async with flood(listener, FLOODS["a network of each"]):
+                writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                kept = b"hello" in await reader.readuntil(b"hello")
+                writer.close()
+            return heard, kept
+
+    assert asyncio.run(main()) == (True, True)
+
+
+def test_a_stranger_that_does_not_ask_in_time_gives_its_place_back(tmp_path: Path) -> None:
+    async def main() -> tuple[int, int]:
+        limits = Limits(64, 16, idle_s=60.0, handshake_s=60.0, first_s=0.3)
+        async with served(tmp_path, limits) as (listener, ca):
+            await ask(listener, ca, "127.0.5.5")
+            await asyncio.sleep(0.1)
+            trust = ssl.create_default_context(cadata=ca)
+            silent = await asyncio.open_connection(  # its handshake ends, and nothing follows
+                "127.0.0.1", listener.port, ssl=trust, local_addr=("127.0.6.6", 0)
+            )
+            async with flood(listener, [*FOUR, "127.0.5.5", "127.0.0.1"]):
+                before = listener.connections
+                for _ in range(100):
+                    await asyncio.sleep(0.1)
+                    if listener.connections < 3:
+                        break
+                silent[1].close()
+                return before, listener.connections
+
+    # the known caller and this machine have `idle_s`
+    assert asyncio.run(main()) == (7, 2)
+
+
+def test_whatever_comes_no_standing_takes_the_share_of_another() -> None:
+    seeded = random.Random(46)
+    admission = Admission(64, 16, lambda: 0.0)
+    held: list[Place] = []
+    for _ in range(4000):
+        choice = seeded.random()
+        if held and choice < 0.3:
+            admission.leave(held.pop(seeded.randrange(len(held))))
+        elif held and choice < 0.4:
+            admission.prove(seeded.choice(held))
+        elif held and choice < 0.5:
+            admission.hear(seeded.choice(held))
+        else:
+            peer = f"10.{seeded.randrange(3)}.{seeded.randrange(9)}.{seeded.randrange(40)}"
+            place = admission.enter(peer, local=choice > 0.97)
+            if place is not None:
+                held.append(place)
+                place.end = partial(held.remove, place)
+        assert len(held) == len(admission) <= 64
+        assert max(Counter(p.peer for p in held).values(), default=0) <= 16
+    for place in held:
+        admission.leave(place)
+    assert len(admission) == 0
+    for n in range(200):  # strangers that all asked for something: none of them can be ended
+        stranger = admission.enter(f"192.168.{n}.1", local=False)
+        if stranger is not None:
+            admission.hear(stranger)
+    assert admission.enter("192.168.250.1", local=False) is None
+    assert admission.enter("127.0.0.1", local=True) is not None
+    assert len(admission) < 64 - 16
 
 
 async def open_from_one_peer(url: str, count: int) -> int:

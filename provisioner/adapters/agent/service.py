@@ -26,7 +26,7 @@ from provisioner.model.events.event import Event
 from provisioner.model.events.node_events import AgentRefused
 from provisioner.model.outcome import Reason
 from provisioner.ports import AgentResult, Clock, Malformed, Reply
-from provisioner.runtime.bounded_listener import Rate
+from provisioner.runtime.bounded_listener import Rate, hear_requests
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ def application(service: AgentService, files: web.Application | None = None) -> 
         answer = await service.handle(request.method, request.path, request.query, body, peer)
         return _answer(answer.status, answer.body)
 
-    app = web.Application()
+    app = web.Application(middlewares=[web.middleware(hear_requests)])
     if files is not None:
         app.add_subapp(FILES, files)
     app.router.add_route("*", "/{path:.*}", handle)

@@ -19,6 +19,7 @@ from aiohttp import web
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.outside_files import make_unnamed_blocker
 from provisioner.ports import Secret
+from provisioner.runtime.bounded_listener import hear_requests
 
 # ------------------------------------------------------------------------------
 # Boot images that carry the token of one boot: the same file, with the token put into its slot.
@@ -249,7 +250,7 @@ class Artifacts:
 
     def build_application(self) -> web.Application:
         """Return a read-only HTTP application that serves resolved files, and nothing else."""
-        app = web.Application()
+        app = web.Application(middlewares=[web.middleware(hear_requests)])
         # BlueField's BMC takes a server and a path with a slash of its own
         # (docs/sources/redfish.md#bf-uri)
         app.router.add_get(r"/{extra:/?}{name:[^/]+}", self._serve)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from served import MATRIX, StillClock, no_leaves
@@ -85,8 +86,11 @@ def test_whoever_sends_headers_too_slowly_is_cut_off(tmp_path):
 
 def test_connections_over_the_limit_are_closed(tmp_path):
     async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, _token: str) -> None:
+        # of 16, four are kept for known callers, and four for strangers
         ends = [await opened(url, trust) for _ in range(8)]
-        await asyncio.sleep(0.2)
+        for reader, writer in ends:  # one that asked for something makes no room
+            writer.write(b"GET /absent HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"404" in await reader.readline()
         with contextlib.suppress(OSError):  # closed before TLS, or with nothing to read
             _reader, writer = await opened(url, trust)
             writer.close()
@@ -94,7 +98,37 @@ def test_connections_over_the_limit_are_closed(tmp_path):
         for _, end in ends:
             end.close()
 
-    run(tmp_path, scenario, api_connections_max=8)
+    run(tmp_path, scenario, api_connections_max=16)
+
+
+def test_a_caller_that_proved_itself_comes_in_beside_a_flood_and_a_stranger_too(tmp_path):
+    async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, token: str) -> None:
+        async def ask(source: str, key: str) -> int:
+            connector = aiohttp.TCPConnector(local_addr=(source, 0))
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get(
+                    f"{url}/v1/nodes", headers={"Authorization": f"Bearer {key}"}, ssl=trust
+                ) as answer,
+            ):
+                return answer.status
+
+        assert await ask("127.0.5.5", token) == 200
+        place = urlsplit(url)
+        held = []
+        for number in range(64):  # of four addresses, silent
+            address = (f"127.0.{number % 4 + 1}.7", 0)
+            with contextlib.suppress(OSError):
+                held.append(
+                    await asyncio.open_connection(place.hostname, place.port, local_addr=address)
+                )
+        assert await ask("127.0.5.5", token) == 200
+        assert await ask("127.0.6.6", "guessed") == 401
+        assert await ask("127.0.0.1", token) == 200
+        for _, end in held:
+            end.close()
+
+    run(tmp_path, scenario, api_connections_max=32, api_connections_per_peer=8)
 
 
 def test_what_was_under_way_when_a_daemon_ended_is_told_as_lost(tmp_path):

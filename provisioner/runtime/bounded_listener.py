@@ -198,9 +198,12 @@ class BoundedListener:
         self._server = server
         self._tls = tls
         self.limits = limits.within_descriptors()
-        most, per_peer = self.limits.connections_max, self.limits.per_peer_max
-        shared = self.limits.first_s is not None or self.limits.stranger_s is not None
-        self._admission = Admission(most, per_peer, time.monotonic, shared=shared)
+        self._admission = Admission(
+            self.limits.connections_max,
+            self.limits.per_peer_max,
+            time.monotonic,
+            shared=self.limits.first_s is not None or self.limits.stranger_s is not None,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._file: Path | None = None  # of a socket in the file system

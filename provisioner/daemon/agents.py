@@ -26,6 +26,7 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore
 
@@ -92,7 +93,7 @@ async def serve_agents(
 
     Raises `InputError` if it cannot be served there.
     """
-    authority = open_authority(data)
+    authority = open_authority(data, SealedFile(data, vault.keys))
     named = urlsplit(door.url).hostname or ""
     hosts = names_of_ours((named, door.host))
     if not hosts or (door.url and not named):

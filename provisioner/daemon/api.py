@@ -52,6 +52,7 @@ from provisioner.ports.rehearsals import Rehearsals
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile, Sealing
 from provisioner.store.repositories.signing_keys import exchange_signing_key
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
@@ -131,7 +132,7 @@ class ServedCertificate:
 
 @asynccontextmanager
 async def served_tls(
-    data: Path, settings: Settings, look_s: float = LOOK_S
+    data: Path, settings: Settings, keys: Sealing, look_s: float = LOOK_S
 ) -> AsyncIterator[ssl.SSLContext]:
     """Yield the TLS of our servers, and keep its certificate in step with the site's files.
 
@@ -139,7 +140,7 @@ async def served_tls(
     """
     if not settings.api_certificate:
         named = [*settings.api_names, settings.api_host, "localhost", "127.0.0.1"]
-        yield open_authority(data).server_context(names_of_ours(named))
+        yield open_authority(data, SealedFile(data, keys)).server_context(names_of_ours(named))
         return
     served = ServedCertificate(settings.api_certificate, settings.api_certificate_key)
     looking = asyncio.create_task(_look_again(served, look_s), name="renewed certificate")
@@ -344,7 +345,7 @@ async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # 
 
 
 @asynccontextmanager
-async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
+async def serve_api(parts: ApiParts, data: Path, keys: Sealing) -> AsyncIterator[str]:
     """Serve the API at the directory's socket, and over TLS if the settings ask; yield its URL.
 
     Requests that the previous process left under way are reported as lost: the caller holds the
@@ -368,7 +369,8 @@ async def serve_api(parts: ApiParts, data: Path) -> AsyncIterator[str]:
     try:
         async with AsyncExitStack() as held:
             await _listen_here(held, runner, data / SOCKET, settings)
-            yield await _listen_outside(held, runner, data, settings) if settings.api_serve else ""
+            outside = settings.api_serve
+            yield await _listen_outside(held, runner, data, settings, keys) if outside else ""
     finally:
         await runner.cleanup()
 
@@ -387,7 +389,7 @@ async def _listen_here(
 
 
 async def _listen_outside(
-    held: AsyncExitStack, runner: web.AppRunner, data: Path, settings: Settings
+    held: AsyncExitStack, runner: web.AppRunner, data: Path, settings: Settings, keys: Sealing
 ) -> str:
     """Listen over TLS until `held` is closed; return the URL."""
     place = (settings.api_host, settings.api_port)
@@ -397,7 +399,7 @@ async def _listen_outside(
         settings.api_idle_s,
         first_s=settings.api_first_s,
     )
-    context = await held.enter_async_context(served_tls(data, settings))
+    context = await held.enter_async_context(served_tls(data, settings, keys))
     try:
         listener = await held.enter_async_context(
             serve_runner("api", runner, place, limits, context)

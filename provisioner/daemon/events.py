@@ -49,6 +49,7 @@ from provisioner.runtime.bounded_listener import (
     get_handlers,
 )
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile, Sealing
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
@@ -250,6 +251,7 @@ async def open_watch(
     store: SqlStore,
     clock: Clock,
     streams: EventStreams | None,
+    keys: Sealing,
     site: WatchedSite | None = None,
 ) -> AsyncIterator[WatchParts]:
     """Yield the parts of the watch; with `url`, listen there, at an address of this machine.
@@ -283,7 +285,7 @@ async def open_watch(
     place = _place(url)
     listening = _listen_apart if chosen.events_process else _listen
     try:
-        async with listening(intake, place, data, chosen, limits) as port:
+        async with listening(intake, place, SealedFile(data, keys), chosen, limits) as port:
             bracketed = f"[{place[0]}]" if ":" in place[0] else place[0]
             bound = f"https://{bracketed}:{port}"
             log.info("events and alerts are taken at %s", bound)
@@ -297,14 +299,14 @@ async def open_watch(
 
 @asynccontextmanager
 async def _listen(
-    intake: Intake, place: tuple[str, int], data: Path, chosen: Settings, limits: Limits
+    intake: Intake, place: tuple[str, int], kept: SealedFile, chosen: Settings, limits: Limits
 ) -> AsyncIterator[int]:
     """Take events and alerts in this process; yield the port."""
     runner = web.AppRunner(
         intake.build_application(), access_log=None, keepalive_timeout=chosen.api_idle_s
     )
     await runner.setup()
-    tls = open_authority(data).server_context((place[0],))
+    tls = open_authority(kept.path.parent, kept).server_context((place[0],))
     tls.num_tickets = 0  # tickets are made and sent in each handshake, and no sender uses one again
     others = get_handlers(runner)
 
@@ -329,10 +331,10 @@ async def _listen(
 
 @asynccontextmanager
 async def _listen_apart(
-    intake: Intake, place: tuple[str, int], data: Path, chosen: Settings, limits: Limits
+    intake: Intake, place: tuple[str, int], kept: SealedFile, chosen: Settings, limits: Limits
 ) -> AsyncIterator[int]:
     """Take events in a process of its own; yield the port."""
-    pem = open_authority(data).make_server_pem((place[0],))
+    pem = open_authority(kept.path.parent, kept).make_server_pem((place[0],))
     kept_max = chosen.events_kept_max
     supervisor = EventSupervisor(place, pem, limits, kept_max, intake.deliver, intake.doubt)
     try:

@@ -27,6 +27,7 @@ from provisioner.ports import Clock, DamagedRow, StoreFailed
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import BoundedListener, Limits
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile, Sealing
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def open_log_intake(
-    data: Path, store: SqlStore, clock: Clock, settings: Settings
+    data: Path, store: SqlStore, clock: Clock, settings: Settings, keys: Sealing
 ) -> AsyncIterator[Mapping[str, int]]:
     """Receive logs as the settings say; yield the ports that are open. Raises InputError."""
     check_settings(settings)
@@ -248,7 +249,7 @@ async def open_log_intake(
     try:
         if settings.log_intake_port is not None:
             limits = Limits(settings.log_intake_connections_max, PER_PEER_MAX, IDLE_S)
-            tls = _open_tls(data, settings)
+            tls = _open_tls(data, settings, keys)
             listener = BoundedListener("logs", lambda: _Stream(intake), limits, tls)
             await _bound(
                 settings, "log_intake_port", listener.start(host, settings.log_intake_port)
@@ -313,9 +314,11 @@ def _is_everywhere(host: str) -> bool:
         return False
 
 
-def _open_tls(data: Path, settings: Settings) -> ssl.SSLContext:
+def _open_tls(data: Path, settings: Settings, keys: Sealing) -> ssl.SSLContext:
     """Return TLS for our side that takes no sender without a certificate of the authorities."""
-    context = open_authority(data).server_context((settings.log_intake_host,))
+    context = open_authority(data, SealedFile(data, keys)).server_context(
+        (settings.log_intake_host,)
+    )
     context.verify_mode = ssl.CERT_REQUIRED
     file = settings.log_intake_ca_file
     try:

@@ -20,6 +20,7 @@ from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
 from provisioner.store.database import waits
+from provisioner.store.database.data_directory import Sealing
 from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.collecting import FleetMetrics, Queues
 from provisioner.telemetry.recording import Recorder
@@ -51,11 +52,12 @@ async def serve_registry(
     clock: Clock,
     settings: Settings,
     queues: Queues,
+    keys: Sealing,
 ) -> AsyncIterator[str]:
     """Serve `/metrics` and yield its URL. Beyond loopback it has our TLS."""
     fleet = FleetMetrics(store, clock, settings, registry, queues)
     app = build_application(registry, fleet, token)
-    tls = nullcontext() if token is None else served_tls(data, settings)
+    tls = nullcontext() if token is None else served_tls(data, settings, keys)
     async with tls as context, serve_metrics(app, settings, context) as url:
         yield url
 

@@ -7,9 +7,10 @@ restored, or promoted without them, and no device is written to until a person c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, true
 from provisioner.daemon.data import database_of
 from provisioner.daemon.telemetry import read_version
 from provisioner.model.input_error import InputError
-from provisioner.model.recovery import DatabasePosition, HighWater
+from provisioner.model.recovery import DatabasePosition, HighWater, Revocation, RevokedKind
 from provisioner.planning.watch.high_water import judge, waits_for_others
 from provisioner.planning.watch.membership import (
     RETRY_S,
@@ -35,8 +36,11 @@ from provisioner.store.database.high_water import (
     RESTORED_FILE,
     MarkFile,
     Marking,
+    RevocationFile,
+    apply_revocations,
     confirm,
     look,
+    read_revocations,
     settle_mark,
 )
 from provisioner.store.repositories.master_key import Sealing
@@ -144,12 +148,24 @@ class CountedWrites:
     Without such a reason, `allow_writes` sets what ends this daemon if another one notices a loss.
     """
 
-    def __init__(self, look_only: str, marking: Marking, stop: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        look_only: str,
+        marking: Marking,
+        stop: Callable[[str], object],
+        revoked: Collection[Revocation] = (),
+    ) -> None:
         self.look_only = look_only
+        self.revoked = revoked  # again, since the database had them in force
         self._marking = marking
         self._stop = stop
         if not look_only:
             self.allow_writes()
+
+    @property
+    def key_withdrawn(self) -> bool:
+        """Return whether a signing key was: the daemon has to sign with another one."""
+        return any(r.kind is RevokedKind.SIGNING_KEY for r in self.revoked)
 
     def forbid_writes(self, why: str) -> None:
         """Write nothing to devices from now on; that mark in the rows does not end this daemon."""
@@ -180,6 +196,55 @@ async def _look(store: SqlStore, place: str, kept: HighWater | None) -> Database
 def _lost_anything(kept: HighWater, position: DatabasePosition) -> bool:
     alone = position.model_copy(update={"unconfirmed": ()})
     return judge(kept, alone) != judge(None, DatabasePosition())
+
+
+class RevocationKeeper:
+    """Copies each revocation of the database into the directory's file: its own at once, those of
+    other daemons and commands within `PEERS_S`.
+    """
+
+    PEERS_S = 10.0
+    SHARE = 0.02  # of the time at most is spent on looks
+
+    def __init__(
+        self,
+        store: SqlStore,
+        book: RevocationFile,
+        remembered: Collection[Revocation],
+        marking: Marking,
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._known = {(r.kind, r.id) for r in remembered}
+        self._written = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        marking.written = self._wake
+
+    def _wake(self) -> None:
+        """Run in the thread that writes."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._written.set)
+
+    async def run(self) -> None:
+        """Look after each write, until cancelled."""
+        while True:
+            self._written.clear()
+            began = self._loop.time()
+            await self.look()
+            await asyncio.sleep(max((self._loop.time() - began) / self.SHARE, 0.2))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._written.wait(), self.PEERS_S)
+
+    async def look(self) -> None:
+        """Add what is not in the file yet; what cannot be added now is tried again."""
+        try:
+            found = await self._store.read(read_revocations)
+            new = [r for r in found if (r.kind, r.id) not in self._known]
+            if new:
+                self._book.add(new)  # rare, and never cut off by a cancellation
+                self._known |= {(r.kind, r.id) for r in new}
+        except (StoreFailed, OSError) as error:
+            log.error("revocations are not kept outside of the database now: %s", error)
 
 
 @asynccontextmanager
@@ -222,18 +287,29 @@ async def counted_writes(
     why = "; ".join(standing.look_only)[:REASON_SIZE_MAX]
     went_back = bool(restored) or (bool(why) and not position.look_only)
 
-    def settle_row(connection: Connection) -> HighWater:
+    book = RevocationFile(directory)
+    remembered = book.tidy(now)
+
+    def settle_row(connection: Connection) -> tuple[HighWater, tuple[Revocation, ...]]:
         if went_back:  # a session that was signed out since the copy would accept its cookie again
             session_rows.end_sessions(connection, true(), "the database was restored", now)
-        return settle_mark(connection, place, mark_before, why, now)
+        again = apply_revocations(connection, remembered, now)
+        return settle_mark(connection, place, mark_before, why, now), again
 
-    mark = await store.write(settle_row)
+    mark, again = await store.write(settle_row)
+    for told in again:
+        log.warning("%s %s was in force in the database: revoked again", told.kind.value, told.id)
     file.write(mark)
     reason_file.unlink(missing_ok=True)  # its content is in the database from here on
     marking = Marking(file, mark, None)
     store.writer.counting = marking
+    keeper = RevocationKeeper(store, book, remembered, marking)
+    keeping = asyncio.create_task(keeper.run(), name="revocations")
     try:
-        yield CountedWrites(why, marking, stop)
+        yield CountedWrites(why, marking, stop, again)
     finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await keeper.look()
         store.writer.counting = None
         marking.close()

@@ -15,6 +15,7 @@ from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import Sealing
 from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.logs import set_up_logging
 from provisioner.telemetry.several import TelemetryFanout
@@ -74,6 +75,7 @@ async def served_metrics(
     clock: Clock,
     settings: Settings,
     queues: Queues,
+    keys: Sealing,
 ) -> AsyncIterator[str]:
     """Serve `/metrics` if the settings ask for it; yield its URL, or ""."""
     if measured.registry is None:
@@ -81,7 +83,7 @@ async def served_metrics(
         return
     from provisioner.daemon import metrics
 
-    reached = (measured.registry, measured.token, data, store, clock, settings, queues)
+    reached = (measured.registry, measured.token, data, store, clock, settings, queues, keys)
     async with metrics.serve_registry(*reached) as url:
         yield url
 

@@ -55,7 +55,6 @@ from provisioner.sim.redfish.redfish_integrity import measure_firmware
 from provisioner.sim.redfish.shapes_bios import DATABASES, list_makers_entries
 from provisioner.sim.switches.ufm import NAME as UFM
 from provisioner.sim.switches.ufm import UfmService
-from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Golden values of the demonstration: its devices must prove their simulated firmware.
@@ -210,7 +209,7 @@ async def serve_until_stopped(
                     beside = partial(beside, ufm=access.ufm)
                 async with (
                     open_fabrics(access) as fabrics,
-                    receive_logs(directory, listed["nodes"], data.store, clock, settings),
+                    receive_logs(directory, listed["nodes"], data, clock, settings),
                     asyncio.TaskGroup() as tasks,
                 ):
                     more = _more(data, directory / DATA, settings, fabrics)
@@ -281,7 +280,7 @@ async def find_ufm(site: SimulatedRunner) -> UfmAddress | None:
 async def receive_logs(
     directory: Path,
     nodes: Sequence[Mapping[str, Any]],
-    store: SqlStore,
+    data: Data,
     clock: Clock,
     settings: Settings,
 ) -> AsyncIterator[None]:
@@ -300,7 +299,7 @@ async def receive_logs(
     senders.write_bytes(trusted)
     update = {"log_intake_port": 0, "log_intake_ca_file": str(senders)}
     chosen = settings.model_copy(update=update)
-    async with open_log_intake(directory / DATA, store, clock, chosen) as ports:
+    async with open_log_intake(directory / DATA, data.store, clock, chosen, data.master) as ports:
         (folder / "port").write_text(str(ports["tls"]), encoding="utf-8")
         yield
 

@@ -220,6 +220,23 @@ class LeafState:
     fdb: Mapping[str, str] = field(default_factory=dict)  # MAC -> interface
 
 
+class RevokedKind(StrEnum):
+    """What was revoked: from then on it opens or proves nothing."""
+
+    TOKEN = "token"  # noqa: S105 (a kind, not a token)
+    CERTIFICATE = "certificate"
+    SIGNING_KEY = "signing_key"
+
+
+class Revocation(Record):
+    """One revocation, as it is remembered outside of the database. Never undone."""
+
+    kind: RevokedKind
+    id: str
+    at: float  # rows that were made later are other ones
+    why: str = ""
+
+
 class HighWater(Record):
     """The position of the database, as a data directory remembers it outside of the database.
 

@@ -12,15 +12,29 @@ from typing import Any
 
 import aiohttp
 import pytest
+from cryptography.hazmat.primitives import serialization
 
-from provisioner.adapters.agent.tls import CERTIFICATE_FILE, KEY_FILE, open_authority
+from provisioner.adapters.agent.tls import (
+    CERTIFICATE_FILE,
+    KEY_FILE,
+    Authority,
+    open_authority,
+)
 from provisioner.daemon.agents import AgentDoor, ServedAgents, serve_agents
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
+from provisioner.ports import Secret
 from provisioner.runtime.bounded_listener import BURST, PER_SECOND, Rate
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.database.data_directory import SealedFile, write_private
+from provisioner.store.repositories.key_exchange import (
+    KeyRing,
+    begin_exchange,
+    end_exchange,
+    prepare_keys,
+)
+from provisioner.store.repositories.master_key import MasterKey, read_key_file
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 
@@ -157,17 +171,130 @@ def test_a_peer_that_waits_may_ask_again() -> None:
 # --- our authority
 
 
-def test_the_authority_is_kept_and_its_key_is_private(tmp_path: Path) -> None:
-    first, again = open_authority(tmp_path), open_authority(tmp_path)
+KEY = MasterKey.generate()
 
-    assert first.ca_pem() == again.ca_pem() == (tmp_path / CERTIFICATE_FILE).read_text()
-    assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
+
+def opened(folder: Path, key: MasterKey | KeyRing = KEY) -> Authority:
+    return open_authority(folder, SealedFile(folder, key))
+
+
+def put_clear(folder: Path, authority: Authority, mode: int = 0o600) -> bytes:
+    """The key in clear, as older versions kept it."""
+    form = serialization.PrivateFormat.PKCS8
+    none = serialization.NoEncryption()
+    content = authority.key.private_bytes(serialization.Encoding.PEM, form, none)
+    (folder / KEY_FILE).write_bytes(content)
+    (folder / KEY_FILE).chmod(mode)
+    return content
+
+
+def test_the_authority_is_kept_and_its_key_is_nowhere_in_clear(tmp_path: Path) -> None:
+    first, again = opened(tmp_path), opened(tmp_path)
+    files = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+
+    assert first.ca_pem() == again.ca_pem() == files[CERTIFICATE_FILE].decode()
+    assert set(files) == {CERTIFICATE_FILE, f"{KEY_FILE}.sealed"}
+    assert (tmp_path / f"{KEY_FILE}.sealed").stat().st_mode & 0o777 == 0o600
+    assert not any(b"PRIVATE KEY" in content for content in files.values())
+
+
+def test_a_key_in_clear_of_an_older_version_is_sealed_at_the_start_and_removed(tmp_path) -> None:
+    first = opened(tmp_path)
+    (tmp_path / f"{KEY_FILE}.sealed").unlink()
+    content = put_clear(tmp_path, first)
+    again = opened(tmp_path)
+
+    assert again.ca_pem() == first.ca_pem()
+    assert not (tmp_path / KEY_FILE).exists()
+    assert SealedFile(tmp_path, KEY).read() == content
+    put_clear(tmp_path, first)  # a start that was cut off after the sealing, or in the removal
+    assert opened(tmp_path).ca_pem() == first.ca_pem()
+    (tmp_path / KEY_FILE).write_bytes(b"\0" * 100)
+    assert opened(tmp_path).ca_pem() == first.ca_pem()
+    assert not (tmp_path / KEY_FILE).exists()
+
+
+def test_another_key_in_clear_beside_the_sealed_one_is_a_persons_to_decide(tmp_path) -> None:
+    opened(tmp_path)
+    (tmp_path / "other").mkdir()
+    put_clear(tmp_path, opened(tmp_path / "other"))
+
+    with pytest.raises(InputError, match="another key than the sealed one"):
+        opened(tmp_path)
+    assert (tmp_path / KEY_FILE).exists()
+
+
+def test_without_the_master_key_it_is_refused_and_never_made_anew(tmp_path: Path) -> None:
+    opened(tmp_path)
+    before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+
+    with pytest.raises(InputError, match=f"sealed with master key {KEY.id}, not with ours"):
+        opened(tmp_path, MasterKey.generate())
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
+
+
+def test_no_master_key_is_made_where_the_authority_needs_the_one_that_is_missing(tmp_path) -> None:
+    opened(tmp_path)
+
+    async def prepare() -> None:
+        store = open_store(":memory:")
+        try:
+            await prepare_keys(store, tmp_path, {})
+        finally:
+            await store.close()
+
+    with pytest.raises(InputError, match=f"sealed with master key {KEY.id}"):
+        asyncio.run(prepare())
+    assert not (tmp_path / "master.key").exists()
+
+
+def test_the_authority_follows_the_master_key_through_an_exchange(tmp_path: Path) -> None:
+    write_private(tmp_path / "master.key", KEY.text().encode())
+    first = opened(tmp_path)
+    new = begin_exchange(tmp_path)
+    during = opened(tmp_path, KeyRing([new, KEY]))
+    end_exchange(tmp_path)
+
+    assert read_key_file(tmp_path / "master.key").id == new.id
+    assert first.ca_pem() == during.ca_pem() == opened(tmp_path, new).ca_pem()
+    with pytest.raises(InputError, match="not with ours"):
+        opened(tmp_path, KEY)
+
+
+def test_a_daemon_beside_the_one_that_exchanged_seals_its_own_before_it_drops_the_old_key(
+    tmp_path: Path,
+) -> None:
+    write_private(tmp_path / "master.key", KEY.text().encode())
+    first = opened(tmp_path)
+    new = begin_exchange(tmp_path)  # its file was copied here; the other daemon ended the walk
+
+    async def start() -> KeyRing:
+        store = open_store(":memory:")
+        try:
+            await Vault(store, new).put("n1/host", "root", Secret("a password"))
+            return await prepare_keys(store, tmp_path, {})
+        finally:
+            await store.close()
+
+    ring = asyncio.run(start())
+    assert ring.list_ids() == (new.id,)
+    assert opened(tmp_path, ring).ca_pem() == first.ca_pem()
+
+
+def test_an_exchange_of_the_environments_key_that_dies_leaves_what_either_opens(tmp_path) -> None:
+    first, new = opened(tmp_path), MasterKey.generate()
+    SealedFile(tmp_path, KEY).renew(new)
+
+    assert first.ca_pem() == opened(tmp_path).ca_pem() == opened(tmp_path, new).ca_pem()
+    SealedFile(tmp_path, new).renew()
+    with pytest.raises(InputError, match="not with ours"):
+        opened(tmp_path, KEY)
 
 
 def test_an_authority_that_a_crash_cut_off_is_finished(tmp_path: Path) -> None:
-    first = open_authority(tmp_path)
+    first = opened(tmp_path)
     (tmp_path / CERTIFICATE_FILE).unlink()
-    again = open_authority(tmp_path)
+    again = opened(tmp_path)
 
     assert again.certificate.public_key() == first.certificate.public_key()
 
@@ -175,7 +302,9 @@ def test_an_authority_that_a_crash_cut_off_is_finished(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "problem"),
     [
-        (KEY_FILE, None, "is missing"),
+        (f"{KEY_FILE}.sealed", None, "is missing"),
+        (f"{KEY_FILE}.sealed", b"nonsense", "cannot be read"),
+        (f"{KEY_FILE}.sealed", b'{"0": "bm9uc2Vuc2U="}', "sealed with master key 0"),
         (KEY_FILE, b"nonsense", "is no key"),
         (CERTIFICATE_FILE, b"nonsense", "is no certificate"),
     ],
@@ -183,32 +312,31 @@ def test_an_authority_that_a_crash_cut_off_is_finished(tmp_path: Path) -> None:
 def test_an_authority_that_images_trust_is_never_replaced(
     tmp_path: Path, file: str, content: bytes | None, problem: str
 ) -> None:
-    open_authority(tmp_path)
-    (tmp_path / file).unlink()
+    opened(tmp_path)
+    (tmp_path / file).unlink(missing_ok=True)
     if content is not None:
         (tmp_path / file).touch(0o600)
         (tmp_path / file).write_bytes(content)
 
     with pytest.raises(InputError, match=problem):
-        open_authority(tmp_path)
+        opened(tmp_path)
 
 
-def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    open_authority(tmp_path)
-    (tmp_path / KEY_FILE).chmod(0o644)
+def test_a_key_in_clear_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    put_clear(tmp_path, opened(tmp_path), 0o644)
 
     with pytest.raises(InputError, match="others may use it"):
-        open_authority(tmp_path)
+        opened(tmp_path)
 
 
 def test_a_certificate_of_another_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    open_authority(tmp_path)
+    opened(tmp_path)
     open_authority(tmp_path / "other")
     (tmp_path / "other" / CERTIFICATE_FILE).replace(tmp_path / CERTIFICATE_FILE)
 
     with pytest.raises(InputError, match="does not belong"):
-        open_authority(tmp_path)
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.settings import Settings
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.rows import request_rows
 from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store
@@ -38,7 +39,10 @@ def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
             chosen = Settings(api_port=0, **settings)
             keeper = TenantKeeper(store, clock, [], no_leaves)
             parts = api_parts(store, keeper, MATRIX, folder, Context(store, clock, chosen))
-            async with asyncio.timeout(60), serve_api(replace(parts), data) as url:
+            async with (
+                asyncio.timeout(60),
+                serve_api(replace(parts), data, MasterKey.generate()) as url,
+            ):
                 trust = ssl.create_default_context(cafile=data / "agent-ca.pem")
                 await scenario(url, store, trust, token)
         finally:

@@ -176,7 +176,9 @@ async def bench(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         async with open_data(folder, time.time()) as data:
             settings = Settings(events_process=asked.process)
             site: Any = SimpleNamespace(plan=None, settings=settings)
-            watch = open_watch(LISTENER, (), folder, data.store, data.clock, None, site)
+            watch = open_watch(
+                LISTENER, (), folder, data.store, data.clock, None, data.master, site
+            )
             async with watch as parts:
                 ours = Ours(data, parts, asked, folder)
                 kinds = await ours.kinds(served)

@@ -16,6 +16,7 @@ from provisioner.model.input_error import InputError
 from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import make_certificate
+from provisioner.store.repositories.master_key import MasterKey
 
 
 async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -98,7 +99,10 @@ def test_a_daemon_looks_for_renewed_files_by_itself(tmp_path: Path):
 
     async def scenario() -> None:
         chosen = Settings(api_certificate=str(tmp_path / "api.pem"))
-        async with served_tls(tmp_path, chosen, 0.01) as context, asyncio.timeout(20):
+        async with (
+            served_tls(tmp_path, chosen, MasterKey.generate(), 0.01) as context,
+            asyncio.timeout(20),
+        ):
             assert await connect(context) == der_of(cert)
             put(tmp_path / "api.pem", renewed + its_key)
             while await connect(context) != der_of(renewed):

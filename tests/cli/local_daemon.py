@@ -59,7 +59,7 @@ async def served(
                     transport=transport,
                     opened=(directory, opened),
                 )
-                async with serve_api(parts, directory) as url:
+                async with serve_api(parts, directory, opened.master) as url:
                     yield url
         finally:
             await transport.close()

@@ -142,7 +142,7 @@ class Site:
                 matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
             )
             parts = replace(parts, directory=data)  # lines of consoles are there
-            async with serve_api(parts, data) as url:
+            async with serve_api(parts, data, key) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")
                 self._ready.set()
                 await self._stop.wait()

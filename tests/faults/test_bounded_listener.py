@@ -26,6 +26,8 @@ from provisioner.runtime.bounded_listener import (
     hear_requests,
 )
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.telemetry.serving import serve_metrics
 
 SILENT = 1100
@@ -40,7 +42,7 @@ async def served(folder: Path, limits: Limits) -> AsyncIterator[tuple[BoundedLis
     app.router.add_get("/", hello)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=limits.idle_s)
     await runner.setup()
-    authority = open_authority(folder)
+    authority = open_authority(folder, SealedFile(folder, MasterKey.generate()))
     tls = authority.server_context(("127.0.0.1",))
     listener = BoundedListener("test", get_handlers(runner), limits, tls)
     await listener.start("127.0.0.1", 0)

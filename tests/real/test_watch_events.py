@@ -22,6 +22,7 @@ from provisioner.model.alert import Way
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
 from provisioner.runtime.wall_clock import WallClock
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.sql_store import open_store
 
 
@@ -226,7 +227,7 @@ def test_the_listener_shows_a_certificate_of_our_authority(tmp_path: Path) -> No
         store = open_store(":memory:")
         url = "https://127.0.0.1:0"
         async with (
-            open_watch(url, (), tmp_path, store, WallClock(), None) as watch,
+            open_watch(url, (), tmp_path, store, WallClock(), None, MasterKey.generate()) as watch,
             aiohttp.ClientSession() as session,
         ):
             trust = Trust(tmp_path / "agent-ca.pem").option(watch.listener, "", insecure=False)

@@ -119,7 +119,10 @@ async def subscribed(folder: Path) -> AsyncIterator[Subscribed]:
     clock, store = WallClock(), open_store(":memory:")
     vault = Vault(store, MasterKey.generate())
     url = "https://127.0.0.1:0"
-    async with room() as r, open_watch(url, (), folder, store, clock, None) as watch:
+    async with (
+        room() as r,
+        open_watch(url, (), folder, store, clock, None, MasterKey.generate()) as watch,
+    ):
         r.__class__ = Subscribed
         assert isinstance(r, Subscribed)
         r.events.streamed = False

@@ -45,7 +45,7 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
              "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")  # fmt: skip
 SPEED = 600.0
 LIMIT_S = 300.0  # of a loaded machine
-KEYS = frozenset({"master.key", "agent-ca.key"})  # the only files that hold a secret in clear
+KEYS = frozenset({"master.key"})  # the only file that holds a secret in clear
 TICKET_SECRET = "signs-tickets-8c1f5e0b7a"
 REACHED = (State.CERTIFIED, State.RELEASED)
 

@@ -26,6 +26,7 @@ from provisioner.store.database.backup import (
     make_backup,
     restore_backup,
 )
+from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.database.postgres import migrate, open_postgres, revisions
 from provisioner.store.rows.journal_prune import Needs
 
@@ -316,9 +317,14 @@ def test_the_agents_key_is_never_in_clear_in_a_backup_and_comes_back_whole(tmp_p
     restore_backup(backup, new, str(new / "provisioner.db"), KEY)
 
     assert b"secret" not in backup.read_bytes()
-    assert (new / "agent-ca.key").read_bytes() == b"-----BEGIN PRIVATE KEY-----secret"
-    assert stat.S_IMODE((new / "agent-ca.key").stat().st_mode) == 0o600
-    assert not (new / "agent-ca.key.sealed").exists()
+    assert SealedFile(new, KEY).read() == b"-----BEGIN PRIVATE KEY-----secret"
+    assert stat.S_IMODE((new / "agent-ca.key.sealed").stat().st_mode) == 0o600
+    assert not any(b"secret" in file.read_bytes() for file in new.iterdir())
+    make_backup(new, str(new / "provisioner.db"), tmp_path / "again", NOW, "1.0", KEY)
+    third = tmp_path / "third"
+    third.mkdir(mode=0o700)
+    restore_backup(tmp_path / "again", third, str(third / "provisioner.db"), KEY)
+    assert SealedFile(third, KEY).read() == b"-----BEGIN PRIVATE KEY-----secret"
 
 
 @pytest.mark.parametrize("member", ["agent-ca.pem", "provisioner.db", "agent-ca.key.sealed"])

@@ -14,27 +14,59 @@ import pytest
 from given_events import event_of
 
 from provisioner.access.sessions import new_session
+from provisioner.access.tokens import new_token
 from provisioner.daemon.recovery import CountedWrites, counted_writes
 from provisioner.model.access import Caller, Role
+from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.model.recovery import Difference, DifferenceKind, Settlement
+from provisioner.model.recovery import (
+    Difference,
+    DifferenceKind,
+    Revocation,
+    RevokedKind,
+    Settlement,
+)
 from provisioner.ports import StaleWrite
 from provisioner.settings import Settings
 from provisioner.store import open_store
 from provisioner.store.database.backup import copy_file, make_backup, restore_backup
 from provisioner.store.database.data_directory import prepare_directory
-from provisioner.store.database.high_water import MARK_FILE
+from provisioner.store.database.high_water import MARK_FILE, RevocationFile
 from provisioner.store.database.journal_archive import read_lines, read_span, write_archive
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import (
+    exchange_signing_key,
+    open_signer,
+    public_keys,
+)
+from provisioner.store.rows import evidence_rows
 from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows.credential_rows import read_keys
 from provisioner.store.rows.journal import read_base
 from provisioner.store.rows.journal_prune import Needs, Span, prune
 from provisioner.store.sql_store import SqlStore
 
 NOW = 1_700_000_000.0
 KEY = MasterKey.generate()
+NAMES = {"ada", "bob", "cert-1", "cert-2"}
+CERTIFICATE = Certificate(
+    id="cert-1",
+    node="n1",
+    release="r",
+    profile="p",
+    serials=("S1",),
+    versions=(),
+    boot_id="b",
+    location="",
+    ports=(),
+    report_digest="0" * 64,
+    matrix_digest="0" * 64,
+    issued_at=NOW - 9.0,
+    expires_at=NOW + 9e6,
+    key_id="k",
+    signature="00",
+)
 Work = Callable[[SqlStore], Awaitable[None]]
 
 
@@ -308,3 +340,141 @@ def test_a_restore_around_a_prune_is_noticed(tmp_path, before):
     restore_backup(backup, directory, str(file), KEY)
 
     assert "restored" in served(directory, file)
+
+
+# --- revocations newer than a backup
+
+
+def put_back(directory: Path, copy: Path) -> None:
+    """The database of the copy in the place of the one that is there."""
+    for old in directory.glob("provisioner.db*"):
+        old.unlink()
+    copy_file(copy, directory / "provisioner.db")
+
+
+def in_force(directory: Path) -> dict[str, bool]:
+    """Whether each token, certificate and signing key is in force in the database."""
+    found: dict[str, bool] = {}
+
+    async def read(store: SqlStore) -> None:
+        for token in await store.read(session_rows.read_tokens):
+            found[token.subject] = not token.revoked_at
+        for name in ("cert-1", "cert-2"):
+            found[name] = not await store.read(partial(evidence_rows.revoked, certificate_id=name))
+        for key in await store.read(read_keys):
+            found[key.key_id] = key.withdrawn_at is None
+
+    served(directory, "", read)
+    return found
+
+
+async def grant(store: SqlStore) -> None:
+    """Two tokens, two certificates and a signing key."""
+    for who in ("ada", "bob"):
+        token = new_token(who, Role.OPERATOR, "", 1.0, NOW - 9.0)[1]
+        await store.write(partial(session_rows.add_token, token=token, now=NOW))
+    await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+    for name in ("cert-1", "cert-2"):
+        issued = CERTIFICATE.model_copy(update={"id": name})
+        await store.write(partial(evidence_rows.put_certificate, certificate=issued))
+    await open_signer(store, KEY, NOW)
+
+
+async def revoke_some(store: SqlStore) -> None:
+    ada = next(t for t in await store.read(session_rows.read_tokens) if t.subject == "ada")
+    await store.write(partial(session_rows.revoke_token, token_id=ada.id, now=NOW))
+    await store.write(
+        partial(evidence_rows.revoke, certificate_id="cert-1", reason="a lie", now=NOW)
+    )
+    await exchange_signing_key(store, KEY, NOW, compromised=True)
+
+
+def test_what_was_revoked_since_a_backup_is_not_in_force_after_its_restore(tmp_path: Path) -> None:
+    directory, copy = tmp_path / "data", tmp_path / "copy.db"
+    served(directory, "", grant)
+    copy_file(directory / "provisioner.db", copy)
+    key = next(name for name in in_force(directory) if name not in NAMES)
+    served(directory, "", revoke_some)
+    put_back(directory, copy)
+
+    assert in_force(directory) == {
+        "ada": False, "bob": True, "cert-1": False, "cert-2": True, key: False,
+    }  # fmt: skip
+    put_back(directory, copy)  # a second restore brings nothing back either
+    assert not in_force(directory)["ada"]
+
+
+def test_a_daemon_whose_signing_key_was_withdrawn_is_told_to_make_another(tmp_path: Path) -> None:
+    directory, copy = tmp_path / "data", tmp_path / "copy.db"
+    told: list[bool] = []
+
+    async def start() -> None:
+        async with daemon(directory) as (store, counted):
+            told.append(counted.key_withdrawn)
+            fresh = await open_signer(store, KEY, NOW)
+            assert fresh.key_id in await public_keys(store)
+
+    served(directory, "", grant)
+    copy_file(directory / "provisioner.db", copy)
+    asyncio.run(start())
+    served(directory, "", revoke_some)
+    put_back(directory, copy)
+    asyncio.run(start())
+    asyncio.run(start())
+
+    assert told == [False, True, False]
+
+
+def test_a_revocation_is_kept_as_soon_as_it_is_written_whoever_wrote_it(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    file = RevocationFile(directory)
+
+    async def scenario() -> None:
+        async with daemon(directory) as (store, _):
+            await grant(store)
+            await revoke_some(store)
+            async with asyncio.timeout(60):
+                while len(file.read()) < 3:  # noqa: ASYNC110 (the file has no event)
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())
+    assert sorted(r.kind.value for r in file.read()) == ["certificate", "signing_key", "token"]
+
+    async def beside() -> None:  # as a command beside a daemon that is stopped
+        store = open_store(directory / "provisioner.db")
+        bob = next(t for t in await store.read(session_rows.read_tokens) if t.subject == "bob")
+        await store.write(partial(session_rows.revoke_token, token_id=bob.id, now=NOW))
+        await store.close()
+
+    asyncio.run(beside())
+    served(directory)
+    assert [r.kind.value for r in file.read()].count("token") == 2
+
+
+def test_a_revocation_speaks_of_no_row_that_was_made_after_it(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    served(directory, "", grant)
+    at = CERTIFICATE.issued_at - 1.0
+    told = Revocation(kind=RevokedKind.CERTIFICATE, id="cert-1", at=at)
+    RevocationFile(directory).add([told])
+
+    assert in_force(directory)["cert-1"]
+
+
+def test_a_line_that_a_crash_cut_off_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+    file = RevocationFile(tmp_path)
+    one = Revocation(kind=RevokedKind.TOKEN, id="1", at=NOW)
+    two = one.model_copy(update={"id": "2"})
+    file.add([one])
+    with file.path.open("ab") as stream:
+        stream.write(b'{"kind":"tok')
+    assert file.read() == (one,)
+    file.add([two])
+    assert file.read() == (one, two)
+    assert file.tidy(NOW + 3 * 366 * 86_400.0) == file.read() == ()
+
+    file.path.write_bytes(b"nonsense\n" + one.model_dump_json().encode() + b"\n")
+    with pytest.raises(InputError, match="line 1 is no revocation"):
+        file.read()
+    with pytest.raises(InputError, match="line 1 is no revocation"):
+        served(tmp_path)

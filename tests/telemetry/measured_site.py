@@ -33,6 +33,7 @@ from provisioner.model.plan import Disruption, Plan, Step, StepKind
 from provisioner.ports import Call, Reply, Unreachable
 from provisioner.ports.telemetry import Telemetry
 from provisioner.settings import Settings
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.rows import evidence_rows
 from provisioner.store.sql_store import SqlStore, open_store
 
@@ -216,7 +217,9 @@ def site(tmp_path: Path, late: int = 3, **settings: object) -> Iterator[str]:
             queues = {"operations": (3.0, 512.0), "writes": (0.0, 0.0)}
             async with (
                 open_telemetry(chosen, clock) as measured,
-                served_metrics(measured, tmp_path, store, clock, chosen, lambda: queues) as url,
+                served_metrics(
+                    measured, tmp_path, store, clock, chosen, lambda: queues, MasterKey.generate()
+                ) as url,
             ):
                 work(measured.telemetry)
                 found.append(url)

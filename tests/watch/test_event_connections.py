@@ -17,6 +17,7 @@ from provisioner.daemon.event_connections import BODY_MAX, EVENTS, HEAD_MAX
 from provisioner.daemon.events import WEBHOOK, open_watch
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.sql_store import open_store
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -56,7 +57,9 @@ async def listening(folder: Path, **chosen: Any) -> AsyncIterator[tuple[Any, Fee
     store, feeds = open_store(":memory:"), Feeds()
     site: Any = SimpleNamespace(plan=None, settings=Settings(**chosen))
     url = "https://127.0.0.1:0"
-    async with open_watch(url, (), folder, store, WallClock(), None, site) as watch:
+    async with open_watch(
+        url, (), folder, store, WallClock(), None, MasterKey.generate(), site
+    ) as watch:
         assert watch.attach is not None
         watcher: Any = SimpleNamespace(feeds=feeds, list_watched=list)
         watch.attach(watcher)

@@ -33,6 +33,8 @@ from provisioner.daemon.events import open_watch
 from provisioner.model.input_error import InputError
 from provisioner.runtime.bounded_listener import Limits
 from provisioner.settings import Settings
+from provisioner.store.database.data_directory import SealedFile
+from provisioner.store.repositories.master_key import MasterKey
 
 ELSEWHERE = {"another path", "no path of ours"}  # by the daemon itself; the process closes them
 LIMITS = Limits(64, 64, 60.0, stranger_s=10.0)
@@ -48,7 +50,9 @@ class Daemon:
         self.gate.set()
         self.taken: list[bytes] = []
         self.doubted: list[str] = []
-        pem = open_authority(folder).make_server_pem(("127.0.0.1",))
+        pem = open_authority(folder, SealedFile(folder, MasterKey.generate())).make_server_pem(
+            ("127.0.0.1",)
+        )
         self.supervisor = EventSupervisor(
             ("127.0.0.1", 0), pem, LIMITS, 16, self.deliver, self.doubted.append
         )
@@ -243,7 +247,9 @@ def test_alert_sources_and_a_taken_address_are_refused(tmp_path: Path) -> None:
 
     async def listen(url: str, senders: Any) -> None:
         unused: Any = None
-        async with open_watch(url, senders, tmp_path, unused, unused, None, site):
+        async with open_watch(
+            url, senders, tmp_path, unused, unused, None, MasterKey.generate(), site
+        ):
             raise AssertionError(url)
 
     with pytest.raises(InputError, match="a process of their own"):

@@ -156,7 +156,7 @@ def test_settings_that_let_strangers_in_are_refused(
     async def main() -> None:
         async with (
             open_data(tmp_path, 0.0) as data,
-            open_log_intake(tmp_path, data.store, WallClock(), Settings(**changed)),
+            open_log_intake(tmp_path, data.store, WallClock(), Settings(**changed), data.master),
         ):
             pass
 
@@ -214,7 +214,9 @@ async def receiving(folder: Path) -> AsyncIterator[Site]:
             Node(id=HOST, kind=NodeKind.HOST, address="127.0.0.1"),
         ):
             await data.store.nodes.add(node)
-        async with open_log_intake(folder / "data", data.store, WallClock(), settings) as ports:
+        async with open_log_intake(
+            folder / "data", data.store, WallClock(), settings, data.master
+        ) as ports:
             yield Site(folder, ports, data.store)
 
 

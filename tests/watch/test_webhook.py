@@ -28,6 +28,7 @@ from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.watch.pushed_alerts import Source
 from provisioner.ports import Secret
+from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.sql_store import open_store
 
 BEARER, SIGNED = "a bearer token of 32 characters..", "a signing secret of 32 characters"
@@ -100,7 +101,9 @@ def through(folder: Path, story: Any) -> Any:
         await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
         async with (
             asyncio.timeout(60),
-            open_watch("https://127.0.0.1:0", SENDERS, folder, store, clock, None) as watch,
+            open_watch(
+                "https://127.0.0.1:0", SENDERS, folder, store, clock, None, MasterKey.generate()
+            ) as watch,
             aiohttp.ClientSession() as session,
         ):
             base = watch.listener.rpartition("/v1/")[0]

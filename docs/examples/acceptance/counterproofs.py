@@ -170,9 +170,11 @@ def untag(site: Demonstration) -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def serve_old_tls(site: Demonstration) -> Iterator[Mapping[str, str]]:
-    """Let the step look at a port that speaks TLS 1.0, with the demonstration's certificate."""
+    """Let the step look at a port that speaks TLS 1.0, with a certificate of the second site."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(site.data / "agent-ca.pem", site.data / "agent-ca.key")
+    file = site.data.parent / "old-tls.pem"
+    issue(site.data, file)
+    context.load_cert_chain(file)
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.set_ciphers("ALL:@SECLEVEL=0")  # OpenSSL offers TLS 1.0 at no higher level
     with socket.create_server(("127.0.0.1", 0)) as server:

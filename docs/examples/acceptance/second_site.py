@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from certificate_issue import issue
+from certificate_issue import AUTHORITY, issue
 from google.protobuf.json_format import Parse, ParseError
 from guest_host import run_tool
 from login_provider import AUDIENCE, CLIENT, MFA, LoginProvider
@@ -57,7 +57,7 @@ class SecondSite:
         """Return the variables from which a step takes its addresses."""
         shown = {
             "SECOND_API": self.url,
-            "SECOND_CA": str(self.data / "agent-ca.pem"),
+            "SECOND_CA": str(self.directory / f"{AUTHORITY}.pem"),
             "SECOND_DATA": str(self.data),
             "SECOND_CERTIFICATE": str(self.certificate),
             "SECOND_TOKEN_FILE": str(self.directory / "token"),

@@ -2,17 +2,20 @@
 
 It is made at the first start, in the data directory; its certificate goes into the maintenance
 image or onto its kernel command line. The server's certificate is made at every start: nothing but
-the authority is kept.
+the authority is kept. Its key is sealed under the master key; one in clear, of an older version, is
+sealed at the first start, and removed.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -22,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from provisioner.model.input_error import InputError
 from provisioner.runtime.server_tls import open_server_context
 
-KEY_FILE = "agent-ca.key"
+KEY_FILE = "agent-ca.key"  # in clear, of older versions
 CERTIFICATE_FILE = "agent-ca.pem"
 AUTHORITY_DAYS = 3650  # images are built anew far more often
 SERVER_DAYS = 397  # longer than a daemon runs
@@ -30,6 +33,7 @@ SKEW = timedelta(days=1)  # the clock of a ramdisk may be behind
 FILE_MAX = 16 * 1024  # bytes of a key or certificate
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 (no address that a client would use)
 Key = ec.EllipticCurvePrivateKey
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,33 @@ def names_of_ours(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in names if n and n not in EVERYWHERE))
 
 
-def open_authority(directory: Path) -> Authority:
+class Custody(Protocol):
+    """Where the authority's key is kept."""
+
+    def read(self) -> bytes | None:
+        """Return the key, PEM; None if there is none. Raises `InputError` if it does not open."""
+        ...
+
+    def write(self, plain: bytes) -> None:
+        """Keep the key, PEM."""
+        ...
+
+
+def open_authority(directory: Path, custody: Custody) -> Authority:
     """Return the authority of this data directory, made if there is none.
 
     The caller holds the directory's lock. Raises `InputError` if its files cannot be used: a new
     one is never made in place of one that images trust already.
     """
-    key_file = directory / KEY_FILE
     certificate_file = directory / CERTIFICATE_FILE
-    if not key_file.exists():
+    key = _take_over(directory / KEY_FILE, custody)
+    if key is None:
         if certificate_file.exists():
-            remedy = "Restore it, or delete both files and build the image anew."
-            raise InputError(str(key_file), "", "is missing, its certificate is there", remedy)
-        _write(key_file, _pem(ec.generate_private_key(ec.SECP256R1())))
-    key = _read_key(key_file)
+            remedy = "Restore it from a backup, or delete the certificate: images are built anew."
+            name = f"{KEY_FILE}.sealed"
+            raise InputError(str(directory / name), "", "is missing, not its certificate", remedy)
+        key = ec.generate_private_key(ec.SECP256R1())
+        custody.write(_pem(key))
     if not certificate_file.exists():  # a crash in between: the key alone has signed nothing
         made = _certificate("provisioner agents", key, None, key, ())
         _write(certificate_file, made.public_bytes(serialization.Encoding.PEM))
@@ -145,16 +162,34 @@ def _pem(key: Key) -> bytes:
     )
 
 
-def _read_key(file: Path) -> Key:
+def _take_over(clear: Path, custody: Custody) -> Key | None:
+    """Return the key that is kept; one in clear is sealed, and removed once that opens again."""
+    kept = custody.read()
+    content = _content(clear) if clear.exists() else b""
+    if kept is not None and content and not content.strip(b"\0"):
+        clear.unlink()  # a start that sealed it was cut off
+    elif content:
+        found = _parse_key(content, clear)
+        if (mode := clear.stat().st_mode) & 0o077:
+            remedy = f"Run: chmod 0600 {clear}"
+            raise InputError(str(clear), "", f"others may use it (mode {mode & 0o777:04o})", remedy)
+        if kept is None:
+            custody.write(content)
+            kept = custody.read()
+        if kept is None or _parse_key(kept, clear).public_key() != found.public_key():
+            remedy = "Move the one away that agent-ca.pem does not belong to."
+            raise InputError(str(clear), "", "is another key than the sealed one beside it", remedy)
+        clear.write_bytes(b"\0" * len(content))
+        clear.unlink()
+        log.warning("%s was in clear; it is sealed under the master key now", clear)
+    return None if kept is None else _parse_key(kept, clear)
+
+
+def _parse_key(content: bytes, file: Path) -> Key:
     try:
-        mode = file.stat().st_mode
-        content = _content(file)
         key = serialization.load_pem_private_key(content, password=None)
     except ValueError:
         raise _unusable(file, "is no key") from None
-    if mode & 0o077:
-        remedy = f"Run: chmod 0600 {file}"
-        raise InputError(str(file), "", f"others may use it (mode {mode & 0o777:04o})", remedy)
     if not isinstance(key, Key):
         raise _unusable(file, "is a key of another kind")
     return key

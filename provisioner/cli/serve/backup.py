@@ -29,6 +29,7 @@ from provisioner.runtime.wall_clock import read_clock
 from provisioner.store.database import backup as archives
 from provisioner.store.database.backup import Manifest, copier
 from provisioner.store.database.data_directory import (
+    SealedFile,
     lock_data_directory,
     prepare_directory,
     read_holder,
@@ -224,6 +225,8 @@ def _replace_environment(where: str, data: Path) -> tuple[str, str, int]:
             store = open_store(where)
             try:
                 old = await prepare_key(store, data, os.environ)
+                # both open it until the next start: a death between the two loses nothing
+                SealedFile(data, old).renew(new)
                 return old.id, await rekey(store, old, new)
             finally:
                 await store.close()

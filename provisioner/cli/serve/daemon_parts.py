@@ -165,7 +165,7 @@ async def served_api(
             matrix_texts=matrix_texts,
             opened=(data, opened),
         )
-        async with serve_api(parts, data) as url:
+        async with serve_api(parts, data, opened.master) as url:
             log.info("the API is at %s", data / SOCKET)
             if url:
                 log.info("the API is at %s/v1/docs; its CA is %s", url, data / CERTIFICATE_FILE)

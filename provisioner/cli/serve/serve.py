@@ -85,6 +85,7 @@ from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.postgres import is_postgres
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.repositories.signing_keys import exchange_signing_key
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
@@ -181,7 +182,9 @@ def serve(
             _agents(site, door, data, opened, clock, chosen, files, observe) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
-            open_watch(events_url, senders, data, opened.store, clock, sse, access) as watch,
+            open_watch(
+                events_url, senders, data, opened.store, clock, sse, opened.master, access
+            ) as watch,
             _people(clock, chosen, ca_file) as people,
         ):
             parts = build_parts(
@@ -261,8 +264,10 @@ async def _seated(
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works, opened.master.list_ids, data) as shared,
         scheduled_backups(data, database, chosen, clock, opened.master),
-        open_log_intake(data, store, clock, chosen),
+        open_log_intake(data, store, clock, chosen, opened.master),
     ):
+        if counted.key_withdrawn:  # it was opened before: nobody believes what it signs
+            opened.signer.become(await exchange_signing_key(store, opened.master, clock.now()))
         yield counted, shared
 
 
@@ -348,7 +353,8 @@ async def _until_stopped(
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
     beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts)
     api = served_api(data, opened, daemon.context, access, parts.matrix, files, *beside)
-    metrics = served_metrics(measured, data, opened.store, clock, chosen, count_queues)
+    serving = (measured, data, opened.store, clock, chosen, count_queues, opened.master)
+    metrics = served_metrics(*serving)
     shared = parts.shared
 
     def leads() -> bool:

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -34,6 +34,9 @@ from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
 from provisioner.store.database.data_directory import (
+    AUTHORITY_KEY,
+    SealedFile,
+    Sealing,
     prepare_directory,
     sync_directory,
     write_private,
@@ -186,38 +189,13 @@ FILE_MEMBER = "provisioner.db"
 DUMP_MEMBER = "provisioner.dump"
 # What daemons learned or made, and cannot make again without a person's help.
 LEARNT = ("agent-ca.key", "agent-ca.pem", "known_hosts", "switch_keys")
-AUTHORITY_KEY = "agent-ca.key"  # of LEARNT: in an archive it is sealed, under the name below
+# the key of LEARNT is sealed in an archive, under this name
 SEALED = "agent-ca.key.sealed"
 PROOF = "manifest.proof"
 PROOF_MAX = 4096
 FORMATS = (1, 2)  # 1 has no proof, and its secret is in clear
 MANIFEST_SIZE_MAX = 65_536
 CHUNK = 1 << 20
-
-
-class SealingKey(Protocol):
-    """A master key, which seals bytes under a name."""
-
-    @property
-    def id(self) -> str:
-        """Return the name of the key."""
-        ...
-
-    def seal(self, plain: bytes, name: str) -> bytes:
-        """Encrypt and authenticate."""
-        ...
-
-
-class Sealing(Protocol):
-    """One master key, or two while one is exchanged."""
-
-    def newest(self) -> SealingKey:
-        """Return the key that seals now."""
-        ...
-
-    def open(self, sealed: bytes, name: str) -> bytes:
-        """Return what was sealed under this name; `StoreFailed` if it does not open."""
-        ...
 
 
 class FileDigest(Record):
@@ -262,9 +240,10 @@ def make_backup(
         revision, chain = _copy_database(database, scratch)
         key = keys.newest()
         for name in LEARNT:
-            if not (directory / name).is_file():
+            held = SealedFile(directory, keys).read() if name == AUTHORITY_KEY else None
+            if held is None and not (directory / name).is_file():
                 continue
-            content = (directory / name).read_bytes()
+            content = (directory / name).read_bytes() if held is None else held
             if name == AUTHORITY_KEY:
                 write_private(scratch / SEALED, key.seal(content, _named(AUTHORITY_KEY)))
             else:
@@ -334,8 +313,9 @@ def restore_backup(file: Path, directory: Path, database: str, keys: Sealing | N
                 _extract(_member(file, archive, name), scratch / name)
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest(scratch / name))
+        authority = None
         if (scratch / SEALED).exists() and keys is not None:
-            write_private(scratch / AUTHORITY_KEY, _unseal(file, scratch / SEALED, keys))
+            authority = _unseal(file, scratch / SEALED, keys)
         # Before the database is there: no daemon may ever find the one without the other.
         (directory / RESTORED_FILE).unlink(missing_ok=True)
         write_private(directory / RESTORED_FILE, _told(manifest).encode())
@@ -350,8 +330,16 @@ def restore_backup(file: Path, directory: Path, database: str, keys: Sealing | N
         for name in LEARNT:
             if (scratch / name).exists() and not (directory / name).exists():
                 (scratch / name).rename(directory / name)
+        if authority is not None and keys is not None:
+            _keep_authority(authority, SealedFile(directory, keys))
     sync_directory(directory)
     return manifest
+
+
+def _keep_authority(key: bytes, file: SealedFile) -> None:
+    """Keep the agents' key sealed, unless the directory has one: in clear or sealed."""
+    if not file.path.exists() and not (file.path.parent / AUTHORITY_KEY).exists():
+        file.write(key)
 
 
 def _told(manifest: Manifest) -> str:

@@ -8,15 +8,19 @@ leads to it (a hard link, a symbolic link, another mount).
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import os
 import stat
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from pydantic import TypeAdapter, ValidationError
 
 from provisioner.model.input_error import InputError
+from provisioner.ports.errors import StoreFailed
 
 LOCK_FILE = "lock"
 PLACE_FILE = "place"
@@ -203,3 +207,105 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_secret(file: Path) -> None:
+    """Overwrite a file and remove it. A drive may keep copies of blocks nevertheless."""
+    if not file.exists():
+        return
+    with file.open("r+b") as stream:
+        stream.write(b"\0" * file.stat().st_size)
+        stream.flush()
+        os.fsync(stream.fileno())
+    file.unlink()
+    sync_directory(file.parent)
+
+
+# ------------------------------------------------------------------------------
+# A secret file, sealed under the master key. It has one ciphertext for each key that may be in
+# force: one, or two while the key of the environment is exchanged, so that a death in between
+# leaves a file that opens with either.
+
+
+AUTHORITY_KEY = "agent-ca.key"  # in clear: of older versions, and of a backup of such
+SEALED_MAX = 64 * 1024  # bytes of the file
+_TEXTS = TypeAdapter(dict[str, str])  # id of a master key -> ciphertext, base64
+
+
+class SealingKey(Protocol):
+    """A master key, which seals bytes under a name."""
+
+    @property
+    def id(self) -> str:
+        """Return the name of the key."""
+        ...
+
+    def seal(self, plain: bytes, name: str) -> bytes:
+        """Encrypt and authenticate."""
+        ...
+
+
+class Sealing(Protocol):
+    """One master key, or two while one is exchanged."""
+
+    def newest(self) -> SealingKey:
+        """Return the key that seals now."""
+        ...
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """Return what was sealed under this name; `StoreFailed` if it does not open."""
+        ...
+
+
+class SealedFile:
+    """The key of the agents' authority of one data directory, sealed under the master key."""
+
+    def __init__(self, directory: Path, keys: Sealing) -> None:
+        self.path = directory / f"{AUTHORITY_KEY}.sealed"
+        self._keys = keys
+
+    def read(self) -> bytes | None:
+        """Return the secret; None if there is no file. Raises `InputError` if no key opens it."""
+        texts = self._read_texts()
+        if texts is None:
+            return None
+        self._keys.newest()  # a ring looks at its files
+        for text in texts.values():
+            try:
+                return self._keys.open(base64.b64decode(text), self.path.name)
+            except (StoreFailed, ValueError):
+                continue
+        problem = f"is sealed with master key {' or '.join(sorted(texts))[:80]}, not with ours"
+        remedy = "Restore that master key, or this file from a backup of the present one."
+        raise InputError(str(self.path), "", problem, remedy)
+
+    def write(self, plain: bytes, *more: SealingKey) -> None:
+        """Seal the secret with the key in force, and with `more` keys; read it back."""
+        keys = (self._keys.newest(), *more)
+        texts = {key.id: base64.b64encode(key.seal(plain, self.path.name)).decode() for key in keys}
+        part = self.path.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        write_private(part, _TEXTS.dump_json(texts, indent=1) + b"\n")
+        part.replace(self.path)
+        sync_directory(self.path.parent)
+        assert self.read() == plain
+
+    def renew(self, *more: SealingKey) -> None:
+        """Seal it with the key in force alone, and with `more`; without a file nothing is done."""
+        texts = self._read_texts()
+        wanted = {key.id for key in (self._keys.newest(), *more)}
+        if texts is not None and set(texts) != wanted:
+            plain = self.read()
+            assert plain is not None
+            self.write(plain, *more)
+
+    def _read_texts(self) -> dict[str, str] | None:
+        try:
+            check_private(self.path)
+            with self.path.open("rb") as stream:
+                return _TEXTS.validate_json(stream.read(SEALED_MAX))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError):
+            remedy = "Restore it; or delete it and agent-ca.pem, and build the image anew."
+            raise InputError(str(self.path), "", "cannot be read", remedy) from None

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -34,11 +34,25 @@ from sqlalchemy import (
 
 from provisioner.model.events.fleet_events import LookOnlyBegun
 from provisioner.model.input_error import InputError
-from provisioner.model.recovery import DatabasePosition, HighWater
+from provisioner.model.recovery import (
+    DatabasePosition,
+    HighWater,
+    Revocation,
+    RevokedKind,
+)
 from provisioner.store.database.data_directory import write_private
+from provisioner.store.rows import evidence_rows
 from provisioner.store.rows import journal as chain
+from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.rows.journal import GENESIS, is_pruned
-from provisioner.store.schema.schema import differences, journal, marks, site_state
+from provisioner.store.schema.schema import (
+    certificates,
+    differences,
+    journal,
+    marks,
+    signing_keys,
+    site_state,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +67,8 @@ _SYNCHRONOUS: ColumnElement[bool] = literal_column(
     "current_setting('synchronous_standby_names') <> '' "
     "AND current_setting('synchronous_commit') IN ('on', 'remote_apply')"
 )
-RECENT_S = 86_400.0  # a daemon that wrote nothing for a day was taken out of service
+DAY_S = 86_400.0
+RECENT_S = DAY_S  # a daemon that wrote nothing for a day was taken out of service
 
 
 class MarkFile:
@@ -111,6 +126,7 @@ class Marking:
         self._file = file
         self._mark = mark
         self.stop = stop
+        self.written: Callable[[], object] | None = None  # told of each new row of the journal
         synchronous = _SYNCHRONOUS if mark.server else false()
         self._raise = (
             update(marks)
@@ -133,11 +149,14 @@ class Marking:
             "journal_head": head or GENESIS,
             "synchronous": bool(synchronous),
         }
+        grew = changed["journal_rows"] != self._mark.journal_rows
         self._mark = self._mark.model_copy(update=changed)
         try:
             self._file.write(self._mark)
         except OSError as error:  # the recorded mark is older then: less is noticed, nothing wrong
             log.error("%s cannot be written: %s", self._file.path, error)
+        if grew and self.written is not None:
+            self.written()
         if look_only and self.stop is not None:
             self.stop(str(look_only))
 
@@ -255,3 +274,127 @@ def identify_server(connection: Connection) -> tuple[str, int]:
         "FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
     ).one()
     return f"{row[0]}/{row[1]}", int(row[2])
+
+
+# ------------------------------------------------------------------------------
+# Revocations, remembered beside the mark: a backup is older than some of them, and a restore must
+# not bring back what was revoked since. Each is a line, on disk when `add` returns; nothing undoes
+# one, so that they are applied at every start.
+
+
+REVOCATIONS_FILE = "revocations"
+REVOCATIONS_MAX = 64 * 1024 * 1024  # bytes: some half a million
+REVOKED_KEPT_S = 2 * 365 * DAY_S  # no token and no certificate is in force longer
+
+
+class RevocationFile:
+    """The revocations that one data directory remembers; its daemon holds the directory's lock."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / REVOCATIONS_FILE
+
+    def read(self) -> tuple[Revocation, ...]:
+        """Return all of them. A last line that was cut off is none. Raises `InputError`."""
+        try:
+            with self.path.open("rb") as stream:
+                content = stream.read(REVOCATIONS_MAX + 1)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._unusable(f"cannot be read ({error.strerror})") from None
+        if len(content) > REVOCATIONS_MAX:
+            raise self._unusable(f"has more than {REVOCATIONS_MAX} bytes")
+        lines = content.split(b"\n")
+        found = []
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                found.append(Revocation.model_validate_json(line))
+            except ValidationError:
+                raise self._unusable(f"line {number} is no revocation") from None
+        return tuple(found)
+
+    def add(self, revocations: Collection[Revocation]) -> None:
+        """Append; a line that a crash cut off is replaced. Raises OSError."""
+        lines = b"".join(r.model_dump_json().encode() + b"\n" for r in revocations)
+        if not self.path.exists():
+            write_private(self.path, lines)
+            return
+        with self.path.open("r+b") as stream:
+            whole = stream.read().rfind(b"\n") + 1
+            stream.truncate(whole)
+            stream.seek(whole)
+            stream.write(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def tidy(self, now: float) -> tuple[Revocation, ...]:
+        """Return all that still matter, and forget the others. Raises `InputError`."""
+        found = self.read()
+        kept = tuple(
+            r for r in found if r.kind is RevokedKind.SIGNING_KEY or now - r.at < REVOKED_KEPT_S
+        )
+        if len(kept) < len(found):
+            part = self.path.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            write_private(part, b"".join(r.model_dump_json().encode() + b"\n" for r in kept))
+            part.replace(self.path)
+        return kept
+
+    def _unusable(self, problem: str) -> InputError:
+        remedy = "Remove what is damaged; what it named may be in force again after a restore."
+        return InputError(str(self.path), "", problem, remedy)
+
+
+def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
+    """Return all revocations of the database."""
+    c, k = certificates.c, signing_keys.c
+    kind = RevokedKind
+    return (
+        *(
+            Revocation(kind=kind.TOKEN, id=t.id, at=t.revoked_at)
+            for t in token_rows.read_tokens(connection)
+            if t.revoked_at
+        ),
+        *(
+            Revocation(kind=kind.CERTIFICATE, id=row.id, at=row.revoked_at, why=row.revoked_reason)
+            for row in connection.execute(
+                select(c.id, c.revoked_at, c.revoked_reason).where(c.revoked_at.is_not(None))
+            )
+            if isinstance(row.revoked_at, float)
+        ),
+        *(
+            Revocation(kind=kind.SIGNING_KEY, id=row.key_id, at=row.withdrawn_at)
+            for row in connection.execute(
+                select(k.key_id, k.withdrawn_at).where(k.withdrawn_at.is_not(None))
+            )
+            if isinstance(row.withdrawn_at, float)
+        ),
+    )
+
+
+def apply_revocations(
+    connection: Connection, kept: Collection[Revocation], now: float
+) -> tuple[Revocation, ...]:
+    """Revoke again what the database has in force; return that."""
+    known = {(r.kind, r.id) for r in read_revocations(connection)}
+    missing = [r for r in kept if (r.kind, r.id) not in known]
+    return tuple(r for r in missing if _revoke_again(connection, r, now))
+
+
+def _revoke_again(connection: Connection, told: Revocation, now: float) -> bool:
+    if told.kind is RevokedKind.TOKEN:
+        token = token_rows.read_token(connection, told.id)
+        if token is None or token.made_at > told.at:
+            return False
+        token_rows.revoke_token(connection, told.id, now)
+        return True
+    if told.kind is RevokedKind.CERTIFICATE:
+        issued = select(certificates.c.issued_at).where(certificates.c.id == told.id)
+        at = connection.scalar(issued)
+        if not isinstance(at, float) or at > told.at:
+            return False
+        evidence_rows.revoke(connection, told.id, told.why or "revoked before the restore", now)
+        return True
+    withdrawn = update(signing_keys).where(signing_keys.c.key_id == told.id)
+    changed = withdrawn.values(withdrawn_at=told.at, private=None)
+    return connection.execute(changed).rowcount > 0

@@ -10,7 +10,6 @@ row, and the next call goes on.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,9 @@ from sqlalchemy import Connection, func, select, update
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
 from provisioner.store.database.data_directory import (
+    SealedFile,
     prepare_directory,
+    remove_secret,
     sync_directory,
     write_private,
 )
@@ -152,6 +153,8 @@ async def prepare_keys(
     file = directory / KEY_FILE
     following = directory / NEXT_FILE
     if following.exists() and key_ids == {read_key_file(following).id}:
+        both = [read_key_file(f) for f in (following, file) if f.exists()]
+        SealedFile(directory, KeyRing(both)).renew()
         _promote(directory)
     keys = [read_key_file(f) for f in (following, file) if f.exists()]
     if following.exists():
@@ -167,6 +170,7 @@ async def prepare_keys(
             f"Restore the file, or set {ENVIRONMENT}.",
         )
     key = MasterKey.generate()
+    SealedFile(directory, key).read()  # raises: a key that is missing is not made anew
     write_private(file, key.text().encode() + b"\n")
     return KeyRing([key], directory)
 
@@ -220,6 +224,8 @@ def end_exchange(directory: Path) -> None:
     finds that no secret needs it.
     """
     file = directory / KEY_FILE
+    both = [read_key_file(f) for f in (directory / NEXT_FILE, file) if f.exists()]
+    SealedFile(directory, KeyRing(both)).renew()
     if file.exists():
         aside = directory / f"{OLD_FILE}.part"
         aside.unlink(missing_ok=True)
@@ -266,11 +272,7 @@ def _keep_old(directory: Path, key_ids: frozenset[str]) -> list[MasterKey]:
     key = read_key_file(file)
     if key.id in key_ids:
         return [key]
-    with file.open("r+b") as stream:
-        stream.write(b"\0" * file.stat().st_size)
-        stream.flush()
-        os.fsync(stream.fileno())
-    file.unlink()
+    remove_secret(file)
     return []
 
 

@@ -29,6 +29,7 @@ from provisioner.ports.errors import StoreFailed
 from provisioner.ports.wire import Secret
 from provisioner.store.database.data_directory import (
     check_private,
+    remove_secret,
     sync_directory,
     write_private,
 )
@@ -204,7 +205,7 @@ async def wrap_key(
     write_private(following, wrapped.model_dump_json(indent=2).encode() + b"\n")
     following.replace(directory / WRAPPED_FILE)
     sync_directory(directory)
-    _remove(directory / KEY_FILE)
+    remove_secret(directory / KEY_FILE)
     return wrapped
 
 
@@ -213,16 +214,4 @@ def unwrap_key(key: MasterKey, directory: Path) -> None:
     file = directory / KEY_FILE
     if not file.exists():
         write_private(file, key.text().encode() + b"\n")
-    _remove(directory / WRAPPED_FILE)
-
-
-def _remove(file: Path) -> None:
-    """Overwrite a file and remove it. A drive may keep copies of blocks nevertheless."""
-    if not file.exists():
-        return
-    with file.open("r+b") as stream:
-        stream.write(b"\0" * file.stat().st_size)
-        stream.flush()
-        os.fsync(stream.fileno())
-    file.unlink()
-    sync_directory(file.parent)
+    remove_secret(directory / WRAPPED_FILE)

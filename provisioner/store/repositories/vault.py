@@ -54,6 +54,11 @@ class Vault:
         self._transactions = transactions
         self._key = key
 
+    @property
+    def keys(self) -> Sealing:
+        """Return what seals and opens its rows."""
+        return self._key
+
     async def current(self, name: str) -> Login | None:
         return self._open(name, await self._transactions.recall(_read_sealed, name, "current"))
 

@@ -332,7 +332,7 @@ def test_a_key_in_clear_that_others_may_read_is_refused(tmp_path: Path) -> None:
 def test_a_certificate_of_another_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     opened(tmp_path)
-    open_authority(tmp_path / "other")
+    opened(tmp_path / "other")
     (tmp_path / "other" / CERTIFICATE_FILE).replace(tmp_path / CERTIFICATE_FILE)
 
     with pytest.raises(InputError, match="does not belong"):

@@ -13,14 +13,16 @@ from program import run
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.agent import AgentSession
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.database.data_directory import SealedFile
+from provisioner.store.database.data_directory import SealedFile, write_private
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.sql_store import open_store
 
 
 def test_the_authority_is_printed_in_both_forms(tmp_path: Path):
     (tmp_path / "var").mkdir(mode=0o700)
-    open_authority(tmp_path / "var", SealedFile(tmp_path / "var", MasterKey.generate()))
+    key = MasterKey.generate()
+    write_private(tmp_path / "var" / "master.key", key.text().encode())
+    open_authority(tmp_path / "var", SealedFile(tmp_path / "var", key))
     asyncio.run(open_store(tmp_path / "var" / "provisioner.db").close())
     first, again = (run(["agents", "ca", "--data", "var"], tmp_path) for _ in range(2))
     words = ["agents", "ca", "--data", "var", "--kernel", "https://192.0.2.1:6385"]

@@ -37,6 +37,7 @@ from provisioner.cli.serve.daemon_parts import (
 from provisioner.control.engine.engine_shared import WorkQueue
 from provisioner.control.watch.recovery import Recovery, find_lost_moves
 from provisioner.control.watch.unowned_ports import UnownedPorts
+from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import (
     AgentDoor,
     ServedAgents,
@@ -55,7 +56,7 @@ from provisioner.daemon.cluster import (
 )
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data, read_text
-from provisioner.daemon.events import open_watch
+from provisioner.daemon.events import Sender, open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
 from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.observing import (
@@ -182,9 +183,7 @@ def serve(
             _agents(site, door, data, opened, clock, chosen, files, observe) as served,
             _hosts(site, playbooks, data, remote, opened, clock, chosen) as hosts,
             open_fabrics(access) as fabrics,
-            open_watch(
-                events_url, senders, data, opened.store, clock, sse, opened.master, access
-            ) as watch,
+            _watch((events_url, senders), data, opened, clock, sse, access) as watch,
             _people(clock, chosen, ca_file) as people,
         ):
             parts = build_parts(
@@ -197,6 +196,18 @@ def serve(
             await _until_stopped(parts, data, opened, (access, files), (measured, counted), observe)
 
     _run_alone((data, works.digests["code"]), database, chosen, run, observe=observe)
+
+
+def _watch(
+    listener: tuple[str, tuple[Sender, ...]],
+    data: Path,
+    opened: Data,
+    clock: WallClock,
+    streams: RedfishStreams,
+    access: FabricAccess,
+) -> AbstractAsyncContextManager[WatchParts]:
+    """Open the parts of the watch."""
+    return open_watch(*listener, data, opened.store, clock, streams, opened.master, access)
 
 
 async def _open_site(

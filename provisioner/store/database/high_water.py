@@ -347,8 +347,9 @@ class RevocationFile:
 
 def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
     """Return all revocations of the database."""
-    c, k = certificates.c, signing_keys.c
     kind = RevokedKind
+    c = certificates.c
+    k = signing_keys.c
     return (
         *(
             Revocation(kind=kind.TOKEN, id=t.id, at=t.revoked_at)

@@ -138,7 +138,7 @@ def test_the_target_works_in_a_fresh_clone_or_says_what_it_wants(clone: Path, ta
 
 
 def test_clean_takes_away_what_was_made(clone: Path):
-    ended = start(clone, "clean", (), TRIED_S)
+    ended = start(clone, "clean", (), SETUP_S)
 
     assert ended.code == 0, ended.said
     assert not (clone / ".venv").exists()

@@ -364,7 +364,9 @@ def test_the_version_of_a_node_is_not_the_version_of_the_package():
     assert got.notes == ("1 parts of the node are not in the package",)
 
 
-@pytest.mark.skipif(not SHOW_VERSION.exists(), reason=f"{SHOW_VERSION} is not on this machine")
+@pytest.mark.skipif(
+    not SHOW_VERSION.exists(), reason=f"{SHOW_VERSION} is not here: set PROVISIONER_SAMPLES"
+)
 def test_nvidias_own_example_gives_package_versions_alone():
     content = SHOW_VERSION.read_bytes()
     devices = json.loads(content)["Firmware Devices"]

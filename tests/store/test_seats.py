@@ -265,8 +265,10 @@ def test_a_daemon_without_a_way_to_its_devices_gives_up_work_and_lead_until_it_h
     )
     assert stood == [False, True, False, True]
     assert told == (
-        "this daemon drives nothing, its peers do its work: its last life gave its work to its "
-        "peers",
+        (
+            "this daemon drives nothing, its peers do its work: its last life gave its work to its "
+            "peers"
+        ),
     )
     assert "it reaches what its peers reach" in caplog.text
 

@@ -278,7 +278,9 @@ def test_a_recorded_difference_is_an_alert_and_ends_nothing(tmp_path: Path) -> N
 BOUND_S = 900.0 + HOUR_S + ROUND_S + OVERLOADED_WAIT_S + 600.0
 
 
-@pytest.mark.parametrize("level", [Level.STRAINED, Level.SEVERE])
+@pytest.mark.parametrize(
+    "level", [pytest.param(Level.STRAINED, marks=pytest.mark.long), Level.SEVERE]
+)
 def test_a_changed_measurement_is_found_within_a_bound_while_the_daemon_is_overloaded(
     tmp_path: Path, level: Level
 ) -> None:

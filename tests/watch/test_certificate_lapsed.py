@@ -41,7 +41,12 @@ def lived(folder: Path, policy: str, *, revoked: bool) -> list[tuple[Node, tuple
     return virtual_time.run(main())
 
 
-@pytest.mark.parametrize("revoked", [False, True], ids=["expired", "revoked"])
+AGAIN = pytest.mark.long  # each way out of validity and each policy stay in every run once
+
+
+@pytest.mark.parametrize(
+    "revoked", [pytest.param(False, marks=AGAIN), True], ids=["expired", "revoked"]
+)
 def test_by_policy_it_is_drained_once_the_notice_has_run_out(tmp_path: Path, revoked: bool) -> None:
     before, noticed, after = lived(tmp_path, "drain", revoked=revoked)
 
@@ -55,7 +60,9 @@ def test_by_policy_it_is_drained_once_the_notice_has_run_out(tmp_path: Path, rev
     assert after[0].served == "red"
 
 
-@pytest.mark.parametrize("revoked", [False, True], ids=["expired", "revoked"])
+@pytest.mark.parametrize(
+    "revoked", [False, pytest.param(True, marks=AGAIN)], ids=["expired", "revoked"]
+)
 def test_by_default_it_serves_on_under_an_alert(tmp_path: Path, revoked: bool) -> None:
     *_, (node, cases, standing) = lived(tmp_path, "alert", revoked=revoked)
 

@@ -99,16 +99,18 @@ def test_a_bare_debian_comes_to_tests_that_pass_by_the_steps_that_are_written(ba
     assert {f"{name} ii" for name in wanted} <= {line.strip() for line in kept.splitlines()}
 
     run_inside(bare, "make setup", TRIED_S)
-    said = run_inside(bare, f".venv/bin/pytest -p no:cacheprovider {' '.join(TRIED)}", TRIED_S)
+    line = f".venv/bin/pytest -p no:cacheprovider --tb=short {' '.join(TRIED)} || true"
+    said = run_inside(bare, line, TRIED_S)
 
-    assert re.search(r"\d+ passed", said), said[-2000:]
-    assert ".ci/packages" not in said, said[-2000:]  # no test is skipped for want of a package
+    assert re.search(r"=+ \d+ passed[^=]*=+\s*$", said), said[-8000:]
+    assert " failed" not in said.splitlines()[-1], said[-8000:]
+    assert ".ci/packages" not in said, said[-8000:]  # no test is skipped for want of a package
 
 
 def test_the_packages_of_continuous_integration_are_found_missing_one_by_one(bare: Path) -> None:
     """The guard asks dpkg of each name: with one of them gone, it installs again."""
-    run_inside(bare, "dpkg -r --force-depends sudo busybox", 300)
+    run_inside(bare, "dpkg -r --force-depends ipmitool busybox", 300)
 
     run_inside(bare, ".ci/run packages", INSTALLED_S)
 
-    assert run_inside(bare, "command -v sudo busybox", 60).split()
+    assert len(run_inside(bare, "command -v ipmitool busybox", 60).split()) == 2

@@ -8,6 +8,7 @@ import pty
 import shutil
 import socket
 import subprocess
+import termios
 import time
 import tty
 from collections.abc import AsyncIterator, Iterator
@@ -64,6 +65,10 @@ class Rig:
 
     def print(self, text: bytes) -> None:
         os.write(self.host, text)
+
+    def forget(self) -> None:
+        """Drop what an earlier reader has left on the line."""
+        termios.tcflush(self.host, termios.TCIOFLUSH)
 
     def read_typed(self) -> bytes:
         os.set_blocking(self.host, False)
@@ -138,15 +143,16 @@ async def read_until(rig: Rig, prints: bytes, end: bytes, password: str = PASSWO
         async for piece in pieces:
             text += piece
             if end in text:
-                break
-    return text
+                return text
+    raise Unreachable(f"the session ended after {text!r}", maybe_executed=False)
 
 
 async def patiently(rig: Rig, *words: bytes, password: str = PASSWORD) -> bytes:
     """Read as `read_until`, again where the machine was too slow for IPMI.
 
     A BMC without CPU time for 25 s costs ipmitool its login (`Unreachable`; 9 s do not), and one
-    that takes no goodbye within 5 s of it holds the session for a while (`Busy`).
+    that takes no goodbye within 5 s of it holds the session for a while (`Busy`). A session whose
+    packets it does not acknowledge in time is ended by ipmitool (no text, or a part of it).
     """
     for _ in range(AGAIN):
         try:
@@ -154,6 +160,7 @@ async def patiently(rig: Rig, *words: bytes, password: str = PASSWORD) -> bytes:
         except (Busy, Unreachable) as error:
             late = error
             await asyncio.sleep(0.5)
+            rig.forget()
     raise late
 
 

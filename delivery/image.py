@@ -163,7 +163,11 @@ def write_layout(
         "annotations": labels,
     }
     entry = add_document(layout, MANIFEST, manifest).describe()
-    entry["annotations"] = {"org.opencontainers.image.ref.name": version}
+    entry["annotations"] = {
+        "org.opencontainers.image.ref.name": version,
+        # `podman load` names the image by it (nameFromAnnotations of containers/common)
+        "io.containerd.image.name": f"localhost/{NAME}:{version}",
+    }
     entry["platform"] = {"architecture": architecture, "os": "linux"}
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
     (layout / "index.json").write_text(json.dumps(index, sort_keys=True), encoding="utf-8")

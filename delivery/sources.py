@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from delivery import tools
+from provisioner.runtime.shipped import list_pages
 
 ROOT = Path(__file__).parents[1]
 NAME = "gpu-provisioner"
@@ -15,6 +16,7 @@ NAME = "gpu-provisioner"
 SOURCES = (
     "provisioner",
     "ansible",
+    "docs",
     "pyproject.toml",
     "README.md",
     "LICENSE",
@@ -57,7 +59,12 @@ def copy_sources(place: Path, root: Path = ROOT) -> Path:
     place.mkdir(parents=True)
     for name in SOURCES:
         source = root / name
-        if source.is_dir():
+        if name == "docs":
+            for path in list_pages(source):  # what `provisioner help TOPIC` prints
+                target = place / path.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+        elif source.is_dir():
             shutil.copytree(source, place / name, symlinks=True, ignore=LEFT_OUT)
         else:
             shutil.copy2(source, place / name)

@@ -48,13 +48,19 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        typer.echo(f"error: {error}", err=True)
+        _show_error(error)
         sys.exit(2)
     except Exception as error:
         if not _is_promised(error):
             raise
-        typer.echo(f"error: {error}", err=True)
+        _show_error(error)
         sys.exit(1)
+
+
+def _show_error(error: Exception) -> None:
+    from provisioner.runtime.shipped import point_to_pages
+
+    typer.echo(f"error: {point_to_pages(str(error))}", err=True)
 
 
 def _is_promised(error: Exception) -> bool:

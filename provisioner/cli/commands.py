@@ -47,6 +47,9 @@ COMMANDS = {
         "doctor",
         "Examine a site before go-live and report the remedies; nothing is changed.",
     ),
+    "help": Command(
+        "offline.pages", "show_page", "Show a page of the documentation, or list all pages."
+    ),
     "context": Command("client.context", "app", "Contexts: the daemons that commands use."),
     "sign-in": Command(
         "client.sign_in",

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from rich.console import Console
 
-from provisioner.cli.serve.demo import draw_end, serve_console
+from provisioner.cli.serve.demo import ProgressLines, draw_end, serve_console
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.daemon.data import open_data, read_matrix
 from provisioner.demo import Asked, Progress, Summary
@@ -134,3 +134,18 @@ async def follow_the_first_line(tmp_path: Path) -> None:
 
         assert (page.status, signed_in.status, stranger.status) == (200, 200, 401)
         assert "text/html" in page.headers["Content-Type"]
+
+
+def test_without_a_terminal_progress_is_lines_one_for_each_change_of_states() -> None:
+    out = io.StringIO()
+    lines = ProgressLines(Console(file=out))
+    host = Node(id="n0", kind=NodeKind.HOST, state=State.INTAKE, entered_at=0.0)
+    later = host.model_copy(update={"state": State.CERTIFIED})
+
+    for nodes, wall_s in (((host,), 0.0), ((host,), 9.0), ((later,), 10.0), ((host,), 11.0)):
+        lines.show(Progress(nodes, wall_s * 300, wall_s, "taking in"))
+
+    assert out.getvalue().splitlines() == [
+        "   0 s  taking in: 1 intake",
+        "  10 s  taking in: 1 certified",
+    ]

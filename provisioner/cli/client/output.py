@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 
+from provisioner.runtime.shipped import point_to_pages
+
 # ------------------------------------------------------------------------------
 # The columns of the tables that show lists.
 #
@@ -306,7 +308,7 @@ def show_problem(document: Any, status: int, form: str) -> None:
     typer.echo(strip_controls(f"error: {message}"), err=True)
     show_blockers(problem.get("blockers") or ())
     if problem.get("unblock") and not problem.get("blockers"):
-        typer.echo(strip_controls(f"  {problem['unblock']}"), err=True)
+        typer.echo(point_to_pages(strip_controls(f"  {problem['unblock']}")), err=True)
 
 
 def show_blockers(blockers: Sequence[Any]) -> None:
@@ -314,7 +316,8 @@ def show_blockers(blockers: Sequence[Any]) -> None:
     for blocker in blockers:
         if isinstance(blocker, dict):
             typer.echo(strip_controls(f"  {_blocker(blocker)}"), err=True)
-            typer.echo(strip_controls(f"    {blocker.get('unblock')}"), err=True)
+            remedy = strip_controls(f"    {blocker.get('unblock')}")
+            typer.echo(point_to_pages(remedy), err=True)
 
 
 def show_event(event: Row, form: str) -> None:

@@ -30,6 +30,7 @@ from provisioner.cli.options.bmc_options import (
     UrlArgument,
     UserOption,
     build_address,
+    describe_certificate,
 )
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
 from provisioner.model.machine.settings import BiosSettings, MachineSettings, Value
@@ -162,8 +163,9 @@ def inspect(
     try:
         root, inventory, tree, upkeep = asyncio.run(_collect(address, ca, limit, settings=settings))
     except PortError as error:
-        hint = " Give --ca, --pin or --insecure." if isinstance(error, CertificateChanged) else ""
-        typer.echo(f"error: {error.reason}: {error}{hint}", err=True)
+        typer.echo(f"error: {error.reason}: {error}", err=True)
+        if isinstance(error, CertificateChanged):
+            typer.echo(asyncio.run(describe_certificate("inspect", address, user, ca)), err=True)
         raise typer.Exit(1) from None
     if as_json:
         whole = _as_json(address.url, root, inventory, tree, upkeep)

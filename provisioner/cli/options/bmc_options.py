@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import sys
 import zlib
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from provisioner.adapters.redfish.recordings.recorder import Recording
+from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
@@ -25,7 +27,7 @@ from provisioner.planning.machine_settings.pinned_sets import (
     find_kind,
     find_setting_fault,
 )
-from provisioner.ports import BmcAddress, Secret
+from provisioner.ports import BmcAddress, PortError, Secret
 from provisioner.store.signing import keys_of
 
 # ------------------------------------------------------------------------------
@@ -138,3 +140,25 @@ def read_password(user: str) -> Secret | None:
         remedy = f"Set {PASSWORD}, or run it in a terminal to be asked."
         raise InputError("--user", user, "no password is given", remedy)
     return Secret(password)
+
+
+async def describe_certificate(
+    command: str, address: BmcAddress, user: str, ca: Path | None
+) -> str:
+    """Return what to do about a certificate that is not trusted: its SHA-256, and the command.
+
+    It is fetched by a connection of its own, on which no login is sent.
+    """
+    transport = RedfishTransport(ca_file=ca)
+    try:
+        pin = await transport.fingerprint(BmcAddress(url=address.url))
+    except PortError:
+        return "  Give --ca, --pin or --insecure."
+    finally:
+        await transport.close()
+    login = f" --user {shlex.quote(user)}" if user else ""
+    return (
+        f"  Its certificate has the SHA-256 {pin}: compare it at the device's console, then\n"
+        f"  provisioner {command} {address.url}{login} --pin {pin}\n"
+        "  Or give the file of its CA with --ca; --insecure accepts any certificate."
+    )

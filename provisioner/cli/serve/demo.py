@@ -56,6 +56,7 @@ STYLE = {
 ORDER = tuple(STYLE)
 LOG = "daemon.log"  # marks a directory of ours
 ROWS = 14  # nodes shown by name; the rest is in the counts
+LINE_EVERY_S = 5.0  # between two lines of progress where there is no terminal
 
 
 def demo(
@@ -131,11 +132,15 @@ def _drive(
     last: Progress | None = None
     # where standard output is JSON, the picture is removed at its end
     with Live(console=console, refresh_per_second=4, transient=console.stderr) as live:
+        lines = ProgressLines(console)
 
         def show(progress: Progress) -> None:
             nonlocal last
             last = progress
-            live.update(draw_picture(progress))
+            if console.is_terminal:
+                live.update(draw_picture(progress))
+            else:
+                lines.show(progress)
 
         beside = partial(serve_console, console, Role.VIEWER, directory / DATA, api_port)
         with asyncio.Runner(loop_factory=new_event_loop) as loop:
@@ -161,6 +166,8 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int) -> None:
     )
     lines = f"{serve} In another terminal: --data {directory / DATA}. Stop with Ctrl-C."
 
+    told = ProgressLines(console)
+
     async def work(live: Live) -> None:
         stop = asyncio.Event()
         for sign in (signal.SIGINT, signal.SIGTERM):
@@ -169,6 +176,8 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int) -> None:
         def show(progress: Progress) -> None:
             if console.is_terminal:
                 live.update(draw_picture(progress))
+            else:
+                told.show(progress)
 
         place = directory / DATA
         beside = partial(serve_console, console, Role.OPERATOR, place, api_port)
@@ -238,6 +247,26 @@ def draw_end(last: Progress, summary: Summary) -> str:
     recorder.print(Group(_bars(last.nodes), _words(last.nodes)))
     recorder.print(draw_result(summary, measured=False))
     return recorder.export_svg(title="provisioner demo")
+
+
+class ProgressLines:
+    """Progress without a terminal: a line when hosts changed state, at most every few seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told = ""
+        self._next_s = 0.0
+
+    def show(self, progress: Progress) -> None:
+        """Print a line if there is news, and enough time went by since the last one."""
+        counts = Counter(n.state for n in progress.nodes if n.kind is NodeKind.HOST)
+        states = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
+        if states == self._told or progress.wall_s < self._next_s:
+            return
+        self._told = states
+        self._next_s = progress.wall_s + LINE_EVERY_S
+        line = f"{progress.wall_s:4.0f} s  {progress.doing}: {states or 'no host is known yet'}"
+        self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def draw_picture(progress: Progress) -> Group:

@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 5.0  # of real time, between two readings
 KEEP_S = 60.0  # the stored time is at most this old
-GAP_MAX_S = 30 * 86400.0  # longer without a daemon is rather a wrong clock, or an old backup
+# A daemon that was stopped for longer asks a person: a clock that is days ahead looks the same, and
+# by it certificates would lapse and notices to tenants run out.
+GAP_MAX_S = 2 * 86400.0
 LAST = "last"
 ACCEPTED = "accepted"
 REMEDY = "Set the machine's clock right, or, if it is right, run `provisioner clock accept`."

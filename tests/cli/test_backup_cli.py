@@ -9,16 +9,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from next_schema import NEXT, THIS, become_next
 from program import run
 
 from provisioner.daemon.data import open_data
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.store.database.database import open_database
-from provisioner.store.database.postgres import revisions
 
 NOW = 1_700_000_000.0
-FIRST = Path(__file__).parents[1] / "store" / "first_schema.sql"
 READERS = [
     "node list",
     "node show n1",
@@ -78,36 +77,32 @@ def test_a_daemon_says_which_key_is_missing(data: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", READERS)
-def test_a_reader_leaves_an_older_database_as_it_is(data: Path, verb: str) -> None:
+def test_a_reader_leaves_an_older_database_as_it_is(
+    data: Path, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = data / "provisioner.db"
-    file.unlink()
-    with sqlite3.connect(file) as connection:
-        connection.executescript(FIRST.read_text())
-    file.chmod(0o600)
+    become_next(monkeypatch, tmp_path / "next")
 
     done = run(words(verb), data.parent)
 
     with sqlite3.connect(file) as connection:
         [(revision,)] = connection.execute("SELECT version_num FROM alembic_version")
-    assert (done.returncode, revision) == (2, "0001")
-    assert f"schema 0001: is older than the schema of this version ({revisions()[-1]})" in (
-        done.stderr
-    )
+    assert (done.returncode, revision) == (2, THIS)
+    assert f"schema {THIS}: is older than the schema of this version ({NEXT})" in (done.stderr)
     assert "provisioner db upgrade" in done.stderr
 
 
-def test_an_upgrade_names_both_schemas_and_the_copy(data: Path) -> None:
+def test_an_upgrade_names_both_schemas_and_the_copy(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = data / "provisioner.db"
-    file.unlink()
-    with sqlite3.connect(file) as connection:
-        connection.executescript(FIRST.read_text())
-    file.chmod(0o600)
+    become_next(monkeypatch, tmp_path / "next")
 
     first = run(["db", "upgrade", "--data", "data", "--json"], data.parent)
     again = run(["db", "upgrade", "--data", "data"], data.parent)
 
     told = json.loads(first.stdout)
-    assert (told["before"], told["after"]) == ("0001", revisions()[-1])
+    assert (told["before"], told["after"]) == (THIS, NEXT)
     assert Path(data.parent / told["copy"]).is_file()
     assert "nothing to do" in again.stdout
     open_database(file).dispose()

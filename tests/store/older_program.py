@@ -1,8 +1,8 @@
-"""One step of an upgrade and its way back, by the program of an older commit.
+"""One step of an upgrade and its way back, by the older program.
 
     python older_program.py STEP DATABASE DIRECTORY
 
-PYTHONPATH names that commit's tree and its tests/store, so that every import is of that version.
+It is this tree, whose newest migration is the older schema; the newer program is the caller.
 `live` writes a database as a daemon leaves it that dies with work under way; `refused` prints why
 the database is not opened; `goes_on` prints why a daemon would only look, then drives the work.
 """

@@ -1,8 +1,9 @@
 """A daemon dies with operations under way, and the next one has a newer schema.
 
 The rows are written through the store, and carried into a database that the migrations made as far
-as each older schema: into the tables and columns that it had. What was added since is what the
-older version never wrote, so that each migration has to fill it for live rows.
+as each schema: into the tables and columns that it had. What was added since is what the older
+version never wrote, so that each migration has to fill it for live rows. The version that goes on
+has one migration more than this one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from next_schema import become_next
 from sqlalchemy import NullPool
 
 from provisioner.control.context import Context
@@ -133,7 +135,7 @@ def carry(source: Path, target: Path) -> tuple[dict[str, list[str]], Rows]:
 
 @pytest.mark.parametrize("revision", revisions())
 def test_live_rows_of_every_earlier_schema_go_on_under_the_newest(
-    tmp_path: Path, written: Path, revision: str
+    tmp_path: Path, written: Path, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "p.db"
     engine = _engine(f"sqlite:///{file}", NullPool)
@@ -142,6 +144,7 @@ def test_live_rows_of_every_earlier_schema_go_on_under_the_newest(
     columns, rows = carry(written, file)
     file.chmod(0o600)
     assert {"nodes", "operations", "ledger", "journal"} <= rows.keys()
+    become_next(monkeypatch, tmp_path)
 
     async def main() -> None:
         store = open_store(file, copy_first=copier(str(file), tmp_path))

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from provisioner.model.node import Node, NodeKind
 
-# As the version before 0014 writes nodes: it has no number of changes.
+# As a program writes nodes that knows no number of changes.
 OLD_INSERT = text(
     "INSERT INTO nodes (id, kind, state, generation, tenant, release, profile, rack, body) "
     "VALUES (:id, :kind, :state, :generation, :tenant, :release, :profile, :rack, :body)"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from next_schema import NEXT, THIS, become_next
 from test_journal_archive import archive, fill, remove
 
 from provisioner.model.input_error import InputError
@@ -27,21 +28,22 @@ from provisioner.store.database.backup import (
     restore_backup,
 )
 from provisioner.store.database.data_directory import SealedFile
-from provisioner.store.database.postgres import migrate, open_postgres, revisions
+from provisioner.store.database.database import NEWEST
+from provisioner.store.database.postgres import migrate, open_postgres
 from provisioner.store.rows.journal_prune import Needs
 
-FIRST = Path(__file__).parent / "first_schema.sql"
+ROWS = Path(__file__).parent / "first_rows.sql"
 NOW = 1_700_000_000.0
 
 
 KEY = MasterKey.generate()
 
 
-def older_file(file: Path) -> None:
-    """A database of the first schema: a node with an operation in flight and an open action."""
+def written_file(file: Path) -> None:
+    """A database of this schema: a node with an operation in flight and an open action."""
     file.parent.mkdir(mode=0o700, exist_ok=True)
     with sqlite3.connect(file) as connection:
-        connection.executescript(FIRST.read_text())
+        connection.executescript(NEWEST.read_text() + ROWS.read_text())
     file.chmod(0o600)
 
 
@@ -68,32 +70,34 @@ def revision_of(file: Path) -> str:
         return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
 
 
-def test_an_older_database_is_refused_with_both_versions_and_stays_as_it_was(tmp_path):
+def test_an_older_database_is_refused_with_both_versions_and_stays_as_it_was(tmp_path, monkeypatch):
     file = tmp_path / "data" / "provisioner.db"
-    older_file(file)
+    written_file(file)
+    become_next(monkeypatch, tmp_path)
 
-    with pytest.raises(InputError, match=f"schema 0001: is older .*{revisions()[-1]}.*db upgrade"):
+    with pytest.raises(InputError, match=f"schema {THIS}: is older .*{NEXT}.*db upgrade"):
         open_store(file)
 
-    assert revision_of(file) == "0001"
+    assert revision_of(file) == THIS
 
 
-def test_a_migration_leaves_a_private_copy_of_the_older_database(tmp_path):
+def test_a_migration_leaves_a_private_copy_of_the_older_database(tmp_path, monkeypatch):
     file = tmp_path / "data" / "provisioner.db"
-    older_file(file)
+    written_file(file)
+    become_next(monkeypatch, tmp_path)
 
     state = read_state(file, copy_first=copier(str(file), file.parent))
 
-    copy = file.parent / "provisioner.db.schema-0001"
+    copy = file.parent / f"provisioner.db.schema-{THIS}"
     assert state[:2] == (["n1"], [("n1#1", "n1")])
-    assert revision_of(file) == revisions()[-1]
-    assert revision_of(copy) == "0001"
+    assert revision_of(file) == NEXT
+    assert revision_of(copy) == THIS
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
 def test_a_second_copy_of_one_schema_does_not_replace_the_first(tmp_path):
     file = tmp_path / "data" / "provisioner.db"
-    older_file(file)
+    written_file(file)
     copy = copier(str(file), file.parent)
 
     assert [copy("0001").name, copy("0001").name] == [
@@ -102,21 +106,22 @@ def test_a_second_copy_of_one_schema_does_not_replace_the_first(tmp_path):
     ]
 
 
-def test_a_backup_of_an_older_schema_is_restored_with_what_was_in_flight(tmp_path):
+def test_a_backup_of_an_older_schema_is_restored_with_what_was_in_flight(tmp_path, monkeypatch):
     old, new = tmp_path / "old", tmp_path / "new"
-    older_file(old / "provisioner.db")
+    written_file(old / "provisioner.db")
     (old / "known_hosts").write_text("leaf ssh-ed25519 AAAA\n")
     (old / "master.key").write_text("never in a backup")
     new.mkdir(mode=0o700)
 
     made = make_backup(old, str(old / "provisioner.db"), tmp_path / "backup", NOW, "1.0", KEY)
+    become_next(monkeypatch, tmp_path)
     restored = restore_backup(tmp_path / "backup", new, str(new / "provisioner.db"), KEY)
     with pytest.raises(InputError, match="is older"):
         open_store(new / "provisioner.db")
     after = read_state(new / "provisioner.db", copy_first=copier(str(new / "provisioner.db"), new))
 
     assert made == restored
-    assert (made.revision, made.journal_rows) == ("0001", 1)
+    assert (made.revision, made.journal_rows) == (THIS, 1)
     assert stat.S_IMODE((tmp_path / "backup").stat().st_mode) == 0o600
     assert (new / "known_hosts").read_text() == "leaf ssh-ed25519 AAAA\n"
     assert not (new / "master.key").exists()
@@ -127,7 +132,7 @@ def test_a_backup_of_an_older_schema_is_restored_with_what_was_in_flight(tmp_pat
 
 def test_a_backup_that_was_changed_is_refused_and_nothing_is_restored(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
-    older_file(old / "provisioner.db")
+    written_file(old / "provisioner.db")
     new.mkdir(mode=0o700)
     backup = tmp_path / "backup"
     make_backup(old, str(old / "provisioner.db"), backup, NOW, "1.0", KEY)
@@ -171,8 +176,8 @@ def test_a_file_that_is_no_backup_is_one_clear_error(tmp_path, make):
 
 
 def test_a_backup_is_never_restored_over_a_database(tmp_path):
-    older_file(tmp_path / "old" / "provisioner.db")
-    older_file(tmp_path / "new" / "provisioner.db")
+    written_file(tmp_path / "old" / "provisioner.db")
+    written_file(tmp_path / "new" / "provisioner.db")
     database = str(tmp_path / "old" / "provisioner.db")
     make_backup(tmp_path / "old", database, tmp_path / "backup", NOW, "1.0", KEY)
 
@@ -183,7 +188,7 @@ def test_a_backup_is_never_restored_over_a_database(tmp_path):
 
 
 def test_a_backup_of_a_newer_version_names_that_version(tmp_path):
-    older_file(tmp_path / "old" / "provisioner.db")
+    written_file(tmp_path / "old" / "provisioner.db")
     (tmp_path / "new").mkdir(mode=0o700)
     database = tmp_path / "old" / "provisioner.db"
     with sqlite3.connect(database) as connection:
@@ -206,14 +211,17 @@ def empty(server):
     return running.url("earlier"), running.url("later")
 
 
-def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp_path, empty):
+def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(
+    tmp_path, empty, monkeypatch
+):
     earlier, later = empty
     data = tmp_path / "data"
     engine = _engine_of(earlier)
-    migrate(engine, "test", revision=revisions()[-2])
+    migrate(engine, "test")
     engine.dispose()
+    become_next(monkeypatch, tmp_path / "next")
 
-    with pytest.raises(InputError, match=f"schema {revisions()[-2]}: is older"):
+    with pytest.raises(InputError, match=f"schema {THIS}: is older"):
         open_postgres(earlier)
     make_backup(data, earlier, tmp_path / "backup", NOW, "1.0", KEY)
     restored = restore_backup(tmp_path / "backup", tmp_path, later, KEY)
@@ -222,11 +230,11 @@ def test_a_server_of_an_older_schema_is_refused_copied_migrated_and_restored(tmp
     before = read_state(earlier, copy_first=copier(earlier, data))
     after = read_state(later, copy_first=copier(later, data))
 
-    assert restored.revision == revisions()[-2]
+    assert restored.revision == THIS
     assert before == after
     assert sorted(p.name for p in data.iterdir()) == [
-        f"provisioner-schema-{revisions()[-2]}-1.dump",
-        f"provisioner-schema-{revisions()[-2]}.dump",
+        f"provisioner-schema-{THIS}-1.dump",
+        f"provisioner-schema-{THIS}.dump",
     ]
     with pytest.raises(InputError, match="the database is not empty"):
         restore_backup(tmp_path / "backup", tmp_path, later, KEY)
@@ -259,14 +267,15 @@ async def prune_journal(url: str, directory: Path) -> int:
 def test_without_its_client_programs_a_server_is_not_migrated(tmp_path, empty, monkeypatch):
     earlier, _ = empty
     engine = _engine_of(earlier)
-    migrate(engine, "test", revision=revisions()[-2])
+    migrate(engine, "test")
     engine.dispose()
+    become_next(monkeypatch, tmp_path / "next")
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(InputError, match="pg_dump is not installed"):
         open_postgres(earlier, copier(earlier, tmp_path / "data"))
     assert list((tmp_path / "data").iterdir()) == []
-    with pytest.raises(InputError, match=f"schema {revisions()[-2]}: is older"):
+    with pytest.raises(InputError, match=f"schema {THIS}: is older"):
         open_postgres(earlier)
 
 
@@ -303,7 +312,7 @@ def rewrite(backup: Path, changed: dict[str, bytes | None]) -> None:
 def backed_up(tmp_path: Path) -> tuple[Path, Path]:
     """Return a backup of a directory with an authority, and an empty new directory."""
     old, new = tmp_path / "old", tmp_path / "new"
-    older_file(old / "provisioner.db")
+    written_file(old / "provisioner.db")
     (old / "agent-ca.key").write_bytes(b"-----BEGIN PRIVATE KEY-----secret")
     (old / "agent-ca.pem").write_bytes(b"-----BEGIN CERTIFICATE-----")
     new.mkdir(mode=0o700)
@@ -386,7 +395,7 @@ def test_a_proof_of_another_backup_or_of_another_key_proves_nothing(tmp_path):
 @pytest.mark.parametrize("keys", [KEY, None], ids=["proved", "not proved"])
 def test_a_database_with_a_planted_object_is_not_restored(tmp_path, statement, keys):
     old, new = tmp_path / "old", tmp_path / "new"
-    older_file(old / "provisioner.db")
+    written_file(old / "provisioner.db")
     with closing(sqlite3.connect(old / "provisioner.db")) as connection, connection:
         connection.execute(statement)
     new.mkdir(mode=0o700)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
@@ -16,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from given_events import event_of
+from next_schema import UPGRADE, become_next
 from sqlalchemy import inspect
 from sqlalchemy.pool import NullPool
 
@@ -28,7 +28,7 @@ from provisioner.store.database.database import NEWEST, _copy_schema, _engine, o
 from provisioner.store.database.postgres import MIGRATIONS, migrate, revisions
 from provisioner.store.schema.schema import metadata
 
-FIRST = Path(__file__).parent / "first_schema.sql"
+ROWS = Path(__file__).parent / "first_rows.sql"
 
 
 def mode(path: Path) -> int:
@@ -279,30 +279,14 @@ def test_the_script_of_a_new_database_makes_what_all_migrations_make(tmp_path):
     assert NEWEST.read_text(encoding="utf-8") == text, "RECORD_SCHEMA=1 writes it anew"
 
 
-@pytest.mark.parametrize("revision", revisions())
-def test_every_earlier_schema_is_brought_to_the_newest(tmp_path, revision):
-    file = tmp_path / "store.db"
-    engine = _engine(f"sqlite:///{file}", NullPool)
-    migrate(engine, "test", revision=revision)
-    engine.dispose()
-    file.chmod(0o600)
-
-    open_and_close(file)
-
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("SELECT * FROM alembic_version").fetchall() == [
-            (revisions()[-1],)
-        ]
-
-
-def test_rows_written_under_the_first_schema_are_still_read(tmp_path):
+def test_rows_of_the_first_program_are_still_read(tmp_path):
     file = tmp_path / "store.db"
     with sqlite3.connect(file) as connection:
-        connection.executescript(FIRST.read_text())
+        connection.executescript(NEWEST.read_text() + ROWS.read_text())
     file.chmod(0o600)
 
     async def scenario():
-        store = open_store(file, copy_first=copier(str(file), tmp_path))
+        store = open_store(file)
         read = (
             (await store.nodes.get("n1")).note,
             [o.id for o in await store.operations.list_active()],
@@ -317,30 +301,16 @@ def test_rows_written_under_the_first_schema_are_still_read(tmp_path):
 
 
 def test_a_migration_that_is_cut_off_leaves_nothing(tmp_path, monkeypatch):
-    migrations = tmp_path / "migrations"
-    shutil.copytree(
-        Path(sys.modules["provisioner.store.database.postgres"].MIGRATIONS),
-        migrations,
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    head = max(p.name[1:5] for p in (migrations / "versions").glob("v[0-9]*.py"))
-    (migrations / "versions" / "v9999_broken.py").write_text(
-        "from alembic import op\nimport sqlalchemy as sa\n"
-        f"revision, down_revision, branch_labels, depends_on = '9999', '{head}', None, None\n"
-        "def upgrade():\n"
-        "    op.create_table('half', sa.Column('id', sa.Integer))\n"
-        "    raise RuntimeError('cut off')\n"
-    )
     file = tmp_path / "data" / "store.db"
     open_and_close(file)
-    monkeypatch.setattr("provisioner.store.database.postgres.MIGRATIONS", migrations)
-    with pytest.raises(RuntimeError, match="cut off"):
-        open_store(file, copy_first=copier(str(file), tmp_path))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        become_next(patch, tmp_path, f"{UPGRADE}\n    raise RuntimeError('cut off')")
+        with pytest.raises(RuntimeError, match="cut off"):
+            open_store(file, copy_first=copier(str(file), tmp_path))
 
     open_and_close(file)
 
     with sqlite3.connect(file) as connection:
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    assert "half" not in names
+    assert "later" not in names
     assert "nodes" in names

@@ -1,19 +1,16 @@
 """Back to the version before, as docs/data.md promises it: by the copy that the upgrade made.
 
-The version before is the real one: the program of the last commit before the newest migration, from
-this repository's history. It writes the rows, and it drives the operations in the end. Without that
-history the rows are today's, carried into the older schema.
+This program is the older version, in a process of its own: it writes the rows, and it drives the
+operations in the end. The newer one is this program with one migration more, in the tests' process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,18 +19,18 @@ from pathlib import Path
 import pytest
 import test_live_upgrade as on_file
 import test_live_upgrade_postgres as on_server
+from next_schema import NEXT, THIS, become_next
 from postgres_server import Server
 from sqlalchemy import NullPool, create_engine
-from test_live_upgrade import check_goes_on, live
+from test_live_upgrade import check_goes_on
 
 from provisioner.daemon.recovery import counted_writes
 from provisioner.store.database.backup import copier
 from provisioner.store.database.data_directory import prepare_directory
-from provisioner.store.database.postgres import is_postgres, migrate, postgres_url, revisions
+from provisioner.store.database.postgres import is_postgres, postgres_url
 from provisioner.store.sql_store import open_store
 
 ROOT = Path(__file__).parents[2]
-OLDER = revisions()[-2]
 SIDES = ("", "-wal", "-shm")  # of a SQLite file: all three are put away before the copy comes back
 
 
@@ -68,23 +65,6 @@ class Place:
         columns = on_server.columns_of(self.database)
         return read_revision(self.database), on_server.read_rows(self.database, columns)
 
-    def carry_today(self) -> None:
-        """Write today's live rows into the older schema."""
-        address = self.database if self.server else f"sqlite:///{self.database}"
-        engine = create_engine(postgres_url(address) if self.server else address)
-        migrate(engine, "test", revision=OLDER)
-        engine.dispose()
-        if self.server is None:
-            newest = self.directory / "newest.db"
-            asyncio.run(write_live(str(newest)))
-            on_file.carry(newest, Path(self.database))
-            Path(self.database).chmod(0o600)
-            return
-        newest_name = self.server.make()
-        asyncio.run(write_live(self.server.url(newest_name)))
-        on_server.carry(self.server.url(newest_name), self.database)
-        on_server.drop(self.server, newest_name)
-
     def put_back(self) -> None:
         """Put the upgrade's copy back, with the commands of docs/data.md."""
         if self.server is None:
@@ -93,9 +73,9 @@ class Place:
             for side in SIDES:
                 if (file := Path(self.database + side)).exists():
                     file.rename(newer / file.name)
-            shutil.copy2(f"{self.database}.schema-{OLDER}", self.database)
+            shutil.copy2(f"{self.database}.schema-{THIS}", self.database)
             return
-        dump = self.directory / f"provisioner-schema-{OLDER}.dump"
+        dump = self.directory / f"provisioner-schema-{THIS}.dump"
         name = self.server.make()
         arguments = ("--exit-on-error", "--single-transaction", "--no-owner")
         with dump.open("rb") as content:  # the server's user may not enter the data directory
@@ -109,9 +89,12 @@ class Place:
 
 
 @pytest.fixture(params=["file", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Place]:
     directory = tmp_path / "data"
     prepare_directory(directory)
+    become_next(monkeypatch, tmp_path)
     if request.param == "file":
         yield Place(directory, str(directory / "provisioner.db"))
         return
@@ -119,12 +102,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     place = Place(directory, running.url(running.make()), running)
     yield place
     on_server.drop(running, place.database.rpartition("/")[2])
-
-
-async def write_live(database: str) -> None:
-    store = open_store(database if "://" in database else Path(database))
-    await live(store)
-    await store.close()
 
 
 async def work_on(place: Place) -> str:
@@ -139,13 +116,15 @@ async def work_on(place: Place) -> str:
         await store.close()
 
 
-def test_the_copy_put_back_has_every_row_and_lost_writes_are_noticed(place: Place) -> None:
-    place.carry_today()
+def test_the_copy_put_back_has_every_row_and_lost_writes_are_noticed(
+    place: Place, older: Callable[[str], str]
+) -> None:
+    assert older("live") == ""
     left = place.read()
 
-    assert left[0] == OLDER
+    assert left[0] == THIS
     assert asyncio.run(work_on(place)) == ""
-    assert place.read()[0] == revisions()[-1]
+    assert place.read()[0] == NEXT
 
     place.put_back()
 
@@ -153,34 +132,14 @@ def test_the_copy_put_back_has_every_row_and_lost_writes_are_noticed(place: Plac
     assert asyncio.run(work_on(place)) != ""  # once more forward: it knows that writes are lost
 
 
-@pytest.fixture(scope="session")
-def older_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the last commit before the newest migration; skips without that history."""
-    newest = next((ROOT / "provisioner/store/migrations/versions").glob(f"v{revisions()[-1]}_*.py"))
-    git = shutil.which("git")
-    if git is None or not (ROOT / ".git").exists():
-        pytest.skip("no git history here")
-
-    def ask(*arguments: str) -> bytes:
-        command = [git, "-C", str(ROOT), *arguments]
-        return subprocess.run(command, capture_output=True, check=False).stdout
-
-    added = ask("log", "--diff-filter=A", "--format=%H", "-1", "--", str(newest)).decode().strip()
-    archive = ask("archive", f"{added}^", "provisioner", "tests/store") if added else b""
-    if not archive:
-        pytest.skip("the history of this copy does not reach back to the newest migration")
-    tree = tmp_path_factory.mktemp("older")
-    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-        opened.extractall(tree, filter="data")
-    return tree
-
-
 @pytest.fixture
-def older(older_tree: Path, place: Place) -> Callable[[str], str]:
+def older(place: Place) -> Callable[[str], str]:
     """Plays a step with the older program."""
 
     def play(step: str) -> str:
-        path = os.pathsep.join((str(older_tree), str(older_tree / "tests/store")))
+        path = os.pathsep.join(
+            (str(ROOT), str(ROOT / "tests/store"), str(ROOT / "tests/simulation"))
+        )
         script = str(Path(__file__).with_name("older_program.py"))
         ended = subprocess.run(
             [sys.executable, "-P", script, step, place.database, str(place.directory)],
@@ -201,7 +160,7 @@ def test_the_older_program_goes_on_with_its_operations_after_the_way_back(
 ) -> None:
     assert older("live") == ""
     left = place.read()
-    assert left[0] == OLDER
+    assert left[0] == THIS
     assert asyncio.run(work_on(place)) == ""
     newer = place.read()
 
@@ -212,7 +171,7 @@ def test_the_older_program_goes_on_with_its_operations_after_the_way_back(
 
     place.put_back()
     # the writes of closing come after `left`; what matters is in it row by row
-    assert place.read()[0] == OLDER
+    assert place.read()[0] == THIS
     look_only = older("goes_on")
 
     assert look_only != ""  # devices may be further than these rows: settled as after a restore

@@ -38,11 +38,6 @@ from provisioner.store.database.lanes import Counting, LinkSlow
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 NEWEST = Path(__file__).parents[1] / "schema" / "newest.sql"
-# of schemas before 0022, whose journal was never pruned
-_FORMER_TRIGGER = (
-    "CREATE TRIGGER journal_no_delete BEFORE DELETE ON journal "
-    "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-)
 # PostgreSQL shows a trigger's text in its own words, so that its name and table are compared
 _SERVER_TRIGGERS = frozenset(
     {
@@ -127,11 +122,11 @@ def _is_strange(kind: str, sql: str) -> bool:
 
 @cache
 def _known_triggers() -> frozenset[str]:
-    """Return the texts of our triggers, in an SQLite file of any of our schemas."""
+    """Return the texts of our triggers, in an SQLite file of our schema."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(NEWEST.read_text())
         made = empty.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    return frozenset({" ".join(sql.split()) for (sql,) in made} | {_FORMER_TRIGGER})
+    return frozenset(" ".join(sql.split()) for (sql,) in made)
 
 
 def _outdated(source: str, current: str | None) -> InputError:

@@ -92,10 +92,10 @@ SQLITE = (
 
 
 def upgrade() -> None:
-    tables, triggers = TABLES.read_text(encoding="utf-8"), POSTGRESQL
-    if op.get_bind().dialect.name == "sqlite":
-        triggers = SQLITE
+    tables = TABLES.read_text(encoding="utf-8")
+    sqlite = op.get_bind().dialect.name == "sqlite"
+    if sqlite:
         for word, spelled in SQLITE_TYPES.items():
             tables = tables.replace(word, spelled)
-    for statement in (*tables.split(";\n")[:-1], *triggers):
+    for statement in (*tables.split(";\n")[:-1], *(SQLITE if sqlite else POSTGRESQL)):
         op.get_bind().exec_driver_sql(statement)

@@ -1,8 +1,8 @@
-"""Opens metrics and traces as the settings say; `SILENCE` where they ask for none."""
+"""Opens metrics and the receivers of integrations that the settings ask for; else `SILENCE`."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
+from provisioner.runtime.integrations import open_receivers
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import Sealing
 from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.logs import set_up_logging
 from provisioner.telemetry.several import TelemetryFanout
-from provisioner.telemetry.tracing import TraceTelemetry, open_traces
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -40,10 +40,7 @@ class Measured:
 
 @asynccontextmanager
 async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Measured]:
-    """Yield the receivers that the settings ask for, and set up the log.
-
-    Waiting spans are sent at the end. Raises InputError.
-    """
+    """Yield the receivers that the settings ask for, and set up the log. Raises InputError."""
     set_up_logging(settings.log_format)
     parts: list[Telemetry] = []
     registry = None
@@ -54,17 +51,10 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
         token = _token(settings.metrics_token_file)
         registry, recorder = metrics.open_registry(settings, clock, token, read_version())
         parts.append(recorder)
-    traces = None
-    if settings.trace_endpoint:
-        headers = read_headers("trace_headers_file", settings.trace_headers_file)
-        traces = open_traces(settings.trace_endpoint, headers, read_version())
-        parts.append(traces)
-    try:
+    async with open_receivers(settings, os.environ) as receivers:
+        parts.extend(receivers)
         receiver = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
         yield Measured(receiver, registry, token)
-    finally:
-        if traces is not None:
-            await asyncio.to_thread(TraceTelemetry.close, traces)
 
 
 @asynccontextmanager

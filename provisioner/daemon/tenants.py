@@ -12,7 +12,6 @@ from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.adapters.ufm import UfmAddress, UfmIsolation, UfmTransport
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.granting import guard_fabrics
@@ -22,8 +21,10 @@ from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation, Store
+from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
 from provisioner.runtime.capability_gate import CapabilityGate
+from provisioner.runtime.integrations import open_partitions
 from provisioner.settings import Settings
 
 
@@ -44,8 +45,7 @@ async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
     if access.ufm is None:
         yield Fabrics(access.plan)
         return
-    transport = UfmTransport(access.ufm, access.ca_file)
-    partitions = UfmIsolation(transport, default_limited=access.default_limited)
+    partitions = open_partitions(access.ufm, access.ca_file, limited=access.default_limited)
     try:
         yield Fabrics(access.plan, partitions)
     finally:

@@ -21,10 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.consoles.ssh_consoles import open_consoles
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
-from provisioner.adapters.ufm import UfmAddress
 from provisioner.checks.attestation.event_log import digest_entries
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.control.fabric.fabric_standing import Fabrics
@@ -46,6 +45,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Secret, Store
+from provisioner.ports.isolation import UfmAddress
 from provisioner.settings import Settings
 from provisioner.sim.hardware.build import HGX_TRAY, PACKAGES
 from provisioner.sim.hardware.clock import make_certificate
@@ -306,7 +306,7 @@ async def receive_logs(
 
 def _more(data: Data, directory: Path, settings: Settings, fabrics: Fabrics) -> dict[str, Any]:
     """Return the parts beyond the demonstration's: campaigns, repairs, fabrics and consoles."""
-    consoles = open_consoles(directory / CONSOLE_KEYS, settings.consoles)
+    consoles = open_consoles(directory / CONSOLE_KEYS, settings)
     return {
         "consoles": (consoles, ConsoleFiles(directory, settings.console_bytes_max)),
         "campaigns": data.store.campaigns,

@@ -10,6 +10,7 @@ from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
+from provisioner.ports.wire import Secret
 
 # ------------------------------------------------------------------------------
 # Power distribution units: outlets that are read and switched.
@@ -120,6 +121,16 @@ class PartitionReads(IsolationReads, Protocol):
     async def list_partitions(self, tenants: Sequence[Tenant]) -> FabricPartitions:
         """Return every partition but the default one, and how the subnet manager is protected."""
         ...
+
+
+@dataclass(frozen=True)
+class UfmAddress:
+    """UFM's address, "https://ufm.example". Without a username, `secret` is an access token."""
+
+    url: str
+    username: str = ""
+    secret: Secret | None = None
+    pin: str = ""
 
 
 class Partitions(Isolation, PartitionReads, Protocol):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+from provisioner import components
 from provisioner.model.outcome import Blocker
-from provisioner.model.plan import Plan, Step
+from provisioner.model.plan import Plan, Step, StepKind
 from provisioner.ports.errors import PortError
 from provisioner.ports.wire import Call, Reply
 
@@ -44,3 +45,12 @@ class Silence:
 
 
 SILENCE = Silence()
+
+
+def name_component(step: Step) -> str:
+    """Return what a step is of, from a closed list: a component's kind, the reset of an activation,
+    or "other".
+    """
+    if step.kind is StepKind.ACTIVATE:
+        return step.activation.value
+    return step.component if step.component in components.ALL else "other"

@@ -20,9 +20,13 @@ from provisioner.model.input_error import InputError
 if TYPE_CHECKING:  # a command that sends one request loads neither ports nor settings
     from pathlib import Path
 
+    from provisioner.model.matrix import Matrix
     from provisioner.ports import BmcTransport, Clock
+    from provisioner.ports.agents import Consoles
     from provisioner.ports.alerts import AuditSink
-    from provisioner.ports.isolation import Pdu
+    from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
+    from provisioner.ports.rehearsals import Rehearsals
+    from provisioner.ports.telemetry import Telemetry
     from provisioner.ports.tickets import TicketSystem
     from provisioner.settings import Settings
 
@@ -41,6 +45,10 @@ class Integration:
     returns an asynchronous context with a `TicketSystem`, or with several `AuditSink`. `outlets`
     takes (settings.pdus, transport, environ) and returns each `Pdu` by its name. `adoption_sources`
     takes (file, options of `adopt`) and returns a list with `expected`, `tenants` and `refused`.
+    `telemetry` takes (settings) and returns an asynchronous context with a `Telemetry`. `consoles`
+    takes (settings) and returns `Consoles` by their protocol. `partitions` takes (address of UFM,
+    file with CAs, `limited=`: a person confirmed the default partition) and returns a
+    `Partitions`. `rehearsals` takes (matrix, settings) and returns a `Rehearsals`.
     `commands` are typer applications or functions by the name of their command.
     """
 
@@ -51,6 +59,10 @@ class Integration:
     audit_sinks: str = ""
     outlets: str = ""
     adoption_sources: str = ""
+    telemetry: str = ""
+    consoles: str = ""
+    partitions: str = ""
+    rehearsals: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -97,13 +109,24 @@ def find_command(name: str) -> tuple[Integration, Any] | None:
 
 def find_adoption_sources() -> Callable[[Path, dict[str, Any]], Any]:
     """Return what reads the hosts of `adopt --from`. Raises InputError where nothing does."""
+    reader: Callable[[Path, dict[str, Any]], Any]
+    reader = _load_first("adoption_sources", "--from")
+    return reader
+
+
+def open_partitions(address: UfmAddress, ca_file: Path | None, *, limited: bool) -> Partitions:
+    """Return the partitions of an InfiniBand fabric, which the caller closes. Raises InputError."""
+    made: Partitions = _load_first("partitions", "--ufm")(address, ca_file, limited=limited)
+    return made
+
+
+def open_rehearsals(matrix: Matrix, settings: Settings) -> Rehearsals | None:
+    """Return what rehearses campaigns; None where no installed integration does."""
     for one in find_integrations():
-        if one.adoption_sources:
-            reader: Callable[[Path, dict[str, Any]], Any]
-            reader = load_reference(one, one.adoption_sources)
-            return reader
-    problem = "no installed integration reads other systems"
-    raise InputError("--from", "", problem, "Install gpu-provisioner again.")
+        if one.rehearsals:
+            made: Rehearsals = load_reference(one, one.rehearsals)(matrix, settings)
+            return made
+    return None
 
 
 @asynccontextmanager
@@ -122,6 +145,27 @@ async def open_tickets(
     opening = load_reference(chosen[0], chosen[0].tickets)
     async with opening(settings, clock, environ, ca_file) as tickets:
         yield tickets
+
+
+@asynccontextmanager
+async def open_receivers(
+    settings: Settings, environ: Mapping[str, str]
+) -> AsyncIterator[Sequence[Telemetry]]:
+    """Yield the receivers of measurements, of every integration. Raises InputError."""
+    wanted = "trace_endpoint" if settings.trace_endpoint else ""
+    async with AsyncExitStack() as stack:
+        chosen = _list_on("telemetry", settings, environ, wanted)
+        opened = [load_reference(one, one.telemetry)(settings) for one in chosen]
+        yield [await stack.enter_async_context(each) for each in opened]
+
+
+def open_more_consoles(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, Consoles]:
+    """Return the consoles beside SSH, by the protocol of their door. Raises InputError."""
+    consoles: dict[str, Consoles] = {}
+    wanted = "consoles" if settings.consoles == "ssh_or_ipmi" else ""
+    for one in _list_on("consoles", settings, environ, wanted):
+        consoles |= load_reference(one, one.consoles)(settings)
+    return consoles
 
 
 @asynccontextmanager
@@ -147,6 +191,14 @@ def build_pdus(
     for one in _list_on("outlets", settings, environ, "pdus" if settings.pdus else ""):
         pdus |= load_reference(one, one.outlets)(settings.pdus, transport, environ)
     return pdus
+
+
+def _load_first(offer: str, setting: str) -> Any:
+    for one in find_integrations():
+        if getattr(one, offer):
+            return load_reference(one, getattr(one, offer))
+    problem = f"no installed integration offers {offer.replace('_', ' ')}"
+    raise InputError(setting, "", problem, "Install gpu-provisioner again.")
 
 
 def _list_on(

@@ -16,7 +16,7 @@ from provisioner import quirks
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, Malformed, PortError, Reply, Upload
-from provisioner.telemetry.names import name_component, name_outcome
+from provisioner.ports.telemetry import name_component
 
 VENDORS_MAX = 262_144  # BMCs with a known vendor: a site of 65,536 nodes with three each
 ROOT_MAX_BYTES = 256 * 1024  # of a service root that is read for its vendor
@@ -27,6 +27,15 @@ _REQUEST_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 # seconds; from a service's restart to a BFB with its reboots
 _STEP_BUCKETS = (1, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 _PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+
+
+def name_outcome(plan: Plan) -> str:
+    """Return the outcome of a plan in one word, from a closed list."""
+    if plan.blockers:
+        return "blocked"
+    if plan.in_flight:
+        return "in_flight"
+    return "steps" if plan.steps else "done"
 
 
 class Recorder:

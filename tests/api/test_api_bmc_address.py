@@ -10,11 +10,11 @@ import pytest
 from rig import World
 from served import Served, run
 
+from provisioner.integrations.twin.wires import MemoryBmcs
 from provisioner.model.node import BmcRef, Node
 from provisioner.ports import BmcAddress, Secret
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
-from provisioner.twin.wires import MemoryBmcs
 
 NODE = "su0-n01"
 PATH = f"/nodes/{NODE}/bmc-address"

@@ -34,6 +34,8 @@ from provisioner.daemon.data import open_data
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
+from provisioner.integrations.twin.wires import MemorySwitches, Wire
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.history import build_history
@@ -47,8 +49,6 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
-from provisioner.twin.wires import MemorySwitches, Wire
 
 PEER_S = 2271.0  # Ironic 39.0.0, password hash patched, defaults; two cores
 PEER_FAILED = 11

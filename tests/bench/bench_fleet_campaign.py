@@ -46,6 +46,7 @@ from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.execution.actions.hold import Hold
+from provisioner.integrations.twin.loop import EPOCH, VirtualClock
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, CampaignState
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
@@ -54,7 +55,6 @@ from provisioner.planning.campaigns.campaign_preview import Forecast
 from provisioner.settings import Settings
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.sql_store import SqlStore, open_store
-from provisioner.twin.loop import EPOCH, VirtualClock
 
 SIZES = (1024, 4096, 16_384)  # 65,536 are asked for: some hour of CPU
 SETTINGS = Settings(production=False, poll_s=300.0, watch_s=86_400.0, operations_max=4096)

@@ -52,6 +52,7 @@ from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
+from provisioner.integrations.twin.loop import VirtualClock, run
 from provisioner.model.credential import RotationCause
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.ports import BmcAddress, Call, Reply, Unreachable
@@ -61,7 +62,6 @@ from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 from provisioner.store.sql_store import open_store
-from provisioner.twin.loop import VirtualClock, run
 
 NODES, MUST_S = 65_536, 8 * 3600.0
 NAMES = ("host", "DPU_0", "DPU_1", *(f"NIC_{n}" for n in range(8)))

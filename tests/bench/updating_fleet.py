@@ -18,6 +18,8 @@ from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data
 from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
+from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.operation import ActionStatus
@@ -36,8 +38,6 @@ from provisioner.store.rows import operation_rows
 from provisioner.store.rows import operation_rows as turn_rows
 from provisioner.store.rows.node_rows import add_node
 from provisioner.store.schema.schema import credentials, inventories, ledger, nodes, operations
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
-from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 LOST = 100  # of so many requests that changed something, one was under way: its answer is lost
 EARLIER_S = 300.0  # intents are this old: their window is over, and is not measured

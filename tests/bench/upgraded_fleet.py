@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import bench_campaign
 from sqlalchemy import Connection, insert
 
+from provisioner.integrations.twin.loop import EPOCH
 from provisioner.model.campaign import CampaignNode, Domain, Limit
 from provisioner.model.cohort import Sample
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind, Inventory
@@ -20,7 +21,6 @@ from provisioner.store.rows import evidence_rows
 from provisioner.store.rows import evidence_rows as cohort_rows
 from provisioner.store.rows.node_rows import _columns
 from provisioner.store.schema.schema import nodes
-from provisioner.twin.loop import EPOCH
 
 SHARE = 5  # percent of the fleet that may be out at once
 POLICY = bench_campaign.POLICY.model_copy(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
+from provisioner.integrations.twin.loop import VirtualLoop
 from provisioner.store.database.lanes import Lane, Work
 from provisioner.store.database.read_cache import Question
 from provisioner.store.sql_store import SqlStore
-from provisioner.twin.loop import VirtualLoop
 
 Result = TypeVar("Result")
 

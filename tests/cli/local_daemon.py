@@ -18,12 +18,12 @@ from provisioner.control.context import Context
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.daemon.data import open_data, read_matrix
 from provisioner.daemon.tenants import FabricAccess, open_keeper
+from provisioner.integrations.twin.rehearsal_process import RehearsalProcess
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock
 from provisioner.runtime.wall_clock import read_clock
 from provisioner.settings import Settings
-from provisioner.twin.rehearsal_process import RehearsalProcess
 
 SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 START_S = 60.0

@@ -16,6 +16,8 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.observe.certificate_exchange import CertificateExchange
+from provisioner.integrations.twin.loop import VirtualClock
+from provisioner.integrations.twin.wires import MemoryBmcs, Wire, present_certificate
 from provisioner.model.machine.settings import split_pins
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
@@ -28,8 +30,6 @@ from provisioner.sim.redfish.bmc import make_service
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.loop import VirtualClock
-from provisioner.twin.wires import MemoryBmcs, Wire, present_certificate
 
 URL = "https://bmc.test"
 FACTORY = "00" * 32

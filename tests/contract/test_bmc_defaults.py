@@ -16,6 +16,7 @@ from virtual_time import run
 
 from provisioner.execution.steps.bmc_defaults import finish_resets, restore_bmcs
 from provisioner.execution.steps.maintenance_boot import Stay
+from provisioner.integrations.twin.wires import present_certificate
 from provisioner.model.erasure import ErasureRecord, Result
 from provisioner.model.inventory import Inventory
 from provisioner.model.outcome import Blocker, Reason
@@ -26,7 +27,6 @@ from provisioner.sim.hardware.clock import Schedule, make_certificate
 from provisioner.sim.redfish.accounts import Account
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.store.repositories.master_key import MasterKey
-from provisioner.twin.wires import present_certificate
 
 OURS = "Ours-And-Unique.7"
 FAILED_LOGINS_MAX = 2

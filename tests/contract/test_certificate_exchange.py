@@ -19,10 +19,10 @@ from virtual_time import run
 from provisioner.control.context import Context
 from provisioner.control.node.credential_rotator import CertificateExchanger
 from provisioner.control.watch.credential_keeper import CertificateKeeper
+from provisioner.integrations.twin.wires import MemoryBmcs
 from provisioner.model.machine.settings import PINS_MAX, add_pin, split_pins
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply
-from provisioner.twin.wires import MemoryBmcs
 
 DAY_S = 86400.0
 

@@ -80,7 +80,7 @@ NAMING = {
     "planning/places/place_ports.py": "the names of ports in the address plan",
     "settings/__init__.py": _MATRIX,
     "settings/fabric.py": _WORDS,
-    "twin/wires.py": "the simulator's name of its switches' API",
+    "integrations/twin/wires.py": "the simulator's name of its switches' API",
 }
 
 

@@ -24,6 +24,7 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.rotation import rotate
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.operation import ActionStatus
@@ -41,7 +42,6 @@ from provisioner.sim.site.site import Site
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 NEW = "9.9"
 TURNS_MAX = 4

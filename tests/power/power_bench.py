@@ -13,6 +13,9 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.executor import Executor
 from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
+from provisioner.integrations.twin.loop import VirtualClock, run
+from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.location import Outlet
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
@@ -28,9 +31,6 @@ from provisioner.sim.site.site import Site
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
-from provisioner.twin.loop import VirtualClock, run
-from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 NODE, OTHER = "su0-n00", "su0-n01"
 STAGED = ("host", "CPLDMB_0")  # waits for an AC cycle

@@ -18,6 +18,7 @@ from provisioner.integrations.outlets.opening import build_pdu
 from provisioner.integrations.outlets.outlet_tables import TABLES, parse_index
 from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
 from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
+from provisioner.integrations.twin.wires import MemoryBmcs, Wire
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
@@ -26,7 +27,6 @@ from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.hardware.power_unit import PowerUnit
 from provisioner.sim.redfish.redfish_pdu import OUTLETS, PduService
-from provisioner.twin.wires import MemoryBmcs, Wire
 
 LOGIN = ("pdu", "secret-of-the-pdu")
 

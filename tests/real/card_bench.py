@@ -19,6 +19,7 @@ from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
@@ -30,7 +31,6 @@ from provisioner.sim.hardware.build import make_image
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 SPEED = 200.0  # simulated seconds in one of ours: an installation takes minutes
 NAME, CARD, HOST = "bf-bundle.bfb", "DPU_0", "su0-n00"

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.adapters.consoles.any_consoles import open_consoles
-from provisioner.adapters.consoles.ipmi_consoles import IpmiConsoles, SuiteRefused, read_failure
+from provisioner.adapters.consoles.ssh_consoles import open_consoles
+from provisioner.integrations.ipmi_consoles.ipmitool import IpmiConsoles, SuiteRefused, read_failure
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, Busy, LoginRefused, Secret, Unreachable
 from provisioner.ports.agents import ConsoleDoor
+from provisioner.settings import Settings
 
 PASSWORD = "sixteen-bytes-pw"
 LAN = """\
@@ -260,7 +261,7 @@ def test_the_programs_words_become_a_reason(output: bytes, error: type[Exception
 def test_ipmi_without_its_program_is_refused_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provisioner.adapters.consoles.ipmi_consoles.PATH", str(tmp_path))
+    monkeypatch.setattr("provisioner.integrations.ipmi_consoles.ipmitool.PATH", str(tmp_path))
 
     with pytest.raises(InputError, match="ipmitool is not installed"):
-        open_consoles(tmp_path, "ssh_or_ipmi")
+        open_consoles(tmp_path, Settings(consoles="ssh_or_ipmi"))

@@ -19,11 +19,11 @@ from provisioner.adapters.agent.tls import open_authority
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.adapters.ufm import UfmAddress, UfmTransport
 from provisioner.cli.client import connection as contexts
 from provisioner.cli.client.connection import NoAnswer, connect
 from provisioner.integrations.inventories.netbox import NetBox
 from provisioner.integrations.tickets.webhook import Webhook
+from provisioner.integrations.ufm.isolation import UfmTransport
 from provisioner.ports import (
     AgentAddress,
     BmcAddress,
@@ -32,6 +32,7 @@ from provisioner.ports import (
     Secret,
     SwitchAddress,
 )
+from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime.wall_clock import WallClock
 
 PASSWORD = Secret("s3cret-of-the-device")

@@ -46,6 +46,7 @@ from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.reach import list_held_turns
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import StoreFailed, Unreachable
 from provisioner.runtime import permit
@@ -57,7 +58,6 @@ from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED
 from provisioner.store.schema.schema import certificates
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
 
 RESTART_S = 2.0  # RestartSec of the unit
 APART_MAX_S = 90.0  # of clocks, in a history; the setting's limit is 30

@@ -21,6 +21,9 @@ from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell, Runs
+from provisioner.integrations.twin.loop import VirtualClock
+from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.node import Node, State
 from provisioner.ports.campaigns import CaseRepository
 from provisioner.settings import Settings
@@ -32,9 +35,6 @@ from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.hosts import MemoryRunner, MemoryShell, Runs
-from provisioner.twin.loop import VirtualClock
-from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RESTING = (State.RELEASED, State.QUARANTINED)

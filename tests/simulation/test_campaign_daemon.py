@@ -11,9 +11,9 @@ from rig import MATRIX, World
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
+from provisioner.integrations.twin.loop import run
 from provisioner.model.campaign import Campaign, CampaignState, Policy
 from provisioner.model.node import Node, State
-from provisioner.twin.loop import run
 
 BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"
 POLICY = {

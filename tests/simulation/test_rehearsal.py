@@ -13,12 +13,12 @@ from rig import MATRIX, World
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
+from provisioner.integrations.twin import rehearsal_process
+from provisioner.integrations.twin.fleet_twin import RecordedFleet, Twin
+from provisioner.integrations.twin.loop import run
+from provisioner.integrations.twin.recorded import add_simulated_images
+from provisioner.integrations.twin.rehearsal import prepare_rehearsal, run_rehearsal
 from provisioner.model.campaign import Campaign, Policy
-from provisioner.twin import rehearsal_process
-from provisioner.twin.fleet_twin import RecordedFleet, Twin
-from provisioner.twin.loop import run
-from provisioner.twin.recorded import add_simulated_images
-from provisioner.twin.rehearsal import prepare_rehearsal, run_rehearsal
 
 BASE, NEXT = "spectrum-x-1.2.0", "spectrum-x-1.3.0"
 SELECT = "kind=host or node=leaf-su0-r0"  # the host leaves service while its leaf is down

@@ -9,11 +9,11 @@ from given_events import in_state
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
+from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.settings import Settings
 from provisioner.store.sql_store import open_store
-from provisioner.twin.loop import VirtualClock
 
 SAID, FAILED = "said", "failed"
 # in which order: the node goes into quarantine, people say that they are done

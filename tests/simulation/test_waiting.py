@@ -14,11 +14,11 @@ from rig import MATRIX, World
 from provisioner import components
 from provisioner.control.node.explaining import read_situation
 from provisioner.daemon.data import read_matrix
+from provisioner.integrations.twin.hosts import MemoryShell
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.explain import Explanation, explain
 from provisioner.planning.path.planner import PlanCache
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
-from provisioner.twin.hosts import MemoryShell
 
 HOST = "su0-n00"
 

@@ -1,5 +1,5 @@
 """Virtual time: that of the twin."""
 
-from provisioner.twin.loop import EPOCH, VirtualClock, VirtualLoop, run
+from provisioner.integrations.twin.loop import EPOCH, VirtualClock, VirtualLoop, run
 
 __all__ = ["EPOCH", "VirtualClock", "VirtualLoop", "run"]

@@ -9,10 +9,10 @@ from campaign_fleet import Fleet
 from rig import World
 from test_campaign_daemon import lived
 
+from provisioner.integrations.twin.loop import run
 from provisioner.model.campaign import CampaignState
 from provisioner.model.node import State
 from provisioner.store import open_store
-from provisioner.twin.loop import run
 
 POLICY: dict[str, object] = {
     "canary": {"size": 2, "soak_s": 600},

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from provisioner.daemon.telemetry import open_telemetry
+from provisioner.integrations.traces.tracing import TraceTelemetry, build_provider
 from provisioner.model.input_error import InputError
 from provisioner.ports import Call, Reply, Unreachable
 from provisioner.runtime.log_context import set_log_context
 from provisioner.settings import Settings
-from provisioner.telemetry.tracing import TraceTelemetry, build_provider
 
 Received = list[tuple[dict[str, str], ExportTraceServiceRequest]]
 
@@ -141,7 +141,7 @@ def test_headers_that_are_none_are_refused_without_being_told(tmp_path: Path):
 
 def test_whoever_wants_no_traces_does_not_even_import_them():
     words = (
-        "import sys, provisioner.telemetry.tracing; "
+        "import sys, provisioner.integrations.traces.tracing; "
         "sys.exit(any('opentelemetry' in m for m in sys.modules))"
     )
 

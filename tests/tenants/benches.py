@@ -10,8 +10,8 @@ from fabrics import tenant
 from leaf_rig import Rig
 from ufm_standin import Ufm
 
-from provisioner.adapters.ufm import UfmIsolation, UfmTransport
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.integrations.ufm.isolation import UfmIsolation, UfmTransport
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Isolation, Member

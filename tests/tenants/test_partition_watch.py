@@ -11,12 +11,12 @@ from fabrics import tenant
 from leaf_rig import Rig
 from ufm_standin import Ufm
 
-from provisioner.adapters.ufm import UfmIsolation, UfmTransport
 from provisioner.control.context import Context
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
+from provisioner.integrations.ufm.isolation import UfmIsolation, UfmTransport
 from provisioner.model.node import Node, Origin, Placement, State
 from provisioner.model.tenant import PKEY_MAINTENANCE
 

@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ufm_standin import Ufm
 
-from provisioner.adapters.ufm import UfmIsolation, UfmTransport
-from provisioner.model.integrations.partition import SubnetKeys
-from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Phase
-from provisioner.planning.tenancy.partitions import (
+from provisioner.integrations.ufm.isolation import UfmIsolation, UfmTransport
+from provisioner.integrations.ufm.partitions import (
     Act,
     Partition,
     find_default_connection,
@@ -29,6 +26,9 @@ from provisioner.planning.tenancy.partitions import (
     read_partitions,
     read_subnet_keys,
 )
+from provisioner.model.integrations.partition import SubnetKeys
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.tenant import Phase
 from provisioner.ports import Member, Secret
 
 A, B = "506b4b0300a1b200", "506b4b0300a1b201"

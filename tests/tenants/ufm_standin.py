@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
-from provisioner.adapters.ufm import UfmAddress
 from provisioner.ports import Secret
+from provisioner.ports.isolation import UfmAddress
 from provisioner.sim.hardware.clock import make_certificate
 from provisioner.sim.switches.ufm import UfmService
 

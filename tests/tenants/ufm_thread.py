@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ufm_standin import Ufm
 
-from provisioner.adapters.ufm import UfmIsolation, UfmTransport
+from provisioner.integrations.ufm.isolation import UfmIsolation, UfmTransport
 
 Result = TypeVar("Result")
 LIMIT_S = 30.0

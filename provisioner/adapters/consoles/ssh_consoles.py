@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from provisioner.ports import BmcAddress, CertificateChanged, LoginRefused, Unreachable
-from provisioner.ports.agents import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor, Consoles
 from provisioner.runtime import permit
+from provisioner.runtime.integrations import open_more_consoles
 from provisioner.runtime.late_module import LateModule
+from provisioner.settings import Settings
 
 if TYPE_CHECKING:
     import asyncssh
@@ -29,6 +32,26 @@ else:  # loaded by the first connection
 CONNECT_S = 10.0  # to a TCP connection, as for hosts
 LOGIN_S = 60.0  # BMCs exchange keys slowly; most need under ten seconds
 READ_MAX = 65536
+
+
+def open_consoles(pins: Path, settings: Settings) -> Consoles:
+    """Return the consoles that the settings allow. Raises InputError."""
+    ssh = SshConsoles(pins)
+    more = open_more_consoles(settings, os.environ)
+    return ConsolesByProtocol({"ssh": ssh, **more}) if more else ssh
+
+
+class ConsolesByProtocol:
+    """`Consoles` by the protocol that their door names."""
+
+    def __init__(self, parts: Mapping[str, Consoles]) -> None:
+        self._parts = parts
+
+    def open(
+        self, name: str, bmc: BmcAddress, door: ConsoleDoor
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open the console. See the port for the errors."""
+        return self._parts[door.protocol].open(name, bmc, door)
 
 
 class SshConsoles:

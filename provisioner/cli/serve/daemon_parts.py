@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE
-from provisioner.adapters.consoles.any_consoles import open_consoles
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.consoles.ssh_consoles import open_consoles
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.adapters.switches import make_switches
@@ -49,9 +49,8 @@ from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
-from provisioner.runtime.integrations import build_pdus
+from provisioner.runtime.integrations import build_pdus, open_rehearsals
 from provisioner.settings import Settings
-from provisioner.twin.rehearsal_process import RehearsalProcess
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
@@ -155,7 +154,7 @@ async def served_api(
             access.ca_file,
             vault=opened.vault,
             signer=opened.signer,
-            rehearsals=RehearsalProcess(matrix, access.settings),
+            rehearsals=open_rehearsals(matrix, access.settings),
             plan=access.plan,
             outside=files if isinstance(files, OutsideArtifacts) else None,
             transport=transport,
@@ -210,7 +209,7 @@ def build_site_parts(
     consoles = None
     if site is None and chosen.consoles != "off":
         files = ConsoleFiles(data, chosen.console_bytes_max)
-        consoles = (open_consoles(data / "console-keys", chosen.consoles), files)
+        consoles = (open_consoles(data / "console-keys", chosen), files)
     return SiteParts(login_of(user, key), passwords, read_thresholds(thresholds), consoles)
 
 

@@ -24,7 +24,6 @@ from rich.text import Text
 
 from provisioner.access.tokens import DAYS_MAX, new_token
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.ufm import UfmAddress
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.cli.serve.daemon_parts import served_api
 from provisioner.control.context import Context
@@ -38,6 +37,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.shipped import find_shipped
 from provisioner.runtime.wall_clock import WallClock

@@ -6,18 +6,21 @@ imported here only when an endpoint is set: a daemon without traces has no cost.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from provisioner.daemon.telemetry import read_headers, read_version
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, PortError, Reply
+from provisioner.ports.telemetry import name_component
 from provisioner.runtime.log_context import get_log_context
-from provisioner.telemetry.names import name_component
+from provisioner.settings import Settings
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -29,7 +32,7 @@ NS = 1_000_000_000
 
 
 class TraceTelemetry:
-    """`ports.Telemetry` as spans. Created by `open_traces`; `close` sends the remaining spans."""
+    """`ports.Telemetry` as spans. `close` sends the remaining spans."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry import trace
@@ -90,7 +93,21 @@ class TraceTelemetry:
         self._provider.shutdown()
 
 
-def open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> TraceTelemetry:
+@asynccontextmanager
+async def open_telemetry(settings: Settings) -> AsyncIterator[TraceTelemetry]:
+    """Yield the traces that the settings ask for; waiting spans are sent at the end.
+
+    Raises InputError.
+    """
+    headers = read_headers("trace_headers_file", settings.trace_headers_file)
+    traces = _open_traces(settings.trace_endpoint, headers, read_version())
+    try:
+        yield traces
+    finally:
+        await asyncio.to_thread(traces.close)
+
+
+def _open_traces(endpoint: str, headers: Mapping[str, str], version: str) -> TraceTelemetry:
     """Return traces to an OTLP/HTTP collector. Raises InputError if the extra is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

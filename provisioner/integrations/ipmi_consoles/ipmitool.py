@@ -16,14 +16,16 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, Busy, LoginRefused, PortError, Unreachable
-from provisioner.ports.agents import ConsoleDoor
+from provisioner.ports.agents import ConsoleDoor, Consoles
 from provisioner.runtime import permit
+from provisioner.settings import Settings
 
 PROGRAM = "ipmitool"
 SUITES = ("17", "3")  # HMAC-SHA256, then HMAC-SHA1, both with AES
@@ -37,9 +39,13 @@ LINE_BUFFERED = ("stdbuf", "-oL")  # else its greeting waits for the host's firs
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def has_program() -> bool:
-    """Return whether `ipmitool` is installed."""
-    return shutil.which(PROGRAM, path=PATH) is not None
+def open_consoles(settings: Settings) -> Mapping[str, Consoles]:
+    """Return the consoles by their protocol. Raises InputError without `ipmitool`."""
+    if shutil.which(PROGRAM, path=PATH) is None:
+        problem = f"{PROGRAM} is not installed"
+        remedy = f"Install {PROGRAM}, or choose `ssh`."
+        raise InputError("consoles", settings.consoles, problem, remedy)
+    return {"ipmi": IpmiConsoles()}
 
 
 class IpmiConsoles:

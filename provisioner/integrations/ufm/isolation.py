@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -30,11 +29,11 @@ from provisioner.adapters.bounded_http import (
     port_error,
     time_limit,
 )
+from provisioner.integrations.ufm import partitions
+from provisioner.integrations.ufm.partitions import Act, Partition
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
-from provisioner.planning.tenancy import partitions
-from provisioner.planning.tenancy.partitions import Act, Partition
 from provisioner.ports import (
     Call,
     FabricDelta,
@@ -44,9 +43,9 @@ from provisioner.ports import (
     Member,
     PortError,
     Reply,
-    Secret,
     Unreachable,
 )
+from provisioner.ports.isolation import UfmAddress
 from provisioner.ports.reply_words import status_words
 
 REQUEST_S = 60.0
@@ -58,26 +57,13 @@ IN_BODY_MAX = 1024
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class UfmAddress:
-    """UFM's address, "https://ufm.example". Without a username, `secret` is an access token."""
-
-    url: str
-    username: str = ""
-    secret: Secret | None = None
-    pin: str = ""
-
-    @property
-    def prefix(self) -> str:
-        """Where the API is: each login has its path (guide, "Complementary Information")."""
-        return "/ufmRest" if self.username else "/ufmRestV3"
-
-
 class UfmTransport:
     """Requests to one UFM. To be used in one event loop, and closed there."""
 
     def __init__(self, address: UfmAddress, ca_file: Path | None = None) -> None:
         self.address = address
+        # each login has its path (guide, "Complementary Information")
+        self._prefix = "/ufmRest" if address.username else "/ufmRestV3"
         self._trust = Trust(ca_file)
         self._session: aiohttp.ClientSession | None = None
 
@@ -89,7 +75,7 @@ class UfmTransport:
             base = URL(self.address.url)
             if base.scheme != "https":
                 raise LoginRefused(f"{self.address.url}: credentials never go over plain http")
-            url = own_url(self.address.url, f"{self.address.prefix}{call.path}", encoded=True)
+            url = own_url(self.address.url, f"{self._prefix}{call.path}", encoded=True)
             options: dict[str, Any] = {
                 "headers": self._headers(call),
                 "timeout": time_limit(call.timeout_s),
@@ -131,7 +117,7 @@ class UfmIsolation:
     """The port `Isolation` for one InfiniBand fabric.
 
     `default_limited`: a person's confirmation for the default partition
-    (`planning/tenancy/partitions.py`).
+    (`partitions.py`).
     """
 
     def __init__(self, transport: UfmTransport, *, default_limited: bool = False) -> None:
@@ -279,6 +265,11 @@ class UfmIsolation:
         except PortError as error:
             return _of(error, self._transport.address.url)
         return answer
+
+
+def open_partitions(address: UfmAddress, ca_file: Path | None, *, limited: bool) -> UfmIsolation:
+    """Return the partitions that this UFM manages; the caller closes them."""
+    return UfmIsolation(UfmTransport(address, ca_file), default_limited=limited)
 
 
 def _calls(act: Act, seen: Mapping[int, Partition]) -> list[Call]:

@@ -17,6 +17,10 @@ from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
+from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
+from provisioner.integrations.twin.loop import VirtualClock
+from provisioner.integrations.twin.recorded import TwinFiles, restore, restore_switch
+from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -33,10 +37,6 @@ from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_keys import open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
-from provisioner.twin.hosts import MemoryRunner, MemoryShell
-from provisioner.twin.loop import VirtualClock
-from provisioner.twin.recorded import TwinFiles, restore, restore_switch
-from provisioner.twin.wires import MemoryBmcs, MemorySwitches, Wire
 
 SHAPES: Mapping[str, str] = {  # recorded vendor -> the simulator's shape
     "supermicro": "supermicro",

@@ -54,7 +54,7 @@ class RehearsalProcess:
     ) -> Mapping[str, Any]:
         """Rehearse a campaign in a process of its own, which leaves nothing behind."""
         # the twin brings the whole simulator, which a daemon without campaigns never needs
-        from provisioner.twin.rehearsal import prepare_rehearsal
+        from provisioner.integrations.twin.rehearsal import prepare_rehearsal
 
         async with self._turn:
             recorded, of = await prepare_rehearsal(store, campaign, rows, hosts)
@@ -97,8 +97,8 @@ async def _run_process(request: bytes) -> Mapping[str, Any]:
 
 def main() -> None:
     """Run one rehearsal from standard input to standard output."""
-    from provisioner.twin.fleet_twin import RecordedFleet
-    from provisioner.twin.rehearsal import run_rehearsal, to_json
+    from provisioner.integrations.twin.fleet_twin import RecordedFleet
+    from provisioner.integrations.twin.rehearsal import run_rehearsal, to_json
 
     os.nice(NICENESS)
     request = RehearsalInput.model_validate_json(sys.stdin.buffer.read(), strict=False)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaigns import find_selected
+from provisioner.integrations.twin.fleet_twin import RecordedFleet, Twin
+from provisioner.integrations.twin.loop import run
+from provisioner.integrations.twin.recorded import add_simulated_images
 from provisioner.model.campaign import Campaign, CampaignRow, CampaignState
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import NodeKind, State
@@ -22,9 +25,6 @@ from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports import Store
 from provisioner.settings import Settings
 from provisioner.sim.site.truth import collect_truth
-from provisioner.twin.fleet_twin import RecordedFleet, Twin
-from provisioner.twin.loop import run
-from provisioner.twin.recorded import add_simulated_images
 
 LOOK_S = 600.0  # of virtual time, between two reports of progress
 LIMIT_S = 60 * 86_400.0  # of virtual time; leaves room for notice, deferrals and windows

@@ -1,1 +1,0 @@
-"""A twin of a site: simulated hardware at recorded versions, the real daemon, virtual time."""

@@ -137,6 +137,10 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
             one.audit_sinks,
             one.outlets,
             one.adoption_sources,
+            one.telemetry,
+            one.consoles,
+            one.partitions,
+            one.rehearsals,
             *one.commands.values(),
         )
         assert [load_reference(one, o) for o in offers if o]

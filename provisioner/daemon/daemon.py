@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,6 @@ from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
-from provisioner.control.node.requested_acts import RequestedActs
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.release_watch import ReleaseWatch
@@ -35,7 +35,9 @@ from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     build_attestation_watch,
+    build_authority,
     build_console_watch,
+    build_drivers,
     build_fabric_sessions,
     build_leaf_watch,
     build_login_loops,
@@ -174,14 +176,17 @@ class Daemon:
         )
         self.time = TimeStanding(parts.store, parts.clock)
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
-        self.reconciler = Reconciler(deciding, self.observer, self.performer, self.time.await_time)
+        authority = build_authority(context.settings, os.environ)
+        self.reconciler = Reconciler(
+            *(deciding, self.observer, self.performer, self.time.await_time),
+            drivers=build_drivers(deciding, self.site, authority),
+            end_look=lambda node: self.looks.end(node),
+        )
         self.engine = _engine(parts, self.reconciler)
-        self.reconciler.requested = RequestedActs(deciding, self.site)
-        self.logins = build_login_loops(deciding, self.site, self.reconciler, self.engine)
+        self.logins = build_login_loops(deciding, self.engine, signs=authority is not None)
         self.overload = Overload(parts.store, parts.clock)
         self._failure = FirstFailure()  # of every loop, whenever it was started
         self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
-        self.reconciler.looks = self.looks
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
         if self.watcher is not None and reach.gate is not None:
             reach.gate.report = self.watcher.keeper.report

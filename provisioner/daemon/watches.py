@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +18,8 @@ from provisioner.control.node.credential_rotator import (
 )
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.observing import RestingLooks
-from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.reconciler import Drivers
+from provisioner.control.node.requested_acts import RequestedActs
 from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.attestation_watch import AttestationWatch, ReportQuestions
 from provisioner.control.watch.audit_export import AuditExport
@@ -106,19 +106,24 @@ def build_fabric_sessions(
     return FabricSessions(context, tests, engine.submit, apart)
 
 
-def build_login_loops(
-    context: Context, site: Site, reconciler: Reconciler, engine: Engine
-) -> Loops:
+def build_drivers(context: Context, site: Site, authority: CertificateAuthority | None) -> Drivers:
+    """Return what drives the operations that are no journey."""
+    return Drivers(
+        requested=RequestedActs(context, site),
+        rotator=CredentialRotator(context, site),
+        exchanger=CertificateExchanger(context, site, authority),
+        lockdown=LockdownBracket(context, site)
+        if context.settings.bmc_lockdown == "lift"
+        else None,
+    )
+
+
+def build_login_loops(context: Context, engine: Engine, *, signs: bool) -> Loops:
     """Return the loops that keep passwords and certificates of BMCs young.
 
-    Their operations are driven by the reconciler.
+    Their operations are driven by the reconciler. `signs`: the site has an authority.
     """
-    authority = build_authority(context.settings, os.environ)
-    reconciler.rotator = CredentialRotator(context, site)
-    reconciler.exchanger = CertificateExchanger(context, site, authority)
-    if context.settings.bmc_lockdown == "lift":
-        reconciler.lockdown = LockdownBracket(context, site)
-    certificates = CertificateKeeper(context, engine.submit, signs=authority is not None)
+    certificates = CertificateKeeper(context, engine.submit, signs=signs)
     return {
         "credentials": CredentialKeeper(context, engine.submit).run,
         "certificates": certificates.run,

@@ -48,7 +48,7 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import EmbeddedEngine
 from provisioner.control.node.credential_rotator import CredentialRotator
-from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.reconciler import Drivers, Reconciler
 from provisioner.control.watch.credential_keeper import CredentialKeeper
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
@@ -222,8 +222,8 @@ class World:
         reach = Reach(transport, nothing, self.vault, pause=self.clock.sleep)
         site = Site(self.clock, self.settings, reach, nothing, nothing, nothing, nothing)
         context = Context(self.store, self.clock, self.settings)
-        reconciler = Reconciler(context, nothing, nothing)
-        reconciler.rotator = CredentialRotator(context, site)
+        drivers = Drivers(rotator=CredentialRotator(context, site))
+        reconciler = Reconciler(context, nothing, nothing, drivers=drivers)
         engine = EmbeddedEngine(self.store, reconciler.drive, self.settings.operations_max)
         return engine, CredentialKeeper(context, engine.submit)
 

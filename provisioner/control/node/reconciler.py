@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 
 from provisioner.control.context import Context
 from provisioner.control.node.credential_rotator import (
@@ -17,7 +18,6 @@ from provisioner.control.node.credential_rotator import (
     LockdownBracket,
 )
 from provisioner.control.node.observer import Observer
-from provisioner.control.node.observing import RestingLooks
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.requested_acts import RequestedActs, is_requested
 from provisioner.execution.actions.hold import Hold
@@ -46,6 +46,16 @@ log = logging.getLogger(__name__)
 WAITS_MAX = 8  # blockers of one wait that are written down
 
 
+@dataclass(frozen=True)
+class Drivers:
+    """What drives operations that are no journey; without one, its operations take turns."""
+
+    requested: RequestedActs | None = None
+    rotator: CredentialRotator | None = None
+    exchanger: CertificateExchanger | None = None
+    lockdown: LockdownBracket | None = None  # None: a BMC in lockdown waits for a person
+
+
 class Reconciler:
     """Drives operations; one instance serves all nodes of a daemon."""
 
@@ -55,6 +65,8 @@ class Reconciler:
         observer: Observer,
         performer: Performer,
         sure: Callable[[], Awaitable[None]] | None = None,
+        drivers: Drivers = Drivers(),
+        end_look: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock
@@ -62,15 +74,13 @@ class Reconciler:
         self._observer = observer
         self._performer = performer
         self._sure = sure  # waits while the time is in doubt
+        self._drivers = drivers
+        self._lockdown = drivers.lockdown
+        self._end_look = end_look  # at a node that rests, which an operation takes over
         # whether a peer shall continue an operation; set by the engine's maker
         self.leaves: Callable[[str], bool] = lambda _operation: False
         # what an operation is inside of while it only waits; set by the engine's maker
         self.away: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
-        self.requested: RequestedActs | None = None  # set by the daemon; None: no requests
-        self.rotator: CredentialRotator | None = None  # set by the daemon
-        self.exchanger: CertificateExchanger | None = None  # set by the daemon
-        self.lockdown: LockdownBracket | None = None  # None: a BMC in lockdown waits for a person
-        self.looks: RestingLooks | None = None  # set by the daemon
 
     async def drive(self, operation_id: str) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
@@ -81,21 +91,21 @@ class Reconciler:
         except DamagedRow as error:
             log.error("operation %s is not driven: %s", operation_id, error)
             return
-        if self.looks is not None:
-            await self.looks.end(operation.node)
+        if self._end_look is not None:
+            await self._end_look(operation.node)
         hold = Hold(self._store, self._clock, operation)
         with set_log_context(node=operation.node, operation=operation.id):
             await self._driven(hold)
 
     async def _driven(self, hold: Hold) -> None:
-        operation = hold.operation
+        operation, drivers = hold.operation, self._drivers
         try:
-            if operation.want == ROTATION and self.rotator is not None:
-                await self.rotator.drive(hold)
-            elif operation.want == CERTIFICATES and self.exchanger is not None:
-                await self.exchanger.drive(hold)
-            elif self.requested is not None and is_requested(operation.want):
-                await self.requested.drive(hold)
+            if operation.want == ROTATION and drivers.rotator is not None:
+                await drivers.rotator.drive(hold)
+            elif operation.want == CERTIFICATES and drivers.exchanger is not None:
+                await drivers.exchanger.drive(hold)
+            elif drivers.requested is not None and is_requested(operation.want):
+                await drivers.requested.drive(hold)
             else:
                 await self._turns(hold)
         except Fenced:
@@ -152,11 +162,11 @@ class Reconciler:
 
     async def _lock_again(self, hold: Hold) -> Blocker | None:
         """Restore a lockdown that was lifted; return why it is not restored."""
-        if self.lockdown is None:
+        if self._lockdown is None:
             return None
         node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
-        return await self.lockdown.restore(hold, node)
+        return await self._lockdown.restore(hold, node)
 
     async def _fail(self, hold: Hold, blockers: tuple[Blocker, ...], failures: int) -> Turn:
         """Return the turn after a failed one; a lasting failure is entered at once."""
@@ -177,12 +187,12 @@ class Reconciler:
                 problem = await self._performer.resume(hold, node, unfinished)
                 if problem is not None:
                     return Rest(why=str(problem)), (problem,)
-            if self.lockdown is not None:
-                refused = await self.lockdown.enter(hold, node)
+            if self._lockdown is not None:
+                refused = await self._lockdown.enter(hold, node)
                 if refused is not None:
                     return Rest(why=str(refused)), (refused,)
             view = await self._observer.observe(node, hold.operation.id)
-            if self.lockdown is not None and self.lockdown.is_stale(hold, node, view.inventory):
+            if self._lockdown is not None and self._lockdown.is_stale(hold, node, view.inventory):
                 why = "its lockdown is lifted, and its BMC is read again"
                 return Wait(after_s=self._settings.poll_s, why=why), ()
             if view.placement is not None:  # the newest proof of where its ports are

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node
@@ -27,25 +28,34 @@ DEPTH_MAX = 16  # parentheses and `not` within one another
 WILD_MAX = 16  # wildcards in one pattern; matching costs their number times the text's length
 
 Facts = Mapping[str, tuple[str, ...]]  # field -> its values; a field may have many, or none
-# The fields of a node. A field with several values matches if any of them does; `!=` matches if
-# none does.
-NODE_FIELDS: Mapping[str, tuple[str, Callable[[Node], Iterable[str]]]] = {
-    "node": ("its name", lambda n: (n.id,)),
-    "kind": ("host or switch", lambda n: (n.kind.value,)),
-    "state": ("where it is on its journey", lambda n: (n.state.value,)),
-    "profile": ("profile of the release", lambda n: (n.profile,)),
-    "release": ("release that it is to run", lambda n: (n.release,)),
-    "tenant": ("whom it is allocated to", lambda n: (n.tenant,)),
-    "vrf": ("where its ports were last proved to be", lambda n: (n.vrf,)),
-    "placement": ("none, maintenance, customer or mixed", lambda n: (n.placement.value,)),
-    "site": ("of its location", lambda n: (n.location.site,)),
-    "pod": ("number, from 0", lambda n: (str(n.location.pod),)),
-    "su": ("scalable unit, from 0", lambda n: (str(n.location.scalable_unit),)),
-    "rack": ("name of its rack", lambda n: (n.location.rack,)),
-    "leaf": ("switches at its cables", lambda n: {p.switch for p in n.ports}),
-    "rail": ("rails that it has", lambda n: {str(p.rail) for p in n.ports}),
-    "tag": ("words that people gave it", lambda n: n.tags),
-    "reason": ("why it is blocked", lambda n: {b.reason.value for b in n.blockers}),
+
+
+class NodeField(NamedTuple):
+    """A field of a node: where its values are in the record, and in the row that stores it."""
+
+    about: str
+    path: tuple[str, ...]
+    absent: str | None = ""  # of a row without it; None: a field that has many values, or none
+
+
+# A field with several values matches if any of them does; `!=` matches if none does.
+NODE_FIELDS: Mapping[str, NodeField] = {
+    "node": NodeField("its name", ("id",)),
+    "kind": NodeField("host or switch", ("kind",)),
+    "state": NodeField("where it is on its journey", ("state",)),
+    "profile": NodeField("profile of the release", ("profile",)),
+    "release": NodeField("release that it is to run", ("release",)),
+    "tenant": NodeField("whom it is allocated to", ("tenant",)),
+    "vrf": NodeField("where its ports were last proved to be", ("vrf",)),
+    "placement": NodeField("none, maintenance, customer or mixed", ("placement",)),
+    "site": NodeField("of its location", ("location", "site"), "site"),
+    "pod": NodeField("number, from 0", ("location", "pod"), "0"),
+    "su": NodeField("scalable unit, from 0", ("location", "scalable_unit"), "0"),
+    "rack": NodeField("name of its rack", ("location", "rack")),
+    "leaf": NodeField("switches at its cables", ("ports", "switch"), None),
+    "rail": NodeField("rails that it has", ("ports", "rail"), None),
+    "tag": NodeField("words that people gave it", ("tags",), None),
+    "reason": NodeField("why it is blocked", ("blockers", "reason"), None),
 }
 
 
@@ -105,7 +115,28 @@ def select(text: str, nodes: Iterable[Node], source: str = "--select") -> tuple[
 
 def read_fields(node: Node) -> Facts:
     """Return the fields of a node for the evaluation of an expression."""
-    return {name: tuple(read(node)) for name, (_, read) in NODE_FIELDS.items()}
+    return {name: _read(node, field, getattr) for name, field in NODE_FIELDS.items()}
+
+
+def read_stored(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return one field of a node from the JSON of its row, without its record."""
+    return _read(body, NODE_FIELDS[name], lambda record, part: record.get(part))
+
+
+def _read(record: object, field: NodeField, get: Callable[[Any, str], object]) -> tuple[str, ...]:
+    found = [record]
+    for part in field.path:
+        found = [one for inside in found for one in _each(get(inside, part))]
+    texts = {str(one) for one in found}
+    if not texts and field.absent is not None:
+        return (field.absent,)
+    return tuple(sorted(texts))
+
+
+def _each(value: object) -> Iterable[object]:
+    if isinstance(value, tuple | list):
+        return value
+    return () if value is None else (value,)
 
 
 @lru_cache(maxsize=64)  # lists are filtered page by page with the same text

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from provisioner.model.outcome import Reason
+from provisioner.planning.campaigns.select_expression import read_stored
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import home_rows
@@ -141,17 +142,10 @@ def _body(name: str, text: str) -> Mapping[str, Any]:
 
 
 def _facts(body: Mapping[str, Any]) -> Facts:
-    """What `select_expression.NODE_FIELDS` reads, from a stored node."""
-    place = body.get("location") or {}
+    return tuple(_ports(body) if n == "ports" else read_stored(body, n) for n in FIELDS)
+
+
+def _ports(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """The one field that no expression has: rail and switch of each cable together."""
     ports = sorted({(int(p["rail"]), str(p["switch"])) for p in body.get("ports") or ()})
-    plain = ("kind", "state", "profile", "release", "tenant", "vrf", "placement")
-    return (
-        *((str(body.get(name, "")),) for name in plain),
-        (str(place.get("site", "site")),),
-        (str(place.get("pod", 0)),),
-        (str(place.get("scalable_unit", 0)),),
-        (str(place.get("rack", "")),),
-        tuple(f"{rail} {switch}" for rail, switch in ports),
-        tuple(str(tag) for tag in body.get("tags") or ()),
-        tuple(sorted({str(b["reason"]) for b in body.get("blockers") or ()})),
-    )
+    return tuple(f"{rail} {switch}" for rail, switch in ports)

@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0030');
+INSERT INTO "alembic_version" VALUES('0031');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -145,6 +145,7 @@ CREATE TABLE executors (
     died_at DOUBLE NOT NULL,
     digests TEXT DEFAULT '{}' NOT NULL,
     change_until DOUBLE DEFAULT '0' NOT NULL,
+    standing TEXT DEFAULT '' NOT NULL,
     CONSTRAINT pk_executors PRIMARY KEY (number),
     CONSTRAINT uq_executors_id UNIQUE (id)
 );

@@ -1,4 +1,4 @@
--- The tables, in PostgreSQL's words; v0030_first.py spells three types as SQLite does.
+-- The tables, in PostgreSQL's words; v0031_first.py spells three types as SQLite does.
 CREATE TABLE answers (
     caller VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,
@@ -102,6 +102,7 @@ CREATE TABLE executors (
     died_at DOUBLE PRECISION NOT NULL,
     digests TEXT DEFAULT '{}' NOT NULL,
     change_until DOUBLE PRECISION DEFAULT '0' NOT NULL,
+    standing TEXT DEFAULT '' NOT NULL,
     CONSTRAINT pk_executors PRIMARY KEY (number),
     CONSTRAINT uq_executors_id UNIQUE (id)
 );

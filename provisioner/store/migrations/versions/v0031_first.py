@@ -1,6 +1,6 @@
 """The first schema that anybody can have installed.
 
-Its number is the last of thirty that were never released: databases of our own that had all of
+Its number is the last of thirty-one that were never released: databases of our own that had all of
 them are of this very schema, and a program from before refuses or opens one as it should.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0030"
+revision = "0031"
 down_revision: str | None = None
 branch_labels: str | None = None
 depends_on: str | None = None

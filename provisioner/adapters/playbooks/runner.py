@@ -78,10 +78,6 @@ class LiveRun:
         self.hand_over(host, answer)
         return await answer
 
-    async def wait_until_decided(self, host: str) -> None:
-        """Wait until this run does nothing more on a host."""
-        await self.result(host)
-
     def reread_verdicts(self) -> None:
         """Read the verdicts of a run that was followed to its end before."""
         self._drain(whole=True)

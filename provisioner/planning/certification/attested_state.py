@@ -498,11 +498,6 @@ def _describe_rows(rows: Sequence[_Read]) -> str:
     return ", ".join((f"{STATE}{digest_roots(roots)}", *lost))
 
 
-def find_result(report: HealthReport) -> CheckResult | None:
-    """Return the result of the check that asks roots of trust; None if it was not run."""
-    return next((r for r in report.results if r.check == attested_firmware.NAME), None)
-
-
 def parse_evidence(text: str | None) -> Mapping[str, Evidence]:
     """Return stored outputs by command name; nothing if they are not stored or unreadable."""
     return (parse_outputs(text) if text else None) or {}

@@ -6,9 +6,9 @@ await: the row functions are synchronous and a lane runs them as one piece of wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
-from typing import Concatenate, ParamSpec, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, cast
 
 from sqlalchemy import Connection, Engine
 
@@ -90,3 +90,44 @@ class Transactions:
         await self.writer.close()
         await self.reader.close()
         self.engine.dispose()
+
+
+class _Repository(Protocol):
+    """What has methods that `reads` and `writes` make."""
+
+    _transactions: Transactions
+
+
+class _Forward(Generic[Arguments, Result]):
+    """A method that runs one row function in a transaction, with its own arguments."""
+
+    def __init__(
+        self, function: Callable[Concatenate[Connection, Arguments], Result], *, changes: bool
+    ) -> None:
+        self._function = function
+        self._changes = changes
+
+    def __get__(
+        self, repository: _Repository, owner: object = None
+    ) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
+        lanes = repository._transactions
+        run = lanes.write if self._changes else lanes.read
+
+        async def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+            return await run(lambda c: self._function(c, *arguments, **named))
+
+        return call
+
+
+def reads(
+    function: Callable[Concatenate[Connection, Arguments], Result],
+) -> _Forward[Arguments, Result]:
+    """Return a repository's method that reads by this row function."""
+    return _Forward(function, changes=False)
+
+
+def writes(
+    function: Callable[Concatenate[Connection, Arguments], Result],
+) -> _Forward[Arguments, Result]:
+    """Return a repository's method that writes by this row function, in one transaction."""
+    return _Forward(function, changes=True)

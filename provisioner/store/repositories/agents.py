@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 
 from provisioner.model.access import Session, SessionLimits, Token
-from provisioner.model.agent import AgentSession
 from provisioner.ports import DamagedRow, Run
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
     agent_rows,
 )
@@ -117,25 +116,14 @@ class SqlSessionRepository:
             lambda c: session_rows.begin_session(c, session, limits, replaces)
         )
 
-    async def find(self, digest: str) -> Session | None:
-        """Return the session with this digest, valid or not."""
-        return await self._transactions.read(lambda c: session_rows.find_session(c, digest))
-
-    async def list(self, limits: SessionLimits, now: float) -> tuple[Session, ...]:
-        """Return the sessions that are not over, the latest used first."""
-        return await self._transactions.read(lambda c: session_rows.read_sessions(c, limits, now))
-
-    async def end(self, session_id: str, why: str, now: float) -> bool:
-        """End one session; return False if there is none with this id."""
-        return await self._transactions.write(
-            lambda c: session_rows.end_session(c, session_id, why, now)
-        )
-
-    async def end_of_subject(self, subject: str, why: str, now: float) -> Sequence[str]:
-        """End every session of a person; return their ids."""
-        return await self._transactions.write(
-            lambda c: session_rows.end_sessions_of_subject(c, subject, why, now)
-        )
+    # Return the session with this digest, valid or not.
+    find = reads(session_rows.find_session)
+    # Return the sessions that are not over, the latest used first.
+    list = reads(session_rows.read_sessions)
+    # End one session; return False if there is none with this id.
+    end = writes(session_rows.end_session)
+    # End every session of a person; return their ids.
+    end_of_subject = writes(session_rows.end_sessions_of_subject)
 
 
 # ------------------------------------------------------------------------------
@@ -148,19 +136,12 @@ class SqlTokenRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def find(self, digest: str) -> Token | None:
-        """Return the token with this SHA-256, also one that is over."""
-        return await self._transactions.read(lambda c: token_rows.find_token(c, digest))
-
-    async def list(self) -> tuple[Token, ...]:
-        return await self._transactions.read(token_rows.read_tokens)
-
-    async def add(self, token: Token, now: float) -> None:
-        await self._transactions.write(lambda c: token_rows.add_token(c, token, now))
-
-    async def revoke(self, token_id: str, now: float) -> Token | None:
-        """Revoke a token and return it; None if there is none with this id."""
-        return await self._transactions.write(lambda c: token_rows.revoke_token(c, token_id, now))
+    # Return the token with this SHA-256, also one that is over.
+    find = reads(token_rows.find_token)
+    list = reads(token_rows.read_tokens)
+    add = writes(token_rows.add_token)
+    # Revoke a token and return it; None if there is none with this id.
+    revoke = writes(token_rows.revoke_token)
 
 
 class SqlAgentRepository:
@@ -169,14 +150,7 @@ class SqlAgentRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def list_sessions(self) -> Sequence[AgentSession]:
-        return await self._transactions.read(agent_rows.read_sessions)
-
-    async def put_session(self, session: AgentSession) -> None:
-        await self._transactions.write(lambda c: agent_rows.put_session(c, session))
-
-    async def hand_out_token(self, session: AgentSession) -> bool:
-        return await self._transactions.write(lambda c: agent_rows.hand_out(c, session))
-
-    async def change_session(self, node: str, changes: Mapping[str, object]) -> None:
-        await self._transactions.write(lambda c: agent_rows.change_session(c, node, changes))
+    list_sessions = reads(agent_rows.read_sessions)
+    put_session = writes(agent_rows.put_session)
+    hand_out_token = writes(agent_rows.hand_out)
+    change_session = writes(agent_rows.change_session)

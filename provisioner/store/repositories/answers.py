@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from provisioner.model.access import ChangeRequest, RequestState
-from provisioner.model.operation import KeptAnswer
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import agent_rows as answer_rows
 from provisioner.store.rows import request_rows
 
@@ -20,18 +19,11 @@ class SqlRequestRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def add(self, asked: ChangeRequest) -> ChangeRequest:
-        """Store a request under the next number; return it with the number."""
-        return await self._transactions.write(lambda c: request_rows.add_request(c, asked))
-
-    async def save(self, asked: ChangeRequest, by: str, now: float) -> ChangeRequest:
-        """Store the progress of a request; raise `StaleWrite` if it has changed since."""
-        return await self._transactions.write(
-            lambda c: request_rows.save_request(c, asked, by, now)
-        )
-
-    async def get(self, number: int) -> ChangeRequest | None:
-        return await self._transactions.read(lambda c: request_rows.read_request(c, number))
+    # Store a request under the next number; return it with the number.
+    add = writes(request_rows.add_request)
+    # Store the progress of a request; raise `StaleWrite` if it has changed since.
+    save = writes(request_rows.save_request)
+    get = reads(request_rows.read_request)
 
     async def list_page(
         self,
@@ -48,11 +40,8 @@ class SqlRequestRepository:
             )
         )
 
-    async def count_waiting(self, asked_by: str, asked_after: float) -> int:
-        """Return how many requests of a person wait for an approval."""
-        return await self._transactions.read(
-            lambda c: request_rows.count_waiting(c, asked_by, asked_after)
-        )
+    # Return how many requests of a person wait for an approval.
+    count_waiting = reads(request_rows.count_waiting)
 
     async def give_up(
         self, now: float, asked_before: float = float("inf")
@@ -69,25 +58,10 @@ class SqlAnswerRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def begin(
-        self, caller: str, key: str, fingerprint: str, now: float, keep_s: float, keys_max: int
-    ) -> KeptAnswer | None:
-        """Take a new key and return None, or return the answer that is kept under it.
-
-        Raises `TooManyKeys` for a new key of a caller that has `keys_max` of them.
-        """
-        return await self._transactions.write(
-            lambda c: answer_rows.begin(c, caller, key, fingerprint, now, keep_s, keys_max)
-        )
-
-    async def finish(
-        self, caller: str, key: str, status: int, headers: Mapping[str, str], body: str
-    ) -> None:
-        """Keep the answer: the same request gets it again."""
-        await self._transactions.write(
-            lambda c: answer_rows.finish(c, caller, key, status, headers, body)
-        )
-
-    async def release(self, caller: str, key: str) -> None:
-        """Free the key of a request that began nothing."""
-        await self._transactions.write(lambda c: answer_rows.release(c, caller, key))
+    # Take a new key and return None, or return the answer that is kept under it.
+    # Raises `TooManyKeys` for a new key of a caller that has `keys_max` of them.
+    begin = writes(answer_rows.begin)
+    # Keep the answer: the same request gets it again.
+    finish = writes(answer_rows.finish)
+    # Free the key of a request that began nothing.
+    release = writes(answer_rows.release)

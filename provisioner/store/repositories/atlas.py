@@ -12,9 +12,8 @@ from sqlalchemy import Connection, func, select
 from provisioner.model.outcome import Reason
 from provisioner.planning.campaigns.select_expression import read_stored
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.rows import home_rows
-from provisioner.store.rows.home_rows import Waiting
 from provisioner.store.rows.node_rows import (
     read_alert_marks,
     read_certificate_marks,
@@ -33,13 +32,10 @@ class SqlHomeRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def get_waiting(self, now: float) -> Waiting:
-        """Return all groups of one moment."""
-        return await self._transactions.read(lambda c: home_rows.read_waiting(c, now))
-
-    async def list_retryable(self, reason: str, unblock: str) -> tuple[str, ...]:
-        """Return the nodes of a group that a retry may take out of quarantine."""
-        return await self._transactions.read(lambda c: home_rows.list_retryable(c, reason, unblock))
+    # Return all groups of one moment.
+    get_waiting = reads(home_rows.read_waiting)
+    # Return the nodes of a group that a retry may take out of quarantine.
+    list_retryable = reads(home_rows.list_retryable)
 
 
 FIELDS = (

@@ -11,11 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from provisioner.model.events.event import Event
 from provisioner.model.events.request_events import ClockAccepted
-from provisioner.model.integrations.audit_export import ExportOutcome, ExportStatus
-from provisioner.model.integrations.webhook import JournalRow
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
     agent_rows as clock_rows,
 )
@@ -33,8 +30,7 @@ class SqlJournalRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def append(self, event: Event, now: float) -> None:
-        await self._transactions.write(lambda c: chain.append(c, event, now))
+    append = writes(chain.append)
 
     async def list(self, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
         return await self._transactions.read(lambda c: chain.read(c, after, limit))
@@ -43,9 +39,8 @@ class SqlJournalRepository:
         """Verify the chain; see `journal.verify`."""
         return await chain.verify(self._transactions.read, known)
 
-    async def get_head(self) -> tuple[int, str]:
-        """Return the newest row's number and digest; (0, "") of an empty journal."""
-        return await self._transactions.read(page_rows.journal_head)
+    # Return the newest row's number and digest; (0, "") of an empty journal.
+    get_head = reads(page_rows.journal_head)
 
     async def list_page(
         self,
@@ -74,11 +69,8 @@ class SqlClockMarkRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def get(self, name: str) -> float | None:
-        return await self._transactions.read(lambda c: clock_rows.read_mark(c, name))
-
-    async def put(self, name: str, at: float) -> None:
-        await self._transactions.write(lambda c: clock_rows.put_mark(c, name, at))
+    get = reads(clock_rows.read_mark)
+    put = writes(clock_rows.put_mark)
 
     async def accept(self, now: float, event: ClockAccepted) -> None:
         """Accept the clock as it stands, with the event, in one transaction."""
@@ -96,21 +88,8 @@ class SqlAuditExportRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def set_receivers(self, receivers: Collection[str]) -> None:
-        await self._transactions.write(lambda c: rows.set_receivers(c, receivers))
-
-    async def list(self) -> Sequence[ExportStatus]:
-        return await self._transactions.read(rows.read_exports)
-
-    async def list_rows(self, receiver: str, most: int) -> tuple[int, Sequence[JournalRow]]:
-        return await self._transactions.read(lambda c: rows.read_rows(c, receiver, most))
-
-    async def record_taken(
-        self, receiver: str, position: int, last: int, outcome: ExportOutcome, now: float
-    ) -> None:
-        await self._transactions.write(
-            lambda c: rows.record_taken(c, receiver, position, last, outcome, now)
-        )
-
-    async def record_failure(self, receiver: str, error: str, now: float) -> None:
-        await self._transactions.write(lambda c: rows.record_failure(c, receiver, error, now))
+    set_receivers = writes(rows.set_receivers)
+    list = reads(rows.read_exports)
+    list_rows = reads(rows.read_rows)
+    record_taken = writes(rows.record_taken)
+    record_failure = writes(rows.record_failure)

@@ -16,7 +16,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import Operation
 from provisioner.ports.errors import StaleWrite
 from provisioner.runtime import permit
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows, operation_rows
 from provisioner.store.rows.json_text import json_text
@@ -85,10 +85,7 @@ class SqlCaseRepository:
             lambda c: _allocate_spare(c, case, spare, notices, now, opens=opens)
         )
 
-    async def list_journal_of(
-        self, node: str, since: float, limit: int
-    ) -> Sequence[Mapping[str, Any]]:
-        return await self._transactions.read(lambda c: chain.of_node(c, node, since, limit))
+    list_journal_of = reads(chain.of_node)
 
     async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
         return await self._transactions.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))

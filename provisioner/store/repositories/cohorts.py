@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from provisioner.model.certificate import Certificate, Revocation
-from provisioner.model.cohort import Baseline, HealthReport, Sample
+from provisioner.model.certificate import Certificate
+from provisioner.model.cohort import HealthReport
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Inventory
 from provisioner.model.tenant import ReleaseProof
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
     credential_rows as signing_key_rows,
 )
@@ -47,8 +47,7 @@ class SqlEvidenceRepository:
     async def get_inventory(self, node: str) -> Inventory | None:
         return await self._transactions.recall_of(evidence_rows.read_inventory, node)
 
-    async def put_inventory(self, inventory: Inventory, now: float) -> None:
-        await self._transactions.write(lambda c: evidence_rows.put_inventory(c, inventory, now))
+    put_inventory = writes(evidence_rows.put_inventory)
 
     async def get_report(self, node: str) -> HealthReport | None:
         return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
@@ -63,8 +62,7 @@ class SqlEvidenceRepository:
         await self._transactions.write(lambda c: evidence_rows.put_evidence(c, *packed))
         return packed[0]
 
-    async def get_output(self, digest: str) -> str | None:
-        return await self._transactions.read(lambda c: evidence_rows.read_evidence(c, digest))
+    get_output = reads(evidence_rows.read_evidence)
 
     async def get_certificate(self, certificate_id: str) -> Certificate | None:
         return await self._transactions.recall(evidence_rows.read_certificate, certificate_id)
@@ -77,13 +75,8 @@ class SqlEvidenceRepository:
         keys, revoked = await self._transactions.recall(_read_trust, certificate.id)
         return verify(certificate, keys), revoked
 
-    async def list_revocations(self) -> Sequence[Revocation]:
-        return await self._transactions.read(evidence_rows.read_revocations)
-
-    async def revoke(self, certificate_id: str, reason: str, now: float) -> None:
-        await self._transactions.write(
-            lambda c: evidence_rows.revoke(c, certificate_id, reason, now)
-        )
+    list_revocations = reads(evidence_rows.read_revocations)
+    revoke = writes(evidence_rows.revoke)
 
     async def is_revoked(self, certificate_id: str) -> bool:
         return await self._transactions.recall(evidence_rows.revoked, certificate_id)
@@ -91,8 +84,7 @@ class SqlEvidenceRepository:
     async def get_proof(self, node: str) -> ReleaseProof | None:
         return await self._transactions.recall_of(evidence_rows.read_proof, node)
 
-    async def put_matrix(self, digest: str, text: str, now: float) -> None:
-        await self._transactions.write(lambda c: evidence_rows.put_matrix(c, digest, text, now))
+    put_matrix = writes(evidence_rows.put_matrix)
 
     async def list_certificates(
         self, *, before: tuple[float, str] | None, limit: int, node: str
@@ -139,21 +131,8 @@ class SqlCohortRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def put_sample(self, sample: Sample) -> None:
-        await self._transactions.write(lambda c: cohort_rows.put_sample(c, sample))
-
-    async def list_samples(
-        self, profile: str, versions: str | None, limit: int
-    ) -> Sequence[Sample]:
-        return await self._transactions.read(
-            lambda c: cohort_rows.read_samples(c, profile, versions, limit)
-        )
-
-    async def get_samples_mark(self, profile: str, versions: str) -> tuple[int, float]:
-        return await self._transactions.read(lambda c: cohort_rows.read_mark(c, profile, versions))
-
-    async def put_baseline(self, baseline: Baseline) -> None:
-        await self._transactions.write(lambda c: cohort_rows.put_baseline(c, baseline))
-
-    async def list_baselines(self, profile: str) -> Sequence[Baseline]:
-        return await self._transactions.read(lambda c: cohort_rows.read_baselines(c, profile))
+    put_sample = writes(cohort_rows.put_sample)
+    list_samples = reads(cohort_rows.read_samples)
+    get_samples_mark = reads(cohort_rows.read_mark)
+    put_baseline = writes(cohort_rows.put_baseline)
+    list_baselines = reads(cohort_rows.read_baselines)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
 from provisioner.model.credential import (
     CredentialStanding,
-    CredentialSummary,
-    DueLogin,
     RotationCause,
 )
 from provisioner.model.events.event import Event
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import credential_rows
 from provisioner.store.rows import journal as chain
 
@@ -24,20 +22,11 @@ class SqlCredentialStandings:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def enroll(self, names: Mapping[str, str], changed_at: float) -> None:
-        await self._transactions.write(lambda c: credential_rows.enroll(c, names, changed_at))
-
-    async def remove(self, names: Collection[str]) -> None:
-        await self._transactions.write(lambda c: credential_rows.remove(c, names))
-
-    async def get(self, name: str) -> CredentialStanding | None:
-        return await self._transactions.read(lambda c: credential_rows.read(c, name))
-
-    async def list_node(self, node: str) -> Sequence[CredentialStanding]:
-        return await self._transactions.read(lambda c: credential_rows.read_node(c, node))
-
-    async def list_names(self) -> Mapping[str, str]:
-        return await self._transactions.read(credential_rows.read_names)
+    enroll = writes(credential_rows.enroll)
+    remove = writes(credential_rows.remove)
+    get = reads(credential_rows.read)
+    list_node = reads(credential_rows.read_node)
+    list_names = reads(credential_rows.read_names)
 
     async def list_page(
         self, after: str, limit: int, *, node: str = "", due_by: float | None = None
@@ -46,10 +35,7 @@ class SqlCredentialStandings:
             lambda c: credential_rows.read_page(c, after, limit, node, due_by)
         )
 
-    async def list_due(self, now: float, changed_before: float, limit: int) -> Sequence[DueLogin]:
-        return await self._transactions.read(
-            lambda c: credential_rows.read_due(c, now, changed_before, limit)
-        )
+    list_due = reads(credential_rows.read_due)
 
     async def demand(
         self,
@@ -64,8 +50,7 @@ class SqlCredentialStandings:
             lambda c: credential_rows.demand(c, cause, due_at, nodes, names, shown_to)
         )
 
-    async def list_shown(self, person: str) -> Sequence[str]:
-        return await self._transactions.read(lambda c: credential_rows.read_shown(c, person))
+    list_shown = reads(credential_rows.read_shown)
 
     async def record_shown(
         self, name: str, person: str, due_at: float, event: Event, now: float
@@ -85,17 +70,6 @@ class SqlCredentialStandings:
 
         await self._transactions.write(record)
 
-    async def begin_attempt(
-        self, name: str, node: str, retry_at: float
-    ) -> CredentialStanding | None:
-        return await self._transactions.write(
-            lambda c: credential_rows.begin_attempt(c, name, node, retry_at)
-        )
-
-    async def record_failure(self, name: str, problem: str, retry_at: float) -> None:
-        await self._transactions.write(
-            lambda c: credential_rows.record_failure(c, name, problem, retry_at)
-        )
-
-    async def summarize(self, now: float) -> CredentialSummary:
-        return await self._transactions.read(lambda c: credential_rows.summarize(c, now))
+    begin_attempt = writes(credential_rows.begin_attempt)
+    record_failure = writes(credential_rows.record_failure)
+    summarize = reads(credential_rows.summarize)

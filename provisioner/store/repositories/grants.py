@@ -12,7 +12,7 @@ from provisioner.model.events.request_events import CapabilityDecided
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, writes
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import (
     tenant_rows,
@@ -30,8 +30,7 @@ class SqlTenantRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def put(self, tenant: Tenant) -> None:
-        await self._transactions.write(lambda c: tenant_rows.put_tenant(c, tenant))
+    put = writes(tenant_rows.put_tenant)
 
     async def save(
         self,
@@ -47,11 +46,8 @@ class SqlTenantRepository:
         keep = partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, known=known)
         return await self._transactions.write(partial(keep, request=request, by=by, now=now))
 
-    async def allocate(self, node: Node, tenant: Tenant, now: float) -> Node:
-        return await self._transactions.write(lambda c: tenant_rows.allocate(c, node, tenant, now))
-
-    async def remove(self, tenant: Tenant, now: float) -> None:
-        await self._transactions.write(lambda c: tenant_rows.forget(c, tenant, now))
+    allocate = writes(tenant_rows.allocate)
+    remove = writes(tenant_rows.forget)
 
     async def list(self) -> Sequence[Tenant]:
         return await self._transactions.recall(tenant_rows.read_tenants)

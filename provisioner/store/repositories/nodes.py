@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -19,7 +18,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import ReleaseProof
 from provisioner.runtime import permit
 from provisioner.store.database.setting_aside import Aside
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
     node_rows,
     operation_rows,
@@ -51,13 +50,8 @@ class SqlOperationRepository:
     async def list_active(self) -> Sequence[Operation]:
         return await self._transactions.recall(operation_rows.active_operations)
 
-    async def get(self, operation_id: str) -> Operation | None:
-        return await self._transactions.read(
-            lambda c: operation_rows.read_operation(c, operation_id)
-        )
-
-    async def take(self, operation_id: str) -> Operation:
-        return await self._transactions.write(lambda c: operation_rows.take(c, operation_id))
+    get = reads(operation_rows.read_operation)
+    take = writes(operation_rows.take)
 
     async def record(
         self,
@@ -84,12 +78,7 @@ class SqlOperationRepository:
         ended = operation.model_copy(update={"status": status, "note": note})
         return await self._transactions.write(lambda c: operation_rows.fence(c, ended))
 
-    async def intend(
-        self, operation: Operation, action: str, before: Mapping[str, Any], now: float
-    ) -> tuple[Operation, LedgerEntry]:
-        return await self._transactions.write(
-            lambda c: operation_rows.intend(c, operation, action, before, now)
-        )
+    intend = writes(operation_rows.intend)
 
     async def settle(
         self,
@@ -107,10 +96,7 @@ class SqlOperationRepository:
             )
         )
 
-    async def get_last_entry(self, operation_id: str, action: str) -> LedgerEntry | None:
-        return await self._transactions.read(
-            lambda c: operation_rows.last_entry(c, operation_id, action)
-        )
+    get_last_entry = reads(operation_rows.last_entry)
 
     async def list_entries(self, node: str) -> Sequence[LedgerEntry]:
         return await self._transactions.recall_of(operation_rows.entries, node)
@@ -142,8 +128,7 @@ class SqlNodeRepository:
         self._fleet = Fleet()
         self._aside = Aside(transactions.engine)
 
-    async def add(self, node: Node) -> Node:
-        return await self._transactions.write(lambda c: node_rows.add_node(c, node))
+    add = writes(node_rows.add_node)
 
     async def get(self, node_id: str) -> Node | None:
         return await self._transactions.recall(node_rows.read_node, node_id)
@@ -181,8 +166,7 @@ class SqlNodeRepository:
         damaged = self._aside.damaged()
         return [node for node in present.values() if node.id not in damaged]
 
-    async def save(self, node: Node) -> Node:
-        return await self._transactions.write(lambda c: node_rows.save_node(c, node))
+    save = writes(node_rows.save_node)
 
     async def list_page(
         self, *, after: str, limit: int, narrowed: Mapping[str, Collection[str]]
@@ -192,13 +176,10 @@ class SqlNodeRepository:
             lambda c: page_rows.nodes_page(c, after=after, limit=limit, narrowed=narrowed)
         )
 
-    async def list_columns(self, tenant: str | None) -> Sequence[tuple[str, ...]]:
-        """Return the values of `COLUMNS` for every node (of a tenant)."""
-        return await self._transactions.read(lambda c: page_rows.fleet(c, tenant))
-
-    async def count_groups(self, tenant: str | None) -> Sequence[tuple[str, str, str, str, int]]:
-        """Return (kind, state, release, tenant, count) of the nodes (of a tenant)."""
-        return await self._transactions.read(lambda c: page_rows.summary(c, tenant))
+    # Return the values of `COLUMNS` for every node (of a tenant).
+    list_columns = reads(page_rows.fleet)
+    # Return (kind, state, release, tenant, count) of the nodes (of a tenant).
+    count_groups = reads(page_rows.summary)
 
     async def save_requested(
         self, nodes: Sequence[Node], event: RequestCarriedOut, now: float
@@ -211,11 +192,6 @@ class SqlNodeRepository:
             lambda c: [write_node_request(c, node, event, now) for node in nodes]
         )
 
-    async def save_detached(
-        self, node: Node, certificate: str, event: RequestCarriedOut, now: float
-    ) -> None:
-        """Store a node that is given back and revoke its certificate, in one transaction.
-
-        Raises `StaleWrite` if the node has changed since it was read.
-        """
-        await self._transactions.write(lambda c: write_detachment(c, node, certificate, event, now))
+    # Store a node that is given back and revoke its certificate, in one transaction.
+    # Raises `StaleWrite` if the node has changed since it was read.
+    save_detached = writes(write_detachment)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, insert, select, update
 
-from provisioner.model.certificate import SigningKey
 from provisioner.model.input_error import InputError
-from provisioner.store.database.transactions import Transactions
+from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.repositories.master_key import Sealing
 from provisioner.store.rows import credential_rows as signing_key_rows
 from provisioner.store.rows.credential_rows import believed
@@ -106,6 +105,5 @@ class SqlSigningKeyRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def list(self) -> tuple[SigningKey, ...]:
-        """Return every key that ever signed here, the newest first."""
-        return await self._transactions.read(signing_key_rows.read_keys)
+    # Return every key that ever signed here, the newest first.
+    list = reads(signing_key_rows.read_keys)

@@ -98,7 +98,8 @@ class Reconciler:
             await self._driven(hold)
 
     async def _driven(self, hold: Hold) -> None:
-        operation, drivers = hold.operation, self._drivers
+        operation = hold.operation
+        drivers = self._drivers
         try:
             if operation.want == ROTATION and drivers.rotator is not None:
                 await drivers.rotator.drive(hold)

@@ -26,7 +26,7 @@ project = "The provisioner"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
-exclude_patterns = ["**/README.md", "examples/**", "_build/**"]
+exclude_patterns = ["README.md", "**/README.md", "examples/**", "_build/**"]
 html_theme = "furo"
 html_title = "The provisioner"
 html_copy_source = False
@@ -38,7 +38,7 @@ myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["misc.highlighting_failure"]  # half a JSON document is shown as it is
 
 GENERATED = "generated"
-MADE = dict.fromkeys(reference_pages.PAGES, "Reference") | {"decisions.md": "Explanation"}
+MADE = dict.fromkeys(reference_pages.PAGES, "Look up") | {"decisions.md": "Understand"}
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^):#\s]+)(?:#[^)]*)?\)")
 ANCHORED = re.compile(r"\[([^\[\]]*)\]\(([^):#\s]*)#([\w-]+)\)")
 
@@ -69,7 +69,7 @@ def _read(app: Sphinx, name: str, source: list[str]) -> None:
 def _outside(link: re.Match[str], page: Path) -> str:
     """A folder of the repository is no page, and a page has no place for it: the text remains."""
     target = (page.parent / link[2]).resolve()
-    if target == HERE / "decisions":
+    if target in (HERE / "decisions", HERE / "decisions" / "README.md"):
         up = "../" * (len(page.relative_to(HERE).parts) - 1)
         return f"[{link[1]}]({up}{GENERATED}/decisions.md)"
     outside = not target.is_relative_to(HERE)

@@ -8,10 +8,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # A heading of index.md, and the kind of pages under it (https://diataxis.fr)
 SECTIONS = {
-    "Tutorial": "a lesson: a newcomer follows it from top to bottom, and it works",
-    "How-to guides": "steps towards one goal, for a person at work: commands and remedies",
-    "Reference": "complete descriptions to look up: tables, formats, options, limits",
-    "Explanation": "why and how it works: no steps, nothing to look up",
+    "Learn": "a lesson: a newcomer follows it from top to bottom, and it works",
+    "Do": "steps towards one goal, for a person at work: commands and remedies",
+    "Look up": "complete descriptions to look up: tables, formats, options, limits",
+    "Understand": "why and how it works: no steps, nothing to look up",
 }
 FURTHER = "Further pages"  # where a page is shown that index.md does not name
 

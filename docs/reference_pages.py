@@ -244,6 +244,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reasons.md": reasons,
     "decisions.md": decisions,
     "simulated-bmcs.md": simulated_shapes.make_page,
+    "simulated-faults.md": simulated_shapes.make_page_of_faults,
 }
 
 

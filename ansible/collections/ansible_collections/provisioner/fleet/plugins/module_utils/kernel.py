@@ -34,13 +34,29 @@ def parse_status(text):
 
 
 def find_unbuilt(rows, kernel):
-    """Return the modules of DKMS that no version is installed of for a kernel, sorted."""
+    """Return the modules of DKMS whose newest version is not installed for a kernel, sorted.
+
+    A module of an earlier version that is still installed is another module.
+    """
+    newest = find_newest(rows)
     built = {
-        module
-        for module, _, built_for, state in rows
+        (module, version)
+        for module, version, built_for, state in rows
         if (built_for, state) == (kernel, "installed")
     }
-    return sorted({row[0] for row in rows} - built)
+    return sorted(
+        module if len({v for m, v, _, _ in rows if m == module}) == 1 else f"{module}/{version}"
+        for module, version in newest.items()
+        if (module, version) not in built
+    )
+
+
+def find_newest(rows):
+    """Return the newest version that DKMS has of each module: the one that was added last."""
+    newest = {}
+    for module, version, _, _ in rows:
+        newest[module] = sort_kernels({version, newest.get(module, version)})[-1]
+    return newest
 
 
 def sort_kernels(names):

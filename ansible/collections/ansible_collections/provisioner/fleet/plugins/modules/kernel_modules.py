@@ -26,6 +26,12 @@ options:
     description: Module to the version that it must have, as modinfo prints it.
     type: dict
     default: {}
+  built_by:
+    description:
+      - Module to the module of DKMS that builds it. What the next boot loads must be that build, of
+        the newest version that DKMS has; where DKMS does not build it, nothing is compared.
+    type: dict
+    default: {}
   as_now:
     description: Whether every module that DKMS has installed for the running kernel must be there.
     type: bool
@@ -103,6 +109,35 @@ def read_field(name, release, field):
         raise tools.Refused(f"there is no module {name} for {release}, the next kernel") from None
 
 
+def verify_build(name, release, rows, builder, root="/var/lib/dkms"):
+    """Verify that a module is the one that DKMS built of its newest version. Raises `Refused`.
+
+    dkms(8): what was built is kept in DIRECTORY/NAME/VERSION/KERNEL/ARCHITECTURE/module. modinfo's
+    srcversion is a digest of the sources, the same for a compressed or stripped copy.
+    """
+    version = kernel.find_newest(rows).get(builder)
+    if version is None:
+        return
+    place = os.path.join(root, builder, version, release, "*", "module")
+    stem = name.replace("-", "_")
+    kept = [
+        path
+        for path in glob.glob(os.path.join(place, "*.ko*"))
+        if os.path.basename(path).partition(".ko")[0].replace("-", "_") == stem
+    ]
+    again = f"build it again (dkms install -m {builder} -v {version} -k {release} --force)"
+    if not kept:
+        text = f"DKMS has no {name} of {builder} {version} for {release}, the next kernel: {again}"
+        raise tools.Refused(text)
+    found = read_field(name, release, "srcversion")
+    built = {tools.read(["modinfo", "-F", "srcversion", path]).strip() for path in kept}
+    if not found or built != {found}:
+        text = (
+            f"{name} for {release}, the next kernel, is not the one of {builder} {version}: {again}"
+        )
+        raise tools.Refused(text)
+
+
 def verify(name, release, params, keys):
     """Return a module's file. Raises `Refused` with the reason for which it would not load."""
     file = read_field(name, release, "filename")
@@ -146,7 +181,8 @@ def apply(module):
     if params["rebuild"]:
         with tools.hold_lock() as lock:
             rebuilt = rebuild(module, read_rows(), release, lock)
-    unbuilt = kernel.find_unbuilt(read_rows(), release)
+    rows = read_rows()
+    unbuilt = kernel.find_unbuilt(rows, release)
     if unbuilt:
         listing = ", ".join(unbuilt[:5])
         raise tools.Refused(f"DKMS has not built {listing} for {release}, the next kernel")
@@ -156,6 +192,8 @@ def apply(module):
             keys = kernel.parse_keys(file.read())
     names = {*params["modules"], *(list_built(os.uname().release) if params["as_now"] else ())}
     files = {name: verify(name, release, params, keys) for name in sorted(names)}
+    for name, builder in sorted(params["built_by"].items()):
+        verify_build(name, release, rows, builder)
     return {"changed": bool(rebuilt), "kernel": release, "files": files, "rebuilt": rebuilt}
 
 
@@ -166,6 +204,7 @@ def main():
             "modules": {"type": "list", "elements": "str", "required": True},
             "outside_tree": {"type": "bool", "default": False},
             "versions": {"type": "dict", "default": {}},
+            "built_by": {"type": "dict", "default": {}},
             "as_now": {"type": "bool", "default": False},
             "rebuild": {"type": "list", "elements": "str", "default": []},
         },

@@ -34,7 +34,7 @@ HISTORIES = 1000
 FORK_S = (40.0, 100.0)  # between two forks of a trunk, in virtual seconds
 BRANCH_S = 420.0  # what a branch lives: a release; most of a drain with its reboot
 TRUNK_S = 12 * 3600.0  # in which a site with a little trouble comes to its rest
-STRIKES = 6
+STRIKES = 10
 SHOWN_MAX = 20
 
 

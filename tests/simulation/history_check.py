@@ -1,9 +1,10 @@
 """Judges a history: whether several daemons worked as one, by the devices' logs and the ledger.
 
-It shares no code with what it judges, and asks for three things: that every physical act has
+It shares no code with what it judges, and asks for five things: that every physical act has
 exactly one intent, made by its writer and within its window; that no two drivers interleave on a
-node, nor two writers on a switch; and that every port that entered a customer's VRF belongs to a
-node with a certificate that was valid then.
+node, nor two writers on a switch; that a daemon whose lease is over writes nothing, and that its
+successor waits for what it had sent; that no operation is left without a driver; and that every
+port that entered a customer's VRF belongs to a node with a certificate that was valid then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from linear_check import check_calls
 
 # Whatever left a daemon before it was ended arrives within this: the wire of the world takes 0.2 s.
 ON_ITS_WAY_S = 0.5
+# A request that was intended is on its way for so long, at least: the window in which it may be
+# sent, and the shortest limit of one that changes something.
+UNDER_WAY_S = 30.0
+# A daemon that died is replaced within its lease, two looks of its peers and the sweep of the
+# leader; a failover and a restart come on top.
+UNDRIVEN_S = 90.0
 ACTS = frozenset({"push", "reset", "off", "image"})  # each has an intent
 ABSOLUTE = frozenset({"off"})  # asking twice does nothing the second time
 OF_DRIVER = ACTS | {"account", "play"}  # by the driver of the node; revisions are by turns
@@ -31,6 +38,9 @@ def check(history: History, window_s: float) -> list[str]:
         *_intents(history, window_s),
         *_drivers(history),
         *_turns(history),
+        *_leases(history),
+        *_successors(history),
+        *_progress(history),
         *_entries(history),
         *check_calls(history.calls),
     ]
@@ -115,6 +125,48 @@ def _turns(history: History) -> Iterator[str]:
             yield f"{said} {gone:.1f} s after its end"
         if write.what == "new revision" and write.under_way:
             yield f"{said} while revision {write.under_way[0]} was being applied"
+
+
+def _leases(history: History) -> Iterator[str]:
+    """What a daemon's lease allowed is over with it, for every device, and for the rows."""
+    for write in history.writes:
+        gone = write.at - history.ended.get(write.writer, inf)
+        if gone > ON_ITS_WAY_S:
+            yield (
+                f"at {write.at:.1f} {write.writer} wrote {write.what} to {write.device} "
+                f"{gone:.1f} s after its lease had ended"
+            )
+    takes: dict[str, list[Taken]] = defaultdict(list)
+    for taken in history.taken:
+        takes[taken.node].append(taken)
+    for intent in history.intents:
+        last = [t for t in takes[intent.node] if t.at <= intent.at][-1:]
+        if last and last[0].writer != intent.writer:
+            yield (
+                f"at {intent.at:.1f} {intent.writer} intended {intent.action} of {intent.node}, "
+                f"which {last[0].writer} has driven since {last[0].at:.1f}"
+            )
+
+
+def _successors(history: History) -> Iterator[str]:
+    """A successor looks at the device when nothing of its predecessor can be under way any more."""
+    for settled in history.settled:
+        waited = settled.at - settled.intended_at
+        by_device = settled.action.startswith(("update ", "install ", "boot "))  # no playbook's run
+        if by_device and settled.writer != settled.intended_by and waited < UNDER_WAY_S:
+            yield (
+                f"at {settled.at:.1f} {settled.writer} judged {settled.action} of {settled.node} "
+                f"{waited:.1f} s after {settled.intended_by} had intended it"
+            )
+
+
+def _progress(history: History) -> Iterator[str]:
+    for gap in history.undriven:
+        if gap.until - gap.from_at > UNDRIVEN_S:
+            yield (
+                f"operation {gap.operation} of {gap.node} had no driver from {gap.from_at:.1f} to "
+                f"{gap.until:.1f}, though a daemon could have driven it"
+            )
 
 
 def _entries(history: History) -> Iterator[str]:

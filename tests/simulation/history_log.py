@@ -10,11 +10,13 @@ from typing import Any
 
 from linear_check import Call
 
-from provisioner.model.operation import Operation
+from provisioner.model.operation import ActionStatus, Operation
 from provisioner.store import SqlStore
 from provisioner.store.repositories.nodes import SqlOperationRepository
 from provisioner.store.rows import operation_rows
 
+# How the outcome of an open intent begins that was found on the device, or not found there.
+LOOKED = ("adopted: ", "absent: ", "the device does not show")
 # The daemon that runs this context: set by the world, read where a request arrives at a device.
 WRITER: ContextVar[str] = ContextVar("writer", default="")
 
@@ -61,6 +63,28 @@ class Intent:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """An open intent was settled by a look at the device, by this daemon."""
+
+    at: float
+    node: str
+    action: str
+    writer: str
+    intended_at: float
+    intended_by: str
+
+
+@dataclass(frozen=True)
+class Undriven:
+    """An operation that was active had no driver, although a daemon could have driven it."""
+
+    node: str
+    operation: str
+    from_at: float
+    until: float
+
+
+@dataclass(frozen=True)
 class Entered:
     """A port began to forward in a customer's VRF."""
 
@@ -86,6 +110,8 @@ class History:
     writes: list[Write] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
     intents: list[Intent] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    undriven: list[Undriven] = field(default_factory=list)
     entered: list[Entered] = field(default_factory=list)
     certified: list[Certified] = field(default_factory=list)
     ended: dict[str, float] = field(default_factory=dict)
@@ -121,11 +147,20 @@ def switch_act(method: str, path: str, body: bytes) -> tuple[str, str]:
 class LoggedOperations(SqlOperationRepository):
     """A daemon's operations, with a trace of the daemon that took, and that intended."""
 
-    def __init__(self, store: SqlStore, history: History, author: str, now: Callable[[], float]):
+    def __init__(
+        self,
+        store: SqlStore,
+        history: History,
+        author: str,
+        now: Callable[[], float],
+        intended: Callable[[str], None] = lambda _author: None,
+    ):
+        """`intended` is told who intends, before anything is sent."""
         super().__init__(store)
         self.history = history
         self.author = author
         self.now = now
+        self.intended = intended
 
     async def take(self, operation_id: str) -> Operation:
         def work(connection: Any) -> Operation:
@@ -141,6 +176,18 @@ class LoggedOperations(SqlOperationRepository):
             slots = tuple(str(s) for s in before.get("slots", ()))
             row = [self.now(), told[1], slots, self.author]
             self.history.intents.append(row)  # type: ignore[arg-type]  (completed at the end)
+            self.intended(self.author)
             return told
 
         return await self._transactions.write(work)
+
+    async def settle(self, operation: Operation, entry: Any, status: Any, **more: Any) -> Any:
+        told = await super().settle(operation, entry, status, **more)
+        if entry.status is ActionStatus.INTENDED and more.get("outcome", "").startswith(LOOKED):
+            key = (entry.operation, entry.action, entry.attempt)
+            rows: Any = self.history.intents
+            for at, made, _, by in rows:
+                if (made.operation, made.action, made.attempt) == key:
+                    settled = Settled(self.now(), entry.node, entry.action, self.author, at, by)
+                    self.history.settled.append(settled)
+        return told

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
+from collections.abc import Mapping
 
 from history_log import Write
 from history_world import ClusterWorld, Member
@@ -23,6 +24,10 @@ BLOWS = {
 }
 # Right behind a write or an intent is where a blow hurts; a few per history let it go on between.
 AT_A_WRITE = 0.12
+AT_AN_INTENT = 0.4  # at once: what was intended is not sent yet
+AT_A_REQUEST = 0.3  # all is decided, and it is not written to the socket yet
+# What shows whether its predecessor's lease, epoch and request are honoured by who comes after.
+BLOWS_AT_AN_INTENT = {"stop past the lease": 6, "kill": 3, "cut from the database": 1, "vanish": 1}
 CLOCK_MAX_S = 45.0  # of a machine, before or behind the database's
 
 
@@ -38,12 +43,15 @@ class Trouble:
     def begin(self) -> None:
         """From now on."""
         self._world.on_write = self._written
+        self._world.on_intent = self._intended
+        self._world.on_request = self._requesting
         self._do(self._now_and_then())
 
     def end(self) -> None:
         """No blow any more, and everything that was cut is mended."""
         self._left = 0
         self._world.on_write = lambda _write: None
+        self._world.on_intent = self._world.on_request = lambda _writer: None
         for task in self._tasks:
             task.cancel()
         for member in self._world.members.values():
@@ -71,15 +79,29 @@ class Trouble:
             if member.name == write.writer and not member.gate.dead.is_set():
                 self._do(self._soon(member))
 
+    def _intended(self, writer: str) -> None:
+        if self._chance.random() >= AT_AN_INTENT:
+            return
+        for member in self._world.members.values():
+            if member.name == writer and not member.gate.dead.is_set():
+                self._strike(member, BLOWS_AT_AN_INTENT)
+
+    def _requesting(self, writer: str) -> None:
+        if self._chance.random() >= AT_A_REQUEST:
+            return
+        for member in self._world.members.values():
+            if member.name == writer and not member.gate.dead.is_set():
+                self._strike(member, {"stop past the lease": 1})
+
     async def _soon(self, member: Member) -> None:
         await asyncio.sleep(self._chance.choice((0.0, 0.05, 0.2, 1.0)))
         self._strike(member)
 
-    def _strike(self, member: Member) -> None:
+    def _strike(self, member: Member, blows: Mapping[str, int] = BLOWS) -> None:
         if self._left <= 0 or member.gate.dead.is_set() or member.daemon is None:
             return
         self._left -= 1
-        [blow] = self._chance.choices(list(BLOWS), list(BLOWS.values()))
+        [blow] = self._chance.choices(list(blows), list(blows.values()))
         self.struck[blow] += 1
         getattr(self, "_" + blow.replace(" ", "_"))(member)
 
@@ -96,6 +118,10 @@ class Trouble:
     def _stop(self, member: Member) -> None:
         member.gate.stop()
         self._do(self._later(member.gate.go_on))
+
+    def _stop_past_the_lease(self, member: Member) -> None:
+        member.gate.stop()
+        self._do(self._later(member.gate.go_on, (15.0, 25.0, 60.0)))
 
     def _cut_from_the_database(self, member: Member) -> None:
         member.gate.cut()
@@ -126,7 +152,9 @@ class Trouble:
         number = next(n for n, m in self._world.members.items() if m is member)
         self._world.skews[number] = self._chance.uniform(-CLOCK_MAX_S, CLOCK_MAX_S)
 
-    async def _later(self, undo: object) -> None:
-        await asyncio.sleep(self._chance.choice((1.0, 4.0, 9.0, 15.0, 60.0, 200.0)))
+    async def _later(
+        self, undo: object, after_s: tuple[float, ...] = (1.0, 4.0, 9.0, 15.0, 60.0, 200.0)
+    ) -> None:
+        await asyncio.sleep(self._chance.choice(after_s))
         assert callable(undo)
         undo()

@@ -27,6 +27,7 @@ from history_log import (
     History,
     Intent,
     LoggedOperations,
+    Undriven,
     Write,
     bmc_act,
     switch_act,
@@ -59,6 +60,7 @@ from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED
 from provisioner.store.schema.schema import certificates
 
+PROGRESS_S = 1.0  # between two looks at who drives what
 RESTART_S = 2.0  # RestartSec of the unit
 APART_MAX_S = 90.0  # of clocks, in a history; the setting's limit is 30
 REAL_PINS = ("leaf-su0-r0", "spine-0")  # these switches are upgraded; the others run their pin
@@ -87,8 +89,16 @@ class MemberClock:
 class Gated:
     """A port of one daemon: what passes asks for its permit, and is held while it is stopped."""
 
-    def __init__(self, inner: Any, gate: Gate, methods: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        gate: Gate,
+        methods: tuple[str, ...],
+        leaving: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`leaving` is told of each request that may change something, before it leaves."""
         self._inner, self._gate, self._methods = inner, gate, methods
+        self._leaving = leaving
         self.reaches = True  # False: nothing gets to any device
 
     def __getattr__(self, name: str) -> Any:
@@ -97,6 +107,8 @@ class Gated:
             return found
 
         async def passed(*given: Any, **named: Any) -> Any:
+            if getattr(given[1] if len(given) > 1 else None, "method", "") != "GET":
+                self._leaving()
             await self._gate.passes()
             permit.ask()
             url = getattr(given[0], "url", "") if given else ""
@@ -142,6 +154,9 @@ class ClusterWorld(World):
         self.lives = 0
         self.over = False
         self.on_write: Callable[[Write], None] = lambda _write: None
+        self.on_intent: Callable[[str], None] = lambda _writer: None
+        self.on_request: Callable[[str], None] = lambda _writer: None
+        self._watching: asyncio.Task[None] | None = None
         self._living: list[asyncio.Task[None]] = []
         self._parsed = read_matrix([MATRIX, self.files.overlay])
         self.skews = [self.chance.uniform(-45.0, 45.0) for _ in range(members)]
@@ -229,6 +244,7 @@ class ClusterWorld(World):
         self.key = MasterKey.generate()
         self.history.writes.clear()  # those of the intake, which is a command of its own
         self._living = [asyncio.create_task(self._seated(n)) for n in range(self.count)]
+        self._watching = asyncio.create_task(self._watch_progress())
 
     async def run(self, limit_s: float) -> bool:
         """Let time pass until everything rests, or the limit; whether it rests."""
@@ -242,6 +258,9 @@ class ClusterWorld(World):
     async def end(self) -> None:
         """End all daemons, and complete what the checker is given."""
         self.over = True
+        assert self._watching is not None
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
         for member in list(self.members.values()):
             member.gate.end("the history is over")
         await asyncio.gather(*self._living)
@@ -320,13 +339,19 @@ class ClusterWorld(World):
         time = SharedTime(clock.database, APART_MAX_S)
         member.cluster = Cluster(seat, lost, time, member.threads, self._probe_of(member))
         store = LoggedStore(self.store, self.server, gate, self.calls, member.name)
-        store.operations = LoggedOperations(store, self.history, member.name, self.clock.now)
+        store.operations = LoggedOperations(
+            store, self.history, member.name, self.clock.now, lambda name: self.on_intent(name)
+        )
         await member.cluster.start()
         vault = Vault(store, self.vault._key)
+
+        def leaving() -> None:
+            self.on_request(member.name)
+
         wires = [
-            Gated(self.transport, gate, ("request", "fingerprint")),
-            Gated(self.switches, gate, ("request",)),
-            Gated(MemoryRunner(self.site, self.runs), gate, ("run", "recall", "ask")),
+            Gated(self.transport, gate, ("request", "fingerprint"), leaving),
+            Gated(self.switches, gate, ("request",), leaving),
+            Gated(MemoryRunner(self.site, self.runs), gate, ("run", "recall", "ask"), leaving),
             Gated(MemoryShell(self.site), gate, ("run",)),
         ]
         transport, switches, runner, shell = member.wires = wires
@@ -374,6 +399,33 @@ class ClusterWorld(World):
         return probe
 
     # --- what the checker needs besides
+
+    async def _watch_progress(self) -> None:
+        """Note for how long active operations have no driver while a daemon could drive them."""
+        since: dict[str, tuple[str, float]] = {}
+        try:
+            while True:
+                await asyncio.sleep(PROGRESS_S)
+                now = self.clock.now()
+                able = {m.name for m in self.members.values() if self._could_drive(m)}
+                driver = {t.node: t.writer for t in self.history.taken}
+                active = await self.store.operations.list_active()
+                idle = {o.id: o.node for o in active if driver.get(o.node) not in able}
+                for gone in [o for o in since if o not in idle or not able]:
+                    node, from_at = since.pop(gone)
+                    self.history.undriven.append(Undriven(node, gone, from_at, now))
+                for operation, node in idle.items() if able else ():
+                    since.setdefault(operation, (node, now))
+        finally:
+            end = self.clock.now()
+            for operation, (node, from_at) in since.items():
+                self.history.undriven.append(Undriven(node, operation, from_at, end))
+
+    def _could_drive(self, member: Member) -> bool:
+        """Whether a daemon runs, is seated, and has a way to the database and to devices."""
+        seated = member.seat is not None and member.seat.living
+        reaches = bool(member.wires) and all(wire.reaches for wire in member.wires)
+        return seated and reaches and member.gate.runs and self.server.is_up
 
     async def _complete(self) -> None:
         """Ledger rows with their ends, certificates with theirs, and the simulator's truth."""

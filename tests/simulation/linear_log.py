@@ -52,7 +52,7 @@ class LoggedStore(MemberStore):
         super().__init__(shared, server, gate)
         self._log = log
         self._name = name
-        _record_effects()
+        record_effects()
         stored_get, stored_list = self.nodes.get, self.nodes.list
 
         async def get(node_id: str) -> Any:
@@ -157,18 +157,14 @@ class LoggedSwitch:
         return places
 
 
-def _record_effects() -> None:
+def record_effects() -> None:
     """Have the functions of rows record what they do within a `LoggedStore`; once is enough."""
     if hasattr(node_rows.save_node, "recorded"):
         return
     node_rows.save_node = _recorded(  # type: ignore[assignment]
         node_rows.save_node, StaleWrite, lambda n: (("row", n.id), "write", n.generation)
     )
-    operation_rows.fence = _recorded(  # type: ignore[assignment]
-        operation_rows.fence,
-        Fenced,
-        lambda o: (("epoch", o.id), "write", (o.epoch, o.version)),
-    )
+    operation_rows.fence = recorded_fence(operation_rows.fence)  # type: ignore[assignment]
     stored_take = operation_rows.take
 
     def take(connection: Any, operation_id: str) -> Any:
@@ -179,6 +175,11 @@ def _record_effects() -> None:
         return taken
 
     operation_rows.take = take
+
+
+def recorded_fence(fence: Any) -> Any:
+    """Return a fence of epochs that records what it lets through, and what it refuses."""
+    return _recorded(fence, Fenced, lambda o: (("epoch", o.id), "write", (o.epoch, o.version)))
 
 
 def _recorded(

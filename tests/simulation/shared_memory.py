@@ -41,6 +41,11 @@ class Gate:
         """The boot clock as the process reads it: a stopped one reads nothing."""
         return self._now() if self._stopped_at is None else self._stopped_at
 
+    @property
+    def runs(self) -> bool:
+        """Whether the process runs, and nothing is between it and the database."""
+        return self._runs.is_set() and self._reaches.is_set() and not self.dead.is_set()
+
     def stop(self) -> None:
         """SIGSTOP."""
         self._stopped_at = self._now()
@@ -149,6 +154,11 @@ class Server:
         number = self.locks.get(("turn", crc32(name.encode())))
         return "" if number is None else self.sessions[number].id
 
+    @property
+    def is_up(self) -> bool:
+        """Whether the server answers now."""
+        return self.now() >= self.down_until
+
     def _up(self) -> None:
         if self.now() < self.down_until:
             raise psycopg.OperationalError("connection refused")
@@ -212,6 +222,11 @@ class MemorySeat:
     @property
     def joined(self) -> Joined:
         return Joined(id=self.id, number=self.number)
+
+    @property
+    def living(self) -> bool:
+        """Whether the server still has its session."""
+        return self._session is not None and self._session.living
 
     def members(self) -> Sequence[Joined]:
         self._live()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,19 @@ import check_history
 import pytest
 import virtual_time
 from history_check import check
-from history_log import Certified, Entered, History, Intent, Taken, Write
+from history_log import Certified, Entered, History, Intent, Settled, Taken, Undriven, Write
 from history_world import SENT_WITHIN_S, ClusterWorld
+from linear_log import record_effects, recorded_fence
+from sqlalchemy import update
 
+from provisioner.control.engine import cluster
+from provisioner.control.engine.engine_shared import SharedEngine
 from provisioner.execution.actions import once
 from provisioner.execution.observe import rotation as switch_api
 from provisioner.execution.steps import methods_switch_settings as switch_drain
 from provisioner.execution.tenancy import leaf, leaf_config
+from provisioner.store.rows import operation_rows
+from provisioner.store.schema.schema import operations
 
 PUSH = Write(11.0, "n1", "push", "a", "push", slot="DPU_0")
 UPDATE = Intent(10.0, 100.0, "n1", "update bluefield.bundle DPU_0 to 2", ("DPU_0",), "a")
@@ -98,6 +105,22 @@ PLANTED = {
         {"writes": [replace(MOVE, holder="")], "ended": {"a": 18.0}},
         "2.0 s after its end",
     ),
+    "a write after the lease": (
+        {"ended": {"a": 10.0}},
+        "1.0 s after its lease had ended",
+    ),
+    "an intent of a replaced driver": (
+        {"taken": [DRIVER, Taken(9.0, "n1", "b")]},
+        "intended update bluefield.bundle DPU_0 to 2 of n1, which b has driven since 9.0",
+    ),
+    "a successor that did not wait": (
+        {"settled": [Settled(20.0, "n1", "update x", "b", 10.0, "a")]},
+        "b judged update x of n1 10.0 s after a had intended it",
+    ),
+    "an operation without a driver": (
+        {"undriven": [Undriven("n1", "n1#1", 10.0, 140.0)]},
+        "operation n1#1 of n1 had no driver from 10.0 to 140.0",
+    ),
     "an entry without a certificate": ({"certified": []}, "without a valid certificate"),
     "an entry after the revocation": (
         {"certified": [replace(VALID, until=29.0)]},
@@ -151,6 +174,110 @@ async def undisturbed(tmp_path: Path) -> list[str]:
     await world.run(1200.0)
     await world.end()
     return check(world.history, SENT_WITHIN_S)
+
+
+@contextmanager
+def ignored(_check: Any) -> Iterator[None]:
+    """A permit that asks for no lease."""
+    yield
+
+
+def without_fence(connection: Any, operation: Any) -> Any:
+    """`operation_rows.fence` that writes whatever the row has."""
+    version = operation.version + 1
+    values = {"status": str(operation.status), "phase": operation.phase, "note": operation.note}
+    row = update(operations).where(operations.c.id == operation.id)
+    connection.execute(row.values(version=version, **values))
+    return operation.model_copy(update={"version": version})
+
+
+class Hasty:
+    """A clock whose waits are over at once."""
+
+    def __init__(self, clock: Any) -> None:
+        self.now = clock.now
+
+    async def sleep(self, _seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def not_adopting(_engine: Any) -> None:
+    """The engine's loops that look for the operations of dead daemons, without looking."""
+    await asyncio.Event().wait()
+
+
+def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove one protection."""
+    if name == "the permit ignores the lease":
+        monkeypatch.setattr(cluster.permit, "require_check", ignored)
+    elif name == "no fence of epochs":
+        record_effects()  # of the true one, which comes back
+        monkeypatch.setattr(operation_rows, "fence", recorded_fence(without_fence))
+    elif name == "no wait for the predecessor":
+        resolve = once._resolve
+        monkeypatch.setattr(
+            once, "_resolve", lambda hold, clock, *given: resolve(hold, Hasty(clock), *given)
+        )
+    else:
+        assert name == "nobody takes over"
+        monkeypatch.setattr(SharedEngine, "_adopt", not_adopting)
+        monkeypatch.setattr(SharedEngine, "_sweep", not_adopting)
+
+
+# protection -> when its absence shows, what is done to the daemon then, and what the judge says
+SIGNS = {
+    "the permit ignores the lease": ("on_request", "stop", "after its lease had ended"),
+    "no fence of epochs": ("on_intent", "stop", "epoch"),
+    "no wait for the predecessor": ("on_intent", "kill", "had intended it"),
+    "nobody takes over": ("on_intent", "kill", "had no driver from"),
+}
+APART_S = 60.0  # between two blows
+STOPPED_S = 25.0  # past the lease, and until a peer has begun
+
+
+async def struck(tmp_path: Path, moment: str, blow: str) -> list[str]:
+    """Return the anomalies of a history in which daemons are struck at the moments that hurt."""
+    world = ClusterWorld(tmp_path, 1, members=2, lost=0.0)
+    await world.take_in()
+    await world.start_members()
+    struck_at = [world.clock.now()]
+
+    def strike(writer: str) -> None:
+        [member] = [m for m in world.members.values() if m.name == writer] or [None]
+        if member is None or world.clock.now() - struck_at[-1] < APART_S:
+            return
+        struck_at.append(world.clock.now())
+        if blow == "kill":
+            member.gate.end("killed")
+        else:
+            member.gate.stop()
+            asyncio.get_running_loop().call_later(STOPPED_S, member.gate.go_on)
+
+    setattr(world, moment, strike)
+    await world.run(600.0)
+    setattr(world, moment, lambda _writer: None)
+    await world.run(60.0)
+    await world.end()
+    assert len(struck_at) > 1, "nothing happened"
+    return check(world.history, SENT_WITHIN_S)
+
+
+@pytest.mark.parametrize(("moment", "blow"), sorted({(m, b) for m, b, _ in SIGNS.values()}))
+def test_a_history_of_blows_at_the_moments_that_hurt_has_no_anomaly(tmp_path, moment, blow):
+    assert virtual_time.run(struck(tmp_path, moment, blow)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SIGNS)
+def test_a_protection_that_is_removed_is_found_in_the_history_that_ci_runs(
+    tmp_path, name, monkeypatch
+):
+    moment, blow, sign = SIGNS[name]
+    plant(name, monkeypatch)
+
+    found = virtual_time.run(struck(tmp_path, moment, blow))
+
+    assert any(sign in sentence for sentence in found), found
 
 
 def test_code_that_takes_no_turn_is_found(tmp_path, monkeypatch):

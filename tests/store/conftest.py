@@ -17,7 +17,14 @@ T = TypeVar("T")
 Scenario = Callable[[SqlStore], Awaitable[T]]
 
 
-WAYS = ["inline memory", "inline file", "threads memory", "threads file", "threads server"]
+WAYS = [
+    "inline memory",
+    "inline file",
+    "threads memory",
+    "threads file",
+    "threads server",
+    pytest.param("far server", marks=pytest.mark.long),
+]
 
 
 @pytest.fixture(scope="session")
@@ -51,12 +58,15 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario[T]
     """Runs a scenario on a store; a second scenario of one test meets the same file again."""
     how, where = request.param.split()
     path: str | Path = ":memory:" if where == "memory" else tmp_path / "data" / "store.db"
-    if where == "server":
+    if where == "server":  # "far": each write goes over a link that is slow
         path = request.getfixturevalue("database")
 
     def run_scenario(scenario: Scenario[T]) -> T:
         async def main() -> T:
             store = open_store(path, inline=how == "inline")
+            if how == "far":
+                assert store.link is not None
+                store.link.most = lambda _connection: 0  # type: ignore[method-assign]
             try:
                 return await scenario(store)
             finally:

@@ -264,12 +264,8 @@ def test_a_daemon_without_a_way_to_its_devices_gives_up_work_and_lead_until_it_h
         in (ends[0])
     )
     assert stood == [False, True, False, True]
-    assert told == (
-        (
-            "this daemon drives nothing, its peers do its work: its last life gave its work to its "
-            "peers"
-        ),
-    )
+    why = "its last life gave its work to its peers"
+    assert told == (f"this daemon drives nothing, its peers do its work: {why}",)
     assert "it reaches what its peers reach" in caplog.text
 
 

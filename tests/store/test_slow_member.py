@@ -11,8 +11,11 @@ import pytest
 from given_events import event_of
 from proxy import Cable
 from sqlalchemy import text
+from test_seats import Reaching, until
 
+from provisioner.control.engine import cluster as cluster_module
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.watch import membership
 from provisioner.ports import Fenced, StaleWrite, StoreFailed
 from provisioner.store import open_store
 from provisioner.store.database import postgres
@@ -312,3 +315,34 @@ def test_a_far_connection_that_breaks_fails_its_work_and_the_next_is_done(databa
         return held
 
     assert asyncio.run(scenario()) == ["n2"]
+
+
+def test_a_member_whose_link_becomes_slow_gives_its_work_away_and_says_so(
+    server, database, monkeypatch
+):
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(membership, "HOLD_S", 0.3)
+
+    async def scenario():
+        cable = Cable(server[0].port)
+        await cable.open()
+        near = Reaching(database, "near", "machine 1", set())
+        far = Reaching(server[0].url("one", cable.port), "far", "machine 2", set())
+        await far.start()
+        await until(lambda: far.cluster.leads)
+        await near.start()
+        cable.delay_s = 0.2  # four times a near one, also on a busy machine
+        with pytest.raises(LookupError):
+            await asyncio.wait_for(far.cluster.failed(), 60.0)
+        told = far.scope.notices["database"]
+        await far.cluster.stop()
+        await until(lambda: near.cluster.leads)
+        await near.cluster.stop()
+        await cable.close()
+        return far.ends, told
+
+    ends, told = asyncio.run(scenario())
+
+    assert "its work goes to its peers: a round trip to the database takes" in ends[0]
+    assert "from near" in ends[0]
+    assert told[0].startswith("the database is far: a round trip takes")

@@ -30,6 +30,7 @@ Work = Callable[[Connection], Any]
 FIRST_WORD = re.compile(r"\s*(\w+)")
 RETURNING = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+CHANGES = WRITES | {"ALTER", "CREATE", "DROP", "TRUNCATE", "SET", "LOCK"}
 # of statements that begin, end and take back parts of a rehearsal
 CONTROLS = frozenset({"SAVEPOINT", "ROLLBACK", "RELEASE"})
 
@@ -117,8 +118,8 @@ class Script:
             del self.steps[self.marks.pop() :]
 
     def writes(self) -> list[str]:
-        """Return the statements that change something."""
-        return [text for text, _, _ in self.steps if _word(text) in WRITES]
+        """Return the statements that change something, in what later ones see or may do."""
+        return [text for text, _, _ in self.steps if _word(text) in CHANGES]
 
 
 @dataclass

@@ -38,6 +38,7 @@ HUNG_S = 60.0
 TURN_POLL_S = 0.25  # a revision of a switch takes seconds
 LOOK_S = 5.0  # between two statements of which devices answer
 HEARD_S = 60.0  # of requests to devices that a statement counts
+TIMED = 10  # round trips, the shortest counts: a busy interpreter lengthens most, a link all
 PROBE_S = 3.0  # a device on the management network accepts a connection in milliseconds
 Probe = Callable[[str, float], Awaitable[bool]]  # HOST:PORT, seconds; whether it accepts
 APART_S = 1.0  # a clock that NTP keeps is within some milliseconds
@@ -128,7 +129,7 @@ class Cluster:
         self._fit = asyncio.Event()
         self._remembered: tuple[str, ...] = ()  # silent devices, of a daemon that is not fit
         self._unfit: frozenset[str] = frozenset()  # living peers that drive nothing
-        self._round_trips: deque[float] = deque(maxlen=3)  # seconds, to the database
+        self._round_trips: deque[float] = deque(maxlen=TIMED)  # seconds, to the database
         self._seat = seat
         self._lost = lost
         self._time = time

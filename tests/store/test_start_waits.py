@@ -11,7 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 from postgres_server import PASSWORD
+from sqlalchemy import make_url
 
+from provisioner.control.engine import engine_dbos
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.store import open_store
@@ -98,6 +100,22 @@ def test_a_seat_waits_for_its_connections(limited, caplog):
 
     assert seat.number > 0
     seat.leave()
+
+
+def test_the_queue_of_operations_waits_for_all_its_connections_and_holds_none(
+    limited, caplog, monkeypatch
+):
+    monkeypatch.setattr(engine_dbos, "POOL", 1)  # two are opened at once, as many as there are
+    others = held(limited, 1)
+    url = make_url(limited)
+    finding = threading.Thread(target=engine_dbos._find_room, args=(url,))
+    finding.start()
+    wait_until(lambda: "no connection left" in caplog.text)
+    held(limited, 1)[0].close()  # the one that is free was not kept
+    others[0].close()
+    finding.join(LIMIT_S)
+
+    assert not finding.is_alive()
 
 
 def test_any_other_refusal_of_the_server_ends_the_start_at_once(database):

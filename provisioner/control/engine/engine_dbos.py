@@ -132,11 +132,18 @@ async def _awaited(run: Callable[[str], Awaitable[None]], operation_id: str) -> 
 
 
 def _find_room(url: URL) -> None:
-    """Wait until the server has the connections that DBOS opens at once: it cannot wait itself."""
+    """Wait until the server has the connections that DBOS opens at once: it cannot wait itself.
+
+    None is held while others are missing, so that two daemons do not wait for each other.
+    """
     text = url.render_as_string(hide_password=False)
-    with ExitStack() as held:
-        for _ in range(POOL + 1):  # and the one that it creates its tables by
-            held.enter_context(wait_for_room(lambda: psycopg.connect(text, **CONNECT)))
+
+    def try_all() -> None:
+        with ExitStack() as held:
+            for _ in range(POOL + 1):  # and the one that it creates its tables by
+                held.enter_context(psycopg.connect(text, **CONNECT))
+
+    wait_for_room(try_all)
 
 
 def _allow(count: int) -> None:

@@ -41,6 +41,10 @@ class MessageMeter:
     def __init__(self, per_minute: int) -> None:
         self._meter = LineMeter(per_minute)
 
+    def skips(self, now: float) -> bool:
+        """Return whether a message is too many in this minute, before anything looks into it."""
+        return self._meter.skips(now)
+
     def admit(self, row: str, now: float) -> list[str]:
         """Return the rows to store for one that came: with a note, or none."""
         admitted = self._meter.admit_lines((row,), now)

@@ -36,7 +36,7 @@ from provisioner.runtime.bounded_listener import PEERS_MAX, Rate
 
 _HEAD = struct.Struct(">BIHHI")  # kind, number, status, bytes of the name, bytes of the body
 NAME_MAX = 64  # bytes of a subscription's id
-FRAME_BODY_MAX = 2 * 1024 * 1024  # bytes: an event's
+FRAME_BODY_MAX = 2 * 1024 * 1024  # bytes: an event's, or the names of all nodes
 OUTSTANDING_MAX = 32  # events that are on their way to the daemon, or being taken by it
 
 
@@ -48,6 +48,9 @@ class FrameKind(IntEnum):
     EVENT = 3  # from it: the subscription's id, and the document
     ANSWER = 4  # to it: the status for the event of that number
     DROPPED = 5  # from it: an event of this id was not taken; without a name: of any
+    SENDERS = 6  # to the process for logs: who may send, as JSON, after the question of that number
+    LOOK = 7  # from it: a sender is not known; look whether it came since
+    COUNTS = 8  # from it: numbers of messages by their outcome, as JSON
 
 
 @dataclass(frozen=True)

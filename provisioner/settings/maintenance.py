@@ -46,6 +46,13 @@ class LogIntakeSettings(Record):
         le=600_000,
         description="Messages of one node that are stored in a minute; more are only counted.",
     )
+    log_bytes_per_s: int = Field(
+        256 * 1024,
+        ge=4096,
+        le=64 * 1024 * 1024,
+        description="Bytes that are read from one node in a second, and those of 8 s at once: over "
+        "TLS it waits with the rest, datagrams beyond are dropped.",
+    )
     log_bytes_max: int = Field(
         64 * 1024 * 1024,
         ge=65536,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +20,14 @@ import pytest
 
 from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.adapters.machine_logs import FOLDER, MachineLogs, MessageMeter, encode
+from provisioner.daemon import event_supervisor
 from provisioner.daemon.data import open_data
-from provisioner.daemon.log_intake import list_switches, open_log_intake
+from provisioner.daemon.log_intake import LogSupervisor, list_switches, open_log_intake
+from provisioner.daemon.logs_process import BURST_S, ByteMeter
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.repair.evidence_bundle import scrub_text
 from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.event_loop import new_event_loop
@@ -195,16 +201,17 @@ def make_sender(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 @asynccontextmanager
-async def receiving(folder: Path) -> AsyncIterator[Site]:
+async def receiving(folder: Path, **settings: Any) -> AsyncIterator[Site]:
     (folder / "data").mkdir()
     trusted = b"".join(make_sender(folder, n)[0].read_bytes() for n in (LEAF, HOST, "stranger"))
     (folder / "senders.pem").write_bytes(trusted)
     make_sender(folder, "unsigned")
-    settings = Settings(
+    given: dict[str, Any] = {"log_lines_per_minute": 500, **settings}
+    chosen = Settings(
         log_intake_port=0,
         log_intake_udp_port=0,
         log_intake_ca_file=str(folder / "senders.pem"),
-        log_lines_per_minute=500,
+        **given,
     )
     scope = process_scope.get_scope()
     scope.log_messages = Counter()
@@ -215,7 +222,7 @@ async def receiving(folder: Path) -> AsyncIterator[Site]:
         ):
             await data.store.nodes.add(node)
         async with open_log_intake(
-            folder / "data", data.store, WallClock(), settings, data.master
+            folder / "data", data.store, WallClock(), chosen, data.master
         ) as ports:
             yield Site(folder, ports, data.store)
 
@@ -342,3 +349,145 @@ def test_what_a_node_that_came_since_sends_first_is_stored(tmp_path: Path) -> No
     assert kept
     assert line.text == "first"
     assert not process_scope.get_scope().log_messages["unknown_sender"]
+
+
+# --- floods: the daemon does none of the work, and a sender waits with what it has
+
+LINES = 4000
+LINE = b"<13>Nov 28 10:00:00 h app: " + b"a word of this length " * 10 + b"\n"
+
+
+@asynccontextmanager
+async def stream(site: Site, sender: str) -> AsyncIterator[asyncio.StreamWriter]:
+    context = ssl.create_default_context(cafile=str(site.folder / "data" / CERTIFICATE_FILE))
+    context.load_cert_chain(*(site.folder / f"{sender}.{end}" for end in ("pem", "key")))
+    _, writer = await asyncio.open_connection("127.0.0.1", site.ports["tls"], ssl=context)
+    try:
+        yield writer
+    finally:
+        writer.transport.abort()
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    while not holds():  # noqa: ASYNC110 (another process)
+        await asyncio.sleep(0.05)
+
+
+def test_a_flood_costs_the_daemon_a_small_part_of_what_its_lines_cost(tmp_path: Path) -> None:
+    began = time.process_time()
+    for _ in range(LINES):  # what the daemon did itself once
+        message = read_message(LINE.rstrip())
+        assert message is not None
+        encode(message.model_copy(update={"text": scrub_text(message.text)[0]}))
+    alone_s = time.process_time() - began
+
+    async def main() -> float:
+        wide = {"log_lines_per_minute": 600_000, "log_bytes_per_s": 64 * 1024 * 1024}
+        async with receiving(tmp_path, **wide) as site, stream(site, HOST) as writer:
+            begun = time.process_time()
+            writer.write(LINE * LINES)  # with the sender's own part: TLS and a copy
+            await writer.drain()
+            await until(lambda: process_scope.get_scope().log_messages["stored"] >= LINES)
+            return time.process_time() - begun
+
+    spent_s = run(asyncio.wait_for(main(), 60.0))
+    assert process_scope.get_scope().log_messages == {"stored": LINES}
+    assert spent_s < alone_s / 2
+
+
+def test_a_sender_beyond_its_bytes_waits_with_the_rest_and_holds_up_no_other(
+    tmp_path: Path,
+) -> None:
+    async def main() -> tuple[int, SyslogLine, int]:
+        async with (
+            receiving(tmp_path, log_bytes_per_s=4096, log_lines_per_minute=60) as site,
+            stream(site, HOST) as writer,
+        ):
+            taken = 0
+            piece = LINE * 1000
+            with suppress(TimeoutError):
+                while taken < 400:  # 100 MB: nothing but a sender that waits ends this
+                    writer.write(piece)
+                    await asyncio.wait_for(writer.drain(), 2.0)
+                    taken += 1
+            assert await send(site, LEAF, b"<13>Nov 28 10:00:00 h a: beside it\n")
+            line = await site.wait_for(LEAF, "beside it")
+        return taken, line, process_scope.get_scope().log_messages.total()
+
+    taken, line, counted = run(asyncio.wait_for(main(), 60.0))
+    assert taken < 200  # what buffers on the way hold
+    assert line.text == "beside it"
+    assert counted < 20_000  # of all that was sent, what its bytes allow was looked into
+
+
+def test_a_full_minute_is_counted_before_a_message_is_parsed() -> None:
+    meter = MessageMeter(2)
+    row = encode(SyslogMessage(facility="kern", severity="err", text="x"))
+    for _ in range(2):
+        assert not meter.skips(0.0)
+        assert meter.admit(row, 0.0) == [row]
+    assert [meter.skips(at) for at in (0.0, 59.0, 60.0)] == [True, True, False]
+    assert "[2 lines were skipped" in meter.admit(row, 60.0)[0]
+
+
+@pytest.mark.parametrize("per_s", [4096.0, 262144.0])
+def test_bytes_are_admitted_by_time_alone_however_they_are_cut(per_s: float) -> None:
+    totals = []
+    for size in (1, 100, 65_536, 262_144):
+        meter, now, taken = ByteMeter(per_s, 0.0), 0.0, 0
+        while now < 100.0:
+            taken += size
+            now += meter.charge(size, now) + 1e-3 * (size == 1)
+        totals.append(taken)
+    assert all(total <= per_s * (100.0 + BURST_S) + 262_144 for total in totals)
+    assert totals[-1] >= per_s * 100.0
+
+
+def test_datagrams_beyond_the_bytes_of_a_switch_are_dropped_unread(tmp_path: Path) -> None:
+    async def main() -> Counter[str]:
+        async with receiving(tmp_path, log_bytes_per_s=4096) as site:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                for _ in range(100):
+                    sender.sendto(LINE.ljust(1000), ("127.0.0.1", site.ports["udp"]))
+                await until(lambda: process_scope.get_scope().log_messages["over_limit"])
+        return process_scope.get_scope().log_messages
+
+    counts = run(asyncio.wait_for(main(), 60.0))
+    assert 1 <= counts["stored"] <= 50
+    assert counts["stored"] + counts["over_limit"] <= 100
+
+
+def test_a_process_that_is_killed_is_started_again_at_the_same_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_supervisor, "AGAIN_FIRST_S", 0.05)
+    made: list[LogSupervisor] = []
+    begin = LogSupervisor.start
+
+    async def start(self: LogSupervisor) -> None:
+        made.append(self)
+        await begin(self)
+
+    monkeypatch.setattr(LogSupervisor, "start", start)
+
+    async def main() -> SyslogLine:
+        async with receiving(tmp_path) as site:
+            first = made[0].pid
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: made[0].pid != first and made[0].link is not None)
+            while True:
+                with suppress(OSError):
+                    if await send(site, HOST, b"<13>Nov 28 10:00:00 h a: after it\n"):
+                        return await site.wait_for(HOST, "after it")
+                await asyncio.sleep(0.05)
+
+    assert run(asyncio.wait_for(main(), 60.0)).text == "after it"
+
+
+def test_it_ends_with_the_daemon_and_has_written_what_it_took(tmp_path: Path) -> None:
+    async def main() -> int:
+        async with receiving(tmp_path) as site:
+            await send(site, HOST, b"<13>Nov 28 10:00:00 h a: at last\n")
+        return len(await site.book.list_lines(HOST, -1, 9))
+
+    assert run(main()) == 1

@@ -66,6 +66,13 @@ class LineMeter:
         self._began = float("-inf")
         self._passed = self._skipped = 0
 
+    def skips(self, now: float) -> bool:
+        """Return whether a line is too many in this minute, and count it if so."""
+        if now - self._began >= 60.0 or self._passed < self._most:
+            return False
+        self._skipped += 1
+        return True
+
     def admit_lines(self, lines: Iterable[str], now: float) -> list[str]:
         """Return the lines that are kept, with a note on those of the last minute that were not."""
         kept_lines: list[str] = []

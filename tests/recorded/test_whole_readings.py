@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,12 @@ import virtual_time
 from scripted_bmc import V1
 from tree_transport import ADDRESS, TreeTransport
 
+from provisioner.adapters import redfish
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.tasks import list_running_tasks
 from provisioner.adapters.redfish.walk import Allowance, Walk
 from provisioner.model.inventory import Inventory
-from provisioner.ports import BmcAddress, Call, Reply, TooLarge, Unreachable
+from provisioner.ports import BmcAddress, Call, PortError, Reply, TooLarge, Unreachable
 from provisioner.quirks import Quirk
 
 LIMIT_S = 90.0
@@ -63,8 +68,7 @@ def read(transport: Slow, allowance: Allowance) -> tuple[Inventory, float]:
     """Return what `inspect` collects, and the seconds that it took."""
 
     async def main() -> tuple[Inventory, float]:
-        client = Redfish(transport, ADDRESS, Quirk(name="x", title="x"))
-        client.service.allowance = allowance
+        client = Redfish(transport, ADDRESS, Quirk(name="x", title="x"), allowance=allowance)
         began = asyncio.get_running_loop().time()
         inventory, _ = await client.collect_tree("", "")
         return inventory, asyncio.get_running_loop().time() - began
@@ -138,3 +142,119 @@ def test_a_walk_without_an_allowance_has_limits_of_its_own() -> None:
 def test_a_silent_bmc_is_gone_and_not_cut_off() -> None:
     with pytest.raises(Unreachable):
         read(Slow(tree(), 3600.0), Allowance(LIMIT_S))
+
+
+# --- requests beside a walk: each operation of a client has one allowance for all that it sends
+
+
+def with_tasks(count: int) -> dict[str, Any]:
+    """A service that lists so many tasks, each of which says that it runs."""
+    tasks = f"{V1}/TaskService/Tasks"
+    listed = [f"{tasks}/{n}" for n in range(count)]
+    return {
+        **tree(1),
+        V1: {name: to(f"{V1}/{name}") for name in ("Systems", "Chassis")}
+        | {"Tasks": to(tasks[:-6])},
+        tasks[:-6]: {"Id": "TaskService", "Tasks": to(tasks)},
+        tasks: {"Members": [to(p) for p in listed], "Members@odata.count": count},
+        **{p: {"Id": p.rpartition("/")[2], "TaskState": "Running"} for p in listed},
+    }
+
+
+Operation = Callable[[Redfish], Awaitable[object]]
+
+
+def operate(transport: Slow, work: Operation, allowance: Allowance | None = None) -> float:
+    """Return the seconds that an operation took, whatever it returned or raised."""
+
+    async def main() -> float:
+        client = Redfish(transport, ADDRESS, Quirk(name="x", title="x"), allowance=allowance)
+        began = asyncio.get_running_loop().time()
+        with suppress(PortError):
+            await work(client)
+        return asyncio.get_running_loop().time() - began
+
+    return virtual_time.run(main())
+
+
+def test_direct_calls_of_an_operation_are_counted_with_its_walks() -> None:
+    many = with_tasks(1500)
+
+    whole = Slow(many, 0.01)
+    operate(whole, lambda client: list_running_tasks(client.service))
+    dripping = Slow(many, 29.0)
+    took_s = operate(dripping, lambda client: list_running_tasks(client.service))
+    few = Slow(many, 0.01)
+    operate(few, lambda c: list_running_tasks(c.service), Allowance(requests=100))
+
+    assert len(whole.asked) > 1500
+    assert took_s <= 901  # 1,500 direct calls of 29 s were 12 hours
+    assert len(few.asked) <= 100
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda client: client.service.get(f"{V1}/Chassis/0"),
+        lambda client: client.service.call("GET", f"{V1}/Chassis/0"),
+        lambda client: client.service.patch(f"{V1}/Chassis/0", {"AssetTag": "a"}, "x"),
+        lambda client: client.service.post(f"{V1}/Chassis/0", {}, "x"),
+        lambda client: client.service.read_system(),
+        lambda client: client.service.find_part("Tasks"),
+        lambda client: client.read_tasks(),
+        lambda client: client.power(),
+        lambda client: client.reset_system("On"),
+        lambda client: client.read_remainders(),
+        lambda client: client.collect("n", "b"),
+        lambda client: client.admits(),
+    ],
+)
+def test_nothing_is_sent_by_any_way_once_an_allowance_is_used_up(work: Operation) -> None:
+    transport = Slow(with_tasks(3), 0.0)
+
+    operate(transport, work, Allowance(requests=0))
+
+    assert transport.asked == []
+
+
+def test_each_operation_has_an_allowance_of_its_own_and_paths_are_kept() -> None:
+    async def main() -> tuple[set[int], int]:
+        transport = Slow(tree(1), 0.0)
+        client = Redfish(transport, ADDRESS, Quirk(name="x", title="x"))
+        services = [client.service for _ in range(3)]
+        assert all(service.allowance is not None for service in services)
+        await services[0].read_system()
+        before = len(transport.asked)
+        await services[1].read_system()
+        return {id(service.allowance) for service in services}, len(transport.asked) - before
+
+    allowances, again = virtual_time.run(main())
+    assert (len(allowances), again) == (3, 1)
+
+
+def test_pauses_between_polls_and_writes_are_no_waiting_for_answers() -> None:
+    async def main() -> list[int]:
+        transport = Slow(tree(1), 1.0)
+        client = Redfish(transport, ADDRESS, Quirk(name="x", title="x"), allowance=Allowance(10.0))
+        statuses = []
+        for _ in range(5):
+            statuses.append((await client.service.call("GET", f"{V1}/Chassis/0")).status)
+            transport.takes_s = 60.0  # longer than the allowance has left
+            with suppress(Unreachable):
+                await client.service.ask(Call("PATCH", f"{V1}/Chassis/0", {}, {}, timeout_s=100.0))
+            transport.takes_s = 1.0
+            await asyncio.sleep(600.0)
+        return statuses
+
+    assert virtual_time.run(main()) == [200] * 5
+
+
+def test_no_request_to_a_bmc_passes_by_the_allowance() -> None:
+    folder = Path(redfish.__file__).parent
+    beside = re.compile(r"service\.transport\.request\(")
+    found = {
+        file.name: len(beside.findall(file.read_text(encoding="utf-8")))
+        for file in folder.rglob("*.py")
+        if beside.search(file.read_text(encoding="utf-8"))
+    }
+    assert found == {"client.py": 1}  # is_silent: one request, without a login

@@ -136,7 +136,7 @@ async def read(service: Service, path: str) -> Report:
     """One report; nothing where it is gone, or cannot be read as one. Raises `PortError`."""
     call = Call("GET", path, timeout_s=READ_S, size_max_bytes=REPORT_MAX_BYTES)
     try:
-        reply = await service.transport.request(service.address, call)
+        reply = await service.ask(call)
         if reply.status != 200:
             return Report()
         if len(reply.body) > REPORT_MAX_BYTES:  # a transport may bound it by something else

@@ -49,7 +49,7 @@ from provisioner.adapters.redfish.settings import bios_writes as secure_boot_key
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
 from provisioner.adapters.redfish.upkeep import bmc_time as remainders
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
-from provisioner.adapters.redfish.walk import Resource, Walk
+from provisioner.adapters.redfish.walk import Allowance, Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.machine.settings import BiosState, BmcRemainders, SecureBootKeys
 from provisioner.model.outcome import Blocker, Reason
@@ -80,7 +80,8 @@ class Redfish:
     """A client of one BMC as the given address logs in; cheap to make, keeps nothing open.
 
     `admit` is asked before each act that energises the host: power on, a boot, an image. Without
-    one, the detectors behind this BMC decide alone.
+    one, the detectors behind this BMC decide alone. `allowance` holds for all operations together;
+    without one each has its own.
     """
 
     def __init__(
@@ -90,17 +91,23 @@ class Redfish:
         quirk: Quirk,
         pause: Pause = asyncio.sleep,
         admit: Admit | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self.address = address
         self.quirk = quirk
-        self._service = Service(transport, address, quirk, pause)
-        self._leaks = LeakReader(self._service)
+        self._kept = Service(transport, address, quirk, pause)
+        self._kept.allowance = allowance
+        self._leaks = LeakReader(self._kept)
         self._admit = admit or self._admit_by_detectors
 
     @property
     def service(self) -> Service:
-        """Return the service behind this client, for parts that have functions of their own."""
-        return self._service
+        """Return the service behind this client, for one operation of a part with functions."""
+        return self._kept.begin()
+
+    @property
+    def _service(self) -> Service:
+        return self._kept.begin()
 
     # readings
 

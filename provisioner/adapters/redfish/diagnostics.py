@@ -233,7 +233,7 @@ async def _dump(
         if not new:
             return _gap(log, Reason.NOT_OFFERED, "no new entry with data came of it")
         call = Call("GET", new[-1], timeout_s=DUMP_READ_S, size_max_bytes=DUMP_BYTES_MAX)
-        answer = await service.transport.request(service.address, call)
+        answer = await service.ask(call, bulk=True)
     except PortError as error:
         return _gap(log, error.reason, str(error))
     if answer.status != 200:

@@ -7,6 +7,7 @@ caller's to settle. One that was refused for a property changed nothing (see `me
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from provisioner.ports import (
     Call,
     LoginRefused,
     Reply,
+    TooLarge,
     Unreachable,
     Upload,
 )
@@ -34,8 +36,16 @@ Pause = Callable[[float], Awaitable[Any]]
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
 
 
+class _Found:
+    """Paths of one BMC that were found once."""
+
+    def __init__(self) -> None:
+        self.system: str | None = None
+        self.chart: dict[str, Resource] = {}
+
+
 class Service:
-    """One BMC. Paths found once are kept for the life of this object."""
+    """One BMC. Paths found once are kept for the life of this object, by all its operations."""
 
     def __init__(
         self,
@@ -48,16 +58,21 @@ class Service:
         self.address = address
         self.quirk = quirk
         self.pause = pause  # the site's clock: some services need seconds between two requests
-        self._system: str | None = None
-        self._chart: dict[str, Resource] = {}
-        self.allowance: Allowance | None = None  # of all walks; None: each has its own
+        self._found = _Found()
+        self.allowance: Allowance | None = None  # of all requests; None: each walk has its own
+
+    def begin(self) -> Service:
+        """Return this service for one operation: an allowance holds for all of its requests."""
+        begun = copy.copy(self)
+        begun.allowance = self.allowance or Allowance()
+        return begun
 
     def walk(self, *, charted: bool = False, alone: bool = False) -> Walk:
         """A fresh reading, with its own gaps; `charted`: along links that were seen before.
 
         `alone`: of one resource, for which no session need be opened.
         """
-        chart = self._chart if charted else None
+        chart = self._found.chart if charted else None
         return Walk(
             self.transport,
             self.address,
@@ -71,15 +86,25 @@ class Service:
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
         """One request as it is."""
-        return await self.transport.request(
-            self.address, Call(method, path, body=body, headers=headers or {})
-        )
+        return await self.ask(Call(method, path, body=body, headers=headers or {}))
+
+    async def ask(self, call: Call, *, bulk: bool = False) -> Reply:
+        """One request as it is, within the operation's allowance. `bulk`: see `Allowance.ask`.
+
+        What an operation has no allowance left for is not sent, and raised as silence.
+        """
+        if self.allowance is None:
+            return await self.transport.request(self.address, call)
+        try:
+            return await self.allowance.ask(self.transport, self.address, call, bulk=bulk)
+        except TooLarge as error:
+            if spent := self.allowance.find_spent():
+                raise Unreachable(f"{call.path}: {spent}", maybe_executed=False) from None
+            raise error
 
     async def upload(self, path: str, upload: Upload, timeout_s: float) -> Reply:
         """A multipart POST; the file is streamed."""
-        return await self.transport.request(
-            self.address, Call("POST", path, body=upload, timeout_s=timeout_s)
-        )
+        return await self.ask(Call("POST", path, body=upload, timeout_s=timeout_s))
 
     async def get(self, path: str) -> Json:
         """One resource; empty if it cannot be read as one."""
@@ -98,8 +123,8 @@ class Service:
 
     async def read_system(self, *, alone: bool = False) -> Resource | None:
         """The host's system, read now; `alone`: nothing else is read or changed soon."""
-        if self._system is not None:
-            resource = await self.walk(alone=alone).read(self._system)
+        if self._found.system is not None:
+            resource = await self.walk(alone=alone).read(self._found.system)
             if resource.data:
                 return resource
         walk = self.walk()
@@ -109,7 +134,7 @@ class Service:
         host = host_system(systems)
         if host is None or not host.data:
             raise_unread(walk.gaps)
-        self._system = host.path if host is not None else None
+        self._found.system = host.path if host is not None else None
         return host
 
     async def read_manager(self) -> Resource | None:
@@ -261,7 +286,7 @@ class Service:
     async def _patched(self, path: str, body: Any, tag: str) -> Reply:
         headers = {"If-Match": tag} if tag else {}
         call = Call("PATCH", path, body=body, headers=headers, timeout_s=_PATCH_S)
-        return await self.transport.request(self.address, call)
+        return await self.ask(call)
 
     async def reset_types(self, action: Json) -> list[str]:
         """Reset types that an action allows; empty if it does not say."""

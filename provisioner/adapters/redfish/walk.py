@@ -55,10 +55,11 @@ _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
 class Allowance:
-    """What one whole reading of a BMC may take, in all of its walks: time, requests and bytes.
+    """What one whole operation at a BMC may take, walks or not: time, requests and bytes.
 
     A limit of each request alone does not end a reading: a BMC that drips answers each just in
-    time, and one that lists 100,000 members has each of them read.
+    time, and one that lists 100,000 members has each of them read. Time is that in which an answer
+    to a read is waited for: pauses between two polls and the time of writes are their callers'.
     """
 
     def __init__(
@@ -70,27 +71,60 @@ class Allowance:
         self._time_s = time_s
         self._requests_max = requests
         self._bytes_max = size_bytes
-        self._until: float | None = None
+        self._waited_s = 0.0
+        self._under_way = 0  # reads
+        self._since = 0.0  # when the first of them was sent
         self._requests = 0
         self._bytes = 0
 
-    def admit(self) -> tuple[float, int]:
-        """Count one more request; return its seconds and bytes at most. Raises TooLarge."""
-        now = asyncio.get_running_loop().time()
-        self._until = self._until or now + self._time_s
+    async def ask(
+        self, transport: BmcTransport, address: BmcAddress, call: Call, *, bulk: bool = False
+    ) -> Reply:
+        """Send a request within what is left. Raises TooLarge, with nothing sent, if nothing is.
+
+        `bulk`: of a file, whose bytes its caller bounds.
+        """
         if spent := self.find_spent():
             raise TooLarge(spent)
         self._requests += 1
-        return max(0.1, self._until - now), max(1, self._bytes_max - self._bytes)
+        if call.method != "GET":  # it is heard to its end
+            return await transport.request(address, call)
+        left_bytes = call.size_max_bytes if bulk else max(1, self._bytes_max - self._bytes)
+        bounded = replace(
+            call,
+            timeout_s=min(call.timeout_s, max(0.1, self._time_s - self._find_waited_s())),
+            size_max_bytes=min(call.size_max_bytes, left_bytes),
+        )
+        self._begin()
+        try:
+            reply = await transport.request(address, bounded)
+        except TooLarge:
+            if left_bytes < call.size_max_bytes:  # larger than what was left: that is used up
+                self._bytes += left_bytes
+            raise
+        finally:
+            self._end()
+        if not bulk:
+            self._bytes += len(reply.body)
+        return reply
 
-    def count(self, size_bytes: int) -> None:
-        """Count the bytes of an answer."""
-        self._bytes += size_bytes
+    def _begin(self) -> None:
+        if not self._under_way:
+            self._since = asyncio.get_running_loop().time()
+        self._under_way += 1
+
+    def _end(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._waited_s += asyncio.get_running_loop().time() - self._since
+
+    def _find_waited_s(self) -> float:
+        now = asyncio.get_running_loop().time()
+        return self._waited_s + (now - self._since if self._under_way else 0.0)
 
     def find_spent(self) -> str:
         """Return which limit is reached, "" if none is."""
-        now = asyncio.get_running_loop().time()
-        if self._until is not None and now >= self._until:
+        if self._find_waited_s() >= self._time_s:
             return f"reading this BMC took more than {self._time_s:.0f} s"
         if self._requests >= self._requests_max:
             return f"reading this BMC took more than {self._requests_max} requests"
@@ -183,7 +217,6 @@ class Walk:
             async with self._slots:
                 reply = await self._asked(call)
             self._silent = 0
-            self._allowance.count(len(reply.body))
             if reply.status != 200:
                 said = collect_messages(body_of(reply))
                 keys = dict.fromkeys(m.key for m in said if m.key)
@@ -249,18 +282,7 @@ class Walk:
         return await self._ask_once(call)
 
     async def _ask_once(self, call: Call) -> Reply:
-        left_s, left_bytes = self._allowance.admit()
-        bounded = replace(
-            call,
-            timeout_s=min(call.timeout_s, left_s),
-            size_max_bytes=min(call.size_max_bytes, left_bytes),
-        )
-        try:
-            return await self._transport.request(self._address, bounded)
-        except TooLarge:
-            if left_bytes < call.size_max_bytes:  # larger than what was left: that is used up
-                self._allowance.count(left_bytes)
-            raise
+        return await self._allowance.ask(self._transport, self._address, call)
 
     async def read_members(self, collection: str | None) -> list[Resource]:
         """Every member of a collection, each path once, in the service's order."""

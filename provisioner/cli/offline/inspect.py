@@ -200,8 +200,7 @@ async def _collect(
     try:
         allowance = Allowance(limit_s, REQUESTS_MAX, BYTES_MAX)
         root = await Walk(transport, address, quirks.UNKNOWN, allowance=allowance).read_root()
-        client = Redfish(transport, address, quirks.identify(root))
-        client.service.allowance = allowance
+        client = Redfish(transport, address, quirks.identify(root), allowance=allowance)
         inventory, tree = await client.collect_tree("", "")
         upkeep = await _read_upkeep(client)
         if settings:

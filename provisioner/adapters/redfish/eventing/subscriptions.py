@@ -89,7 +89,7 @@ async def submit_test(service: Service) -> Blocker | None:
 async def is_standing(service: Service, path: str, destination: str) -> bool:
     """Whether the subscription at `path` is there and ours. Raises `PortError`."""
     call = Call("GET", path, alone=True)
-    reply = await service.transport.request(service.address, call)
+    reply = await service.ask(call)
     return reply.status == 200 and _leads_to(body_of(reply).get("Destination"), destination)
 
 

@@ -73,7 +73,7 @@ class Link(asyncio.Protocol):
                     self.listens.set_result(frame)
                 else:
                     self.take(frame)
-        except (ValueError, UnicodeDecodeError) as error:
+        except ValueError as error:
             log.error("the %s sent bytes that are no frame: %s", self._what, error)
             self._transport.abort()
 

@@ -89,8 +89,10 @@ class LogSupervisor(ProcessSupervisor):
 
     def note_listening(self, frame: Frame) -> None:
         """Note the ports."""
-        given = json.loads(frame.body)
-        self.ports = {name: int(given[name]) for name in ("tls", "udp") if name in given}
+        try:
+            self.ports = read_ports(frame.body)
+        except ValueError as error:
+            raise OSError(f"it says no ports: {error}") from None
 
     def note_end(self) -> None:
         """Its numbers of questions begin anew."""
@@ -139,13 +141,42 @@ class _LogLink(Link):
         if frame.kind is FrameKind.LOOK:
             self._ask(frame.number)
         elif frame.kind is FrameKind.COUNTS:
-            given = json.loads(frame.body)
             counter: Counter[str] = process_scope.get_scope().log_messages
-            for outcome in OUTCOMES & set(given if isinstance(given, dict) else ()):
-                count = given[outcome]
-                if not isinstance(count, int) or not 0 <= count <= COUNT_MAX:
-                    raise ValueError("a count is none")
-                counter[outcome] += count
+            counter.update(read_counts(frame.body))
+
+
+def read_counts(body: bytes) -> dict[str, int]:
+    """Return numbers of messages by their outcome. Raises ValueError."""
+    given = _read_object(body)
+    counts: dict[str, int] = {}
+    for outcome in OUTCOMES & set(given):
+        count = given[outcome]
+        if type(count) is not int or not 0 <= count <= COUNT_MAX:
+            raise ValueError("a count is none")
+        counts[outcome] = count
+    return counts
+
+
+def read_ports(body: bytes) -> dict[str, int]:
+    """Return the ports that are open. Raises ValueError."""
+    given = _read_object(body)
+    ports: dict[str, int] = {}
+    for name in {"tls", "udp"} & set(given):
+        port = given[name]
+        if type(port) is not int or not 0 < port < 65536:
+            raise ValueError("a port is none")
+        ports[name] = port
+    return ports
+
+
+def _read_object(body: bytes) -> dict[str, object]:
+    try:
+        given = json.loads(body)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(given, dict):
+        raise ValueError("it is no object")
+    return given
 
 
 @asynccontextmanager
@@ -222,10 +253,9 @@ def _read_authorities(settings: Settings) -> str:
 
 def _cannot_listen(settings: Settings, told: str) -> InputError:
     """Return the error for what the process told of its ports, or for a start that failed."""
-    try:
-        name, why = json.loads(told)
-    except ValueError:
-        name, why = "log_intake_port", told
+    name, _, why = told.rpartition(": ")
+    if name not in ("log_intake_port", "log_intake_udp_port"):
+        name = "log_intake_port"
     place = f"{settings.log_intake_host}:{getattr(settings, name)}"
     remedy = "Name a free port at an address of this machine."
     return InputError(name, place, f"cannot listen there ({why})", remedy)

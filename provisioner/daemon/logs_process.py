@@ -391,7 +391,7 @@ async def run(link: socket.socket) -> int:
     try:
         listener, datagrams, ports = await _listen(chosen, pem, intake)
     except OSError as error:
-        body = json.dumps([error.filename, error.strerror]).encode()
+        body = f"{error.filename}: {error.strerror}".encode()
         door.send(Frame(FrameKind.LISTENS, status=1, body=body))
         await asyncio.wait((ending,), timeout=LOOK_S)
         return 1

@@ -79,6 +79,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.tool_output", _CHECKS, "find_documents find_document", {"subject": "x"}),
     ("planning.watch.membership", (), "read_standing", {"id_": "b"}),
     ("planning.watch.syslog_reader", (), "clean_line", {}),
+    ("daemon.log_intake", (ValueError,), "read_counts read_ports", {}),
+    ("model.integrations.outbound", (), "refuse_host refuse_address", {"networks": ()}),
     ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.bmc_defaults", (), "judge_owner_keys", {"own": ()}),
     (
@@ -286,6 +288,9 @@ NOT_ATTEMPTED: Mapping[str, str] = {
         "attempted through execution.fabric_outputs:rdma_rail"
     ),
     "daemon.cluster:declared_end": _OURS,
+    "runtime.bounded_listener:hear": "it takes a connection, and marks it",
+    "runtime.bounded_listener:prove": "it takes a connection, and marks it",
+    "runtime.bounded_listener:should_end": "it takes a connection, and asks for its mark",
     "daemon.cluster:digests_of": _OURS,
     "execution.artifacts.artifacts:fill_slots": "it takes an image whose digest was checked",
     "planning.matrix.contradictions:find_empty_condition": _READ,
@@ -394,6 +399,7 @@ DECODE_FOR: Mapping[str, str] = {
     "adapters.redfish.dry_run": "adapters.redfish.service:list_actions",
     "runtime.wall_clock": _OURS,
     "daemon.data": _OURS,
+    "daemon.logs_process": _OURS,  # what the daemon tells it; syslog has readers of its own
     "integrations.tickets.webhook": "an id and a URL, by name, of bounded length",
 }
 

@@ -491,3 +491,18 @@ def test_it_ends_with_the_daemon_and_has_written_what_it_took(tmp_path: Path) ->
         return len(await site.book.list_lines(HOST, -1, 9))
 
     assert run(main()) == 1
+
+
+def test_a_port_that_is_taken_is_named_with_its_setting(tmp_path: Path) -> None:
+    async def main(port: int) -> None:
+        chosen = Settings(log_intake_udp_port=port)
+        async with (
+            open_data(tmp_path, 0.0) as data,
+            open_log_intake(tmp_path, data.store, WallClock(), chosen),
+        ):
+            pass
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(InputError, match="log_intake_udp_port.*cannot listen there"):
+            run(main(taken.getsockname()[1]))

@@ -28,7 +28,7 @@ from provisioner.runtime.bounded_listener import Limits
 log = logging.getLogger(__name__)
 
 MODULE = "provisioner.daemon.events_process"
-START_S = 60.0  # until it listens, on a loaded machine; half a second on another
+START_S = 180.0  # until it listens, on a loaded machine; half a second on another
 STOP_S = 15.0  # for what is under way, after SIGTERM
 LAST_S = 5.0  # for what it has sent before its end
 AGAIN_FIRST_S = 1.0  # pause before it is started again, doubled each time

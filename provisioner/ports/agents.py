@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from provisioner.model.agent import AgentSession, Validators
 from provisioner.model.base import Record
-from provisioner.model.times.instant import Instant
+from provisioner.model.integrations.audit_export import ConsoleLine
 from provisioner.ports.wire import BmcAddress, Secret
 
 # ------------------------------------------------------------------------------
@@ -57,14 +57,6 @@ class ConsoleDoor(Record):
     port: int
     command: str = ""  # of SSH; "": the port leads to the console itself
     protocol: Literal["ssh", "ipmi"] = "ssh"
-
-
-class ConsoleLine(Record):
-    """One line as it is kept: printable text, without secrets. `seq` grows with each line."""
-
-    seq: int
-    at: Instant  # when it was received, seconds since the epoch
-    text: str
 
 
 class Consoles(Protocol):

@@ -178,7 +178,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("planning.repair.part_names", (), "slot_in", {"names": NAMES}),
     ("integrations.ufm.partitions", (), "read_guid read_partitions read_subnet_keys", {}),
     ("planning.certification.regression", (), "parse_outputs", {}),
-    ("planning.repair.evidence_bundle", (), "scrub_text", {}),
+    ("planning.watch.syslog_reader", (), "scrub_text", {}),
     (
         "planning.campaigns.select_expression",
         (InputError,),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from telling import CASE, telling
 
 from provisioner.planning.repair import evidence_bundle as archive
-from provisioner.planning.repair.evidence_bundle import NotABundle, scrub_text
+from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.planning.watch.syslog_reader import scrub_text
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,12 @@ from provisioner.daemon.logs_process import BURST_S, ByteMeter
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.repair.evidence_bundle import scrub_text
-from provisioner.planning.watch.syslog_reader import FrameReader, NotASyslogStream, read_message
+from provisioner.planning.watch.syslog_reader import (
+    FrameReader,
+    NotASyslogStream,
+    read_message,
+    scrub_text,
+)
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
@@ -504,5 +508,5 @@ def test_a_port_that_is_taken_is_named_with_its_setting(tmp_path: Path) -> None:
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(InputError, match="log_intake_udp_port.*cannot listen there"):
+        with pytest.raises(InputError, match=r"log_intake_udp_port.*cannot listen there"):
             run(main(taken.getsockname()[1]))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from provisioner.ports.agents import ConsoleLine
+from provisioner.model.integrations.audit_export import ConsoleLine
 
 DAY_S = 86400.0
 FOLDER = "consoles"  # in the data directory

@@ -15,9 +15,8 @@ from provisioner.adapters.machine_logs import MachineLogs
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.route import ANYBODY, Route
 from provisioner.model.base import Record
-from provisioner.model.integrations.audit_export import SyslogLine
+from provisioner.model.integrations.audit_export import ConsoleLine, SyslogLine
 from provisioner.model.node import Node, State
-from provisioner.ports.agents import ConsoleLine
 
 LINES_MAX = 2000
 SCANNED_MAX = 20_000  # messages that one request looks through

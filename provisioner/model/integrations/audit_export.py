@@ -8,7 +8,7 @@ from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant, InstantOrNone
 
 # ------------------------------------------------------------------------------
-# One message of a machine's system log: as it came, and as it is stored.
+# One message of a machine's system log: as it came, and as it is stored; a line of its console.
 
 
 # RFC 5424, tables 1 and 2
@@ -37,6 +37,14 @@ class SyslogLine(SyslogMessage):
 
     seq: int = Field(description="Number of the line, which grows with each line of the node.")
     at: Instant = Field(description="When it was received, by the daemon's clock.")
+
+
+class ConsoleLine(Record):
+    """One line as it is kept: printable text, without secrets. `seq` grows with each line."""
+
+    seq: int
+    at: Instant  # when it was received, seconds since the epoch
+    text: str
 
 
 # ------------------------------------------------------------------------------

@@ -502,7 +502,7 @@ def test_a_port_that_is_taken_is_named_with_its_setting(tmp_path: Path) -> None:
         chosen = Settings(log_intake_udp_port=port)
         async with (
             open_data(tmp_path, 0.0) as data,
-            open_log_intake(tmp_path, data.store, WallClock(), chosen),
+            open_log_intake(tmp_path, data.store, WallClock(), chosen, data.master),
         ):
             pass
 

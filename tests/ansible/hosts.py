@@ -149,7 +149,19 @@ def why_not() -> str:
     made = subprocess.run(
         ["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False
     )
-    return "" if made.returncode == 0 else "namespaces are not permitted here"
+    if made.returncode != 0:
+        return "namespaces are not permitted here"
+    return (
+        "" if has_own_root() else "throw-away hosts are not made in a chroot: they would leave it"
+    )
+
+
+def has_own_root() -> bool:
+    """Whether our root is that of our mount namespace; nsenter comes out at the latter."""
+    command = ["nsenter", "--mount=/proc/self/ns/mnt", "stat", "-c", "%d:%i", "/"]
+    entered = subprocess.run(command, capture_output=True, text=True, check=False)
+    own = Path("/").stat()
+    return entered.stdout.strip() == f"{own.st_dev}:{own.st_ino}"
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from glob import escape
 
 from provisioner.control.node.observer import Observer
+from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.rotation import change_after_tenant
@@ -28,10 +29,11 @@ from provisioner.model.events.node_events import (
     PortsFenced,
 )
 from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
-from provisioner.model.outcome import Blocker
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.planning.certification.regression import STRANGER
 from provisioner.planning.erasure.erasure import list_erased, list_unsanitized
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import Store
@@ -54,7 +56,10 @@ async def sanitize(
     """Erase the node; return the blockers of its cleanness, () if it is clean. The report is always
     stored. `changes_logins`: the passwords of its BMCs are changed first. `changes_setup`: its
     set-up password is changed at the end; what prevents that is in its row, and blocks nothing.
+    Nothing is begun that the gate would refuse at the first disk; a question is put to a person.
     """
+    if (no := await _refuse(eraser, hold)) is not None:
+        return (no,)
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
         inventory, unseen = await observer.read_bmcs(node)
@@ -97,6 +102,21 @@ async def sanitize(
     return problems
 
 
+async def _refuse(eraser: Eraser, hold: Hold) -> Blocker | None:
+    """Return why the node is not erased now. A question is written into its row, so that a person
+    can answer it.
+    """
+    keeps = eraser.policy.same_tenant_may_skip
+    no = await pass_gate(hold, Destruction.DISKS, keeps=keeps, begins=True)
+    stored = await hold.read_node()
+    if no is None or no.reason is not Reason.TRESPASS or stored is None:
+        return no
+    if stored.tenant_data is TenantData.SETTLED:
+        asked = {"tenant_data": TenantData.ASKED, "note": str(no)}
+        await hold.record(node=stored.model_copy(update=asked))
+    return no
+
+
 async def _list_destinations(store: Store, node: Node) -> list[str]:
     """Return where this daemon has the node's BMCs send their events, as patterns."""
     made = await store.alerts.list_subscriptions()
@@ -129,9 +149,8 @@ class Retirer:
             await self._begin(hold, case, node)
             return ()
         if not is_taken_over(node, case) and node.placement is Placement.NONE:
-            await farewell.forget_credentials(self._site, node)
-            await self._end(hold, case, node, "it was not taken over")
-            return ()
+            no = await farewell.forget_credentials(self._site, hold, node)
+            return (no,) if no else await self._end(hold, case, node, "it was not taken over")
         if node.kind is NodeKind.HOST and node.placement is not Placement.MAINTENANCE:
             return await self._fence(hold, node)
         if node.served and not case.disks_gone:
@@ -141,11 +160,10 @@ class Retirer:
             return refused
         keeps_logins = self._site.settings.retire_credentials == "keep"
         off = "" if keeps_logins else await farewell.power_off(self._site, node)
-        blocked = await self._credentials(node)
+        blocked = await self._credentials(hold, node)
         if blocked is not None:
             return (blocked,)
-        await self._end(hold, case, node, off)
-        return ()
+        return await self._end(hold, case, node, off)
 
     async def _begin(self, hold: Hold, case: Case, node: Node) -> None:
         """Begin with the node: a case in its last stage has a node that is owed its last
@@ -167,18 +185,19 @@ class Retirer:
         await hold.record(node=node.model_copy(update=fenced), events=[event])
         return ()
 
-    async def _credentials(self, node: Node) -> Blocker | None:
+    async def _credentials(self, hold: Hold, node: Node) -> Blocker | None:
         match self._site.settings.retire_credentials:
             case "keep":
                 return None
             case "factory":
                 inventory = await self._store.evidence.get_inventory(node.id)
                 vendor = inventory.vendor if inventory is not None else "unknown"
-                return await farewell.give_back(self._site, node, vendor)
-        await farewell.forget_credentials(self._site, node)
-        return None
+                return await farewell.give_back(self._site, hold, node, vendor)
+        return await farewell.forget_credentials(self._site, hold, node)
 
-    async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> None:
+    async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> Sequence[Blocker]:
+        if (no := await pass_gate(hold, Destruction.RETIREMENT)) is not None:
+            return (no,)
         now = self._site.clock.now()
         why = f"retired ({case.id})"
         if node.certificate and not await self._store.evidence.is_revoked(node.certificate):
@@ -193,3 +212,4 @@ class Retirer:
             not_off=off,
         )
         await hold.record(node=retired, events=[event])
+        return ()

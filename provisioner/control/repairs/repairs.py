@@ -19,7 +19,7 @@ from provisioner.model.alert import Alert
 from provisioner.model.case import Case, Ending, Origin, RemedyKind, RemedyOutcome, Service, Stage
 from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, PartsCompared
 from provisioner.model.events.request_events import RequestCarriedOut
-from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.node import Node, NodeKind, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification import regression as parts
 from provisioner.planning.lifecycle.journey import enter_state, may_enter
@@ -282,6 +282,8 @@ class Repairs:
     async def _quarantined(self, case: Case, node: Node) -> None:
         if not may_enter(node, State.REPAIRING, node.placement):
             return
+        if node.tenant_data is TenantData.ASKED and case.stage in _BACK:
+            return  # a person decides about its tenant's data: no remedy has failed
         # else people were faster than this loop: it is taken in from `repairing`
         if case.stage in _BACK and node.entered_at > case.stages[-1].at:
             now = self._clock.now()

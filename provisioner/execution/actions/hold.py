@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import HealthReport
 from provisioner.model.events.event import Event
@@ -56,6 +57,18 @@ class Hold:
     async def list_nodes(self) -> Sequence[Node]:
         """Return every node of the site."""
         return await self._store.nodes.list()
+
+    async def read_node(self) -> Node | None:
+        """Return the operation's node as it is stored now."""
+        return await self._store.nodes.get(self.operation.node)
+
+    async def get_case(self) -> Case | None:
+        """Return the open case of the operation's node."""
+        return await self._store.cases.get_open(self.operation.node)
+
+    async def list_open_cases(self) -> Sequence[Case]:
+        """Return every open case of the site."""
+        return await self._store.cases.list_open()
 
     async def list_entries(self) -> Sequence[LedgerEntry]:
         """Return every ledger row of this operation's node, of all its operations."""

@@ -10,12 +10,14 @@ or the device does not show which (a person decides).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.release.adoption import GRANT_REMEDY
 from provisioner.ports import Clock, PortError, Unreachable
 from provisioner.settings import Settings
@@ -47,7 +49,8 @@ class Act:
     `send` returns `Sent`, or a `Blocker` if the device refused (BUSY: the action did not begin).
     `happened(before, now)` is None if the device does not show it. `recall(since)` asks for the
     result of the request itself where that survives the daemon: it returns the answer, or None if
-    the request is over and the device has to be observed.
+    the request is over and the device has to be observed. `destroys`: nothing undoes it, so that
+    the gate is asked immediately before each `send`.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Act:
     happened: Callable[[Snapshot, Snapshot], bool | None]
     request_max_s: float = 0.0  # longest that `send` may take; 0: the setting
     recall: Callable[[float], Awaitable[Sent | Blocker | None]] | None = None
+    destroys: Destruction | None = field(default=None, kw_only=True)
 
 
 async def once(
@@ -88,6 +92,9 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
     if isinstance(snapshot, Blocker):
         return snapshot
     entry = await hold.record_intent(act.name, {**act.before, "seen": dict(snapshot)})
+    if act.destroys is not None and (no := await pass_gate(hold, act.destroys)) is not None:
+        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {no}")
+        return no
     late_s = clock.now() - entry.intended_at
     if late_s > settings.send_window_s:
         return await _too_late(hold, entry, act, late_s)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.gate import pass_login_gate
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import Reach, turn
 from provisioner.execution.actions.work import Site
@@ -91,6 +92,8 @@ async def rotate(
             pending = None
     new = pending[1] if pending is not None else new_password()
     await credentials.begin(name, address.username, new)
+    if (no := await pass_login_gate(credentials, name, new)) is not None:
+        return no
     problem = await Redfish(transport, address, quirk).set_password(address.username, new)
     if problem is not None:
         return problem
@@ -202,6 +205,8 @@ async def _change(site: Site, node: Node, address: SwitchAddress) -> Blocker | N
             return await _settle(site, node, address, pending)
     new = pending or (address.username, new_password())
     await credentials.begin(name, *new)
+    if (no := await pass_login_gate(credentials, name, new[1])) is not None:
+        return no
     failed: PortError | None = None
     try:
         await _open(site, node, address, current).set_password(*new)

@@ -214,6 +214,7 @@ async def _host_reset(site: Site, node: Node, step: Step, reset: HostReset) -> W
             request_max_s=4 * limits.power_limit_s
             + limits.bmc_return_limit_s
             + (limits.outlets_off_s + limits.outlets_silence_limit_s if cuts_power else 0.0),
+            destroys=None,
         ),
         finish=finish,
     )
@@ -285,6 +286,7 @@ async def _bmc_reset(site: Site, node: Node, step: Step) -> Work | Blocker:
             happened=lambda _before, now: all(
                 now.get("versions", {}).get(k) == v for k, v in activated.items()
             ),
+            destroys=None,
         ),
         finish=finish,
     )

@@ -58,6 +58,7 @@ async def build_bare_cycle(
         send=send,
         happened=lambda _before, _now: False,
         request_max_s=longest_s,
+        destroys=None,
     )
     return Work(act=act, finish=finish)
 
@@ -80,5 +81,5 @@ async def build_bare_pause(
     def repeat(_before: Snapshot, _now: Snapshot) -> bool:
         return False
 
-    act = Act(name=name, before=before, look=look, send=send, happened=repeat)
+    act = Act(name=name, before=before, look=look, send=send, happened=repeat, destroys=None)
     return Work(act=act, finish=finish)

@@ -18,6 +18,7 @@ from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings import bios_writes as setup_password
 from provisioner.adapters.redfish.settings.bios_writes import SUBJECT
 from provisioner.adapters.redfish.tasks import list_running_tasks
+from provisioner.execution.actions.gate import pass_login_gate
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Work, do_work
 from provisioner.execution.observe.rotation import new_password
@@ -39,6 +40,7 @@ from provisioner.planning.erasure.bmc_defaults import (
 )
 from provisioner.planning.erasure.erasure import not_done
 from provisioner.planning.lifecycle.credential_rotation import SETUP, compute_retry
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import Credentials, CredentialStandings, PortError, Secret
 
@@ -126,7 +128,14 @@ async def _restore(stay: Stay, host: Redfish) -> LedgerEntry | Blocker:
         return False
 
     visit = {"visit": stay.node.fenced_at}
-    act = Act(name=RESET, before=visit, look=look, send=send, happened=repeat)
+    act = Act(
+        name=RESET,
+        before=visit,
+        look=look,
+        send=send,
+        happened=repeat,
+        destroys=Destruction.SECURE_BOOT_KEYS,
+    )
     mine = _list_mine(stay, await stay.hold.list_entries())
     work = Work(act=act, finish=finish)
     refused = await do_work(stay.site, stay.hold, work, find_open(mine, RESET))
@@ -236,6 +245,8 @@ async def advance(
     assert service.quirk.setup_password is not None
     new = pending or (service.quirk.setup_password.name, new_password())
     await credentials.begin(name, *new)
+    if (no := await pass_login_gate(credentials, name, new[1])) is not None:
+        return no
     refused = await setup_password.change_setup_password(service, state, old, new[1])
     # the job that a predecessor made waits for the boot: a second one is refused
     waits = refused is not None and refused.reason is Reason.BUSY and pending is not None
@@ -374,6 +385,7 @@ def _reset(stay: Stay, host: Redfish) -> Work:
         look=look,
         send=send,
         happened=lambda _before, _now: False,
+        destroys=Destruction.BIOS_DEFAULTS,
     )
     return Work(act=act, finish=finish)
 

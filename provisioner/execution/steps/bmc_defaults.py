@@ -44,6 +44,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.erasure import bmc_defaults as rules
 from provisioner.planning.erasure.erasure import not_done
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import (
     BmcAddress,
@@ -326,6 +327,7 @@ class BmcDefaults:
             look=look,
             send=send,
             happened=lambda _before, now: now["view"] != View.OURS.name,  # else it is sent again
+            destroys=Destruction.BMC_DEFAULTS,
         )
         return Work(act=act, finish=finish)
 

@@ -25,6 +25,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.bmc_defaults import explain_no_wipe, judge_wipe
 from provisioner.planning.erasure.erasure import not_done
+from provisioner.planning.lifecycle.destruction import Destruction
 
 ORDER = "card storage wipe"
 PROOF = "card storage proved"
@@ -108,6 +109,7 @@ def _order(stay: Stay, name: str, client: Redfish, orders: WipeOrders) -> Work:
         look=look,
         send=send,
         happened=lambda _before, now: set(now.get("waiting", ())) == set(orders.offered),
+        destroys=Destruction.CARD_STORAGE,
     )
     return Work(act=act, finish=finish)
 

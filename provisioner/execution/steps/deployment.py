@@ -38,6 +38,7 @@ from provisioner.planning.certification.host_settings import list_rail_links
 from provisioner.planning.erasure import deployment, disk_answers, erasure
 from provisioner.planning.erasure import deployment as seed_drive
 from provisioner.planning.erasure.deployment import ImageFile
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import AgentAddress, AgentResult, PortError
 
 # ------------------------------------------------------------------------------
@@ -286,6 +287,7 @@ def _work(writing: _Writing, name: str) -> Work:
             send=send,
             happened=lambda _before, _now: False,  # only a success reported by the agent counts
             recall=recall,
+            destroys=Destruction.IMAGE,
         ),
         finish=finish,
     )

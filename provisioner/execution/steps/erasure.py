@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from glob import escape
 from typing import Protocol
 
+from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import credential_of
 from provisioner.execution.actions.once import blocked
@@ -37,6 +38,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure import bmc_defaults as remainders
 from provisioner.planning.erasure import disk_answers, erasure
 from provisioner.planning.erasure.bmc_defaults import judge_owner_keys, record_keys
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import AgentAddress, PortError
 
 # what ends an erasure's turn without a verdict on the device: it is asked again
@@ -51,8 +53,13 @@ _UNANSWERED = frozenset(
 )
 # steps of the maintenance image for parts of the whole machine
 _MACHINE_STEPS = (
-    (Holder.TPM, "provisioner_clear_tpm", Method.TPM_CLEAR),
-    (Holder.BOOT_ENTRIES, "provisioner_clear_boot_entries", Method.ENTRIES_REMOVED),
+    (Holder.TPM, "provisioner_clear_tpm", Method.TPM_CLEAR, Destruction.TPM),
+    (
+        Holder.BOOT_ENTRIES,
+        "provisioner_clear_boot_entries",
+        Method.ENTRIES_REMOVED,
+        Destruction.BOOT_ENTRIES,
+    ),
 )
 
 
@@ -200,6 +207,10 @@ class Eraser:
         }
         limit_s = self._site.settings.erase_limit_s
         step = "provisioner_erase_device"
+        keeps = self.policy.same_tenant_may_skip
+        if (no := await pass_gate(stay.hold, Destruction.DISKS, keeps=keeps)) is not None:
+            await stay.hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {no}")
+            return no
         answer = await ask_step(self._site, node, agent, step, arguments, limit_s)
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
@@ -233,7 +244,9 @@ class Eraser:
             )
             for g in gpus
         ]
-        for holder, step, method in _MACHINE_STEPS:
+        for holder, step, method, act in _MACHINE_STEPS:
+            if (no := await pass_gate(stay.hold, act)) is not None:
+                return no
             record = await self._machine(node, agent, now, holder, step, method)
             if isinstance(record, Blocker):
                 return record

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.execution.actions.gate import is_stored, pass_gate
+from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Site
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import BmcAddress, LoginRefused, PortError
 
 FACTORY = "factory"  # beginning of the vault's names of factory logins: "factory/VENDOR"
@@ -32,13 +35,18 @@ async def power_off(site: Site, node: Node) -> str:
     return "" if refused is None else refused.detail[:300]
 
 
-async def forget_credentials(site: Site, node: Node) -> None:
-    """Delete the logins of the node's BMCs here; on the BMCs they are not changed."""
+async def forget_credentials(site: Site, hold: Hold, node: Node) -> Blocker | None:
+    """Delete the logins of the node's BMCs here; on the BMCs they are not changed. A Blocker: they
+    are kept.
+    """
+    if (no := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
+        return no
     for bmc in node.bmcs:
         await site.reach.credentials.remove(f"{node.id}/{bmc.name}")
+    return None
 
 
-async def give_back(site: Site, node: Node, vendor: str) -> Blocker | None:
+async def give_back(site: Site, hold: Hold, node: Node, vendor: str) -> Blocker | None:
     """Restore the factory password of every BMC and delete ours; or return why one was not
     restored.
 
@@ -48,14 +56,18 @@ async def give_back(site: Site, node: Node, vendor: str) -> Blocker | None:
         name = f"{node.id}/{bmc.name}"
         if await site.reach.credentials.current(name) is None:
             continue  # it was given back before
-        refused = await _give_back(site, node, bmc, CARDS if bmc.kind != "host" else vendor)
+        refused = await _give_back(site, hold, node, bmc, CARDS if bmc.kind != "host" else vendor)
         if refused is not None:
             return refused
+        if (no := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
+            return no
         await site.reach.credentials.remove(name)
     return None
 
 
-async def _give_back(site: Site, node: Node, bmc: BmcRef, vendor: str) -> Blocker | None:
+async def _give_back(
+    site: Site, hold: Hold, node: Node, bmc: BmcRef, vendor: str
+) -> Blocker | None:
     credentials = site.reach.credentials
     name = f"{node.id}/{bmc.name}"
     factory = await credentials.current(f"{FACTORY}/{vendor}")
@@ -71,6 +83,9 @@ async def _give_back(site: Site, node: Node, bmc: BmcRef, vendor: str) -> Blocke
         return None  # a crash came between the BMC's yes and our note
     await credentials.begin(name, *factory)
     client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
+    stored = await is_stored(credentials, name, factory[1])
+    if (no := await pass_gate(hold, Destruction.FACTORY_LOGIN, stored=stored)) is not None:
+        return no
     refused = await client.set_password(*factory)
     if refused is None:
         await site.reach.transport.forget(address)

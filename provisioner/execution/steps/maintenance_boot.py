@@ -368,6 +368,7 @@ class Stay:
             send=send,
             happened=happened or (lambda _before, _now: False),
             request_max_s=2 * self.site.settings.power_limit_s,
+            destroys=None,
         )
         return Work(act=act, finish=finish)
 

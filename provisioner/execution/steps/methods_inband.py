@@ -31,6 +31,7 @@ from provisioner.planning.certification.host_settings import (
 )
 from provisioner.planning.intake.host_tools import HOST_LOOK as LOOK
 from provisioner.planning.intake.host_tools import build_look, read_facts
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.path.activation import AT_ONCE
 from provisioner.ports import PlaybookCall, PlaybookResult, Unreachable
 
@@ -232,6 +233,17 @@ def _pci(inventory: Inventory, step: Step) -> tuple[str, ...] | Blocker:
     return tuple(str(cards[slot]) for slot in step.slots)
 
 
+# every play that changes a host, with what it destroys
+DESTROYS: Mapping[str, Destruction | None] = {
+    "host_software": None,
+    "nic_firmware": Destruction.FIRMWARE,
+    "drive_firmware": Destruction.FIRMWARE,
+    "nic_config": None,
+    "host_baseline": None,
+    "check_tools": None,
+}
+
+
 def _work(
     site: Site,
     node: Node,
@@ -280,6 +292,7 @@ def _work(
             happened=lambda _before, _now: False,
             request_max_s=site.settings.playbook_limit_s,
             recall=recall,
+            destroys=DESTROYS[name],
         ),
         finish=finish,
     )

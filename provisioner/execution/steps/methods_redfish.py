@@ -29,6 +29,7 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.model.versions import is_same_version
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.machine_settings.pinned_sets import BIOS, CARD, DPU, SUPERNIC
 from provisioner.planning.machine_settings.running_sets import build_components
 from provisioner.ports import PortError
@@ -81,6 +82,7 @@ async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
             look=_look_at(client, step, {step.to_version: settings}),
             send=send,
             happened=lambda _before, now: step.to_version in (now["version"], now["staged"]),
+            destroys=None,
         ),
         finish=_read_again(client, node, step, {step.to_version: settings}),
     )
@@ -197,7 +199,7 @@ async def push(site: Site, node: Node, step: Step, inventory: Inventory) -> Work
         except PortError:
             return problem  # the BMC restarts: the next push finds no task, and takes the claim
 
-    return _work(node, step, client, bmc, send, finish)
+    return _work(node, step, client, bmc, send, finish, Destruction.FIRMWARE)
 
 
 async def bluefield_bfb(site: Site, node: Node, step: Step, inventory: Inventory) -> Work | Blocker:
@@ -215,7 +217,7 @@ async def bluefield_bfb(site: Site, node: Node, step: Step, inventory: Inventory
         moved = await _task(site, node, step, client, entry, site.settings.bfb_transfer_limit_s)
         return moved if moved is not None else await _installed(site, node, step, client, bmc)
 
-    return _work(node, step, client, bmc, send, finish)
+    return _work(node, step, client, bmc, send, finish, Destruction.CARD_SYSTEM)
 
 
 async def _open(
@@ -234,6 +236,7 @@ def _work(
     bmc: str,
     send: Callable[[], Awaitable[Sent | Blocker]],
     finish: Callable[[LedgerEntry], Awaitable[Blocker | None]],
+    destroys: Destruction,
 ) -> Work:
     async def look() -> Snapshot | Blocker:
         inventory = await client.read_firmware(node.id, bmc)
@@ -259,6 +262,7 @@ def _work(
             look=look,
             send=send,
             happened=happened,
+            destroys=destroys,
         ),
         finish=finish,
     )

@@ -17,6 +17,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import (
     PlaybookCall,
     PlaybookResult,
@@ -106,6 +107,7 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
             happened=lambda _before, now: now.get("next") == step.to_version,
             request_max_s=site.settings.playbook_limit_s,
             recall=recall,
+            destroys=Destruction.SWITCH_IMAGE,
         ),
         finish=finish,
     )
@@ -146,6 +148,7 @@ async def install_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             send=send,
             happened=lambda _before, now: step.to_version in now.get("partitions", ()),
             request_max_s=2 * site.settings.task_limit_s,
+            destroys=Destruction.SWITCH_IMAGE,
         ),
         finish=finish,
     )
@@ -204,6 +207,7 @@ async def boot_image(site: Site, node: Node, step: Step) -> Work | Blocker:
             send=send,
             happened=lambda _before, now: now.get("running") in versions,
             request_max_s=site.settings.switch_limit_s + site.settings.switch_drain_limit_s,
+            destroys=None,
         ),
         finish=finish,
     )

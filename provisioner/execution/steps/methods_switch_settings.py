@@ -236,6 +236,7 @@ async def write_switch_settings(site: Site, node: Node, step: Step) -> Work | Bl
             send=writer.send,
             happened=lambda _before, now: now.get("version") == step.to_version,
             request_max_s=site.settings.switch_limit_s,
+            destroys=None,
         ),
         finish=writer.finish,
     )

@@ -91,6 +91,7 @@ def build_work(site: Site, node: Node, step: Step) -> Work:
             send=send,
             happened=_happened,
             request_max_s=LIMIT_S + 30.0,
+            destroys=None,
         ),
         finish=finish,
     )
@@ -263,6 +264,7 @@ def build_power_work(site: Site, node: Node, host: Redfish, act: PowerAct) -> Wo
             send=send,
             happened=lambda before, now: judge_effect(act, _state(before), _state(now)),
             request_max_s=4 * site.settings.power_limit_s,
+            destroys=None,
         ),
         finish=finish,
     )
@@ -325,6 +327,7 @@ def build_time_work(site: Site, name: str, client: Redfish) -> Work:
             look=look,
             send=send,
             happened=lambda _before, now: is_set(_read(now), servers),
+            destroys=None,
         ),
         finish=finish,
     )

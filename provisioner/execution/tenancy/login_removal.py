@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.work import Site
@@ -10,6 +11,7 @@ from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateRow
 from provisioner.model.tenant import Tenant, TenantUserData, name_user_data
+from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.release.tenant_login import (
     build_login,
     build_placement,
@@ -119,14 +121,14 @@ async def remove_login(
     stored = await hold.record(node=node.model_copy(update={"boots": Boots.HANDED_OVER}))
     assert stored is not None
     if data is None:
-        return stored, (await _remove(site, stored, seeded=False),)
+        return stored, (await _remove(site, hold, stored, seeded=False),)
     placed = await place_user_data(site, stored, data)
     if placed.bad:
         return stored, (placed,)
-    return stored, (placed, await _remove(site, stored, seeded=True))
+    return stored, (placed, await _remove(site, hold, stored, seeded=True))
 
 
-async def _remove(site: Site, node: Node, *, seeded: bool) -> GateRow:
+async def _remove(site: Site, hold: Hold, node: Node, *, seeded: bool) -> GateRow:
     """Remove the login and return the row of the proof.
 
     The host that refuses is the same one: its pinned key is verified before it is asked.
@@ -134,6 +136,8 @@ async def _remove(site: Site, node: Node, *, seeded: bool) -> GateRow:
     assert site.login is not None, "object_to_removal comes first"
     line = build_removal(site.login.user, site.login.authorized_key, seeded=seeded)
     text: str | None = None
+    if (no := await pass_gate(hold, Destruction.HOST_LOGIN)) is not None:
+        return judge_removal(node, None, admitted=None, refused=no.detail)
     try:
         command = ShellCommand("remove_login", line, LOGIN_REMOVAL_LIMIT_S)
         (output,) = await site.shell.run(node.id, node.address, [command])

@@ -149,22 +149,6 @@ def require_erasure(node: Node, policy: ErasurePolicy) -> tuple[Blocker, ...]:
     )
 
 
-def ask_about_data(node: Node) -> Blocker:
-    """Return the question that a person answers before a node taken back by a reading is erased.
-
-    One reading of a leaf may be wrong, and an erasure cannot be undone.
-    """
-    return Blocker(
-        reason=Reason.TRESPASS,
-        subject=node.id,
-        detail=f"its ports were read outside of its tenant's network; the data of {node.served} "
-        "is still on it, and nothing is erased on a reading alone",
-        unblock="Find out what moved the ports. If its tenant agrees, it goes back as it is: "
-        f"`provisioner node retry {node.id} --tenant-data keep`; else "
-        f"`provisioner node retry {node.id} --tenant-data erase`.",
-    )
-
-
 def list_methods(disk: Disk, policy: ErasurePolicy) -> tuple[Method, ...]:
     """Return the methods to try on one disk, best first."""
     allowed = [m for m in LADDER if m is not Method.OVERWRITE or policy.overwrite]

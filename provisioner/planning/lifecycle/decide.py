@@ -18,8 +18,9 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan, Step
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification.check_selection import Selection
-from provisioner.planning.erasure.erasure import ask_about_data, describe_strange_drives
+from provisioner.planning.erasure.erasure import describe_strange_drives
 from provisioner.planning.fault_location.fabric_session import has_fabric_results
+from provisioner.planning.lifecycle.destruction import ask_about_data
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release import entitlement
 
@@ -35,7 +36,7 @@ PASSING: frozenset[Reason] = frozenset(
     }
 )
 # passing causes in the daemon or in a decision of people, not in the node
-OURS = frozenset({Reason.OVERLOADED, Reason.NOT_GRANTED})
+OURS = frozenset({Reason.OVERLOADED, Reason.NOT_GRANTED, Reason.NOT_CONFIRMED})
 # After this many failures in a row, a passing cause counts as a lasting one.
 PASSING_FAILURES_MAX = 12
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.model.node import (
     BoardTpm,
+    Boots,
     Node,
     NodeKind,
     Placement,
@@ -65,7 +66,8 @@ def retry_node(
 
 def _settle_data(node: Node, now: float, decision: TenantData) -> Node | str:
     """Let a node go on whose data a person decided about; kept, it returns to its tenant."""
-    if node.tenant_data is not TenantData.ASKED:
+    revokes = node.tenant_data is TenantData.KEEP and decision is TenantData.ERASE
+    if node.tenant_data is not TenantData.ASKED and not revokes:
         return "nothing is asked about a tenant's data on it"
     if node.state not in (State.QUARANTINED, State.REPAIRING):
         return f"it is {node.state}: it is fenced first"
@@ -74,6 +76,8 @@ def _settle_data(node: Node, now: float, decision: TenantData) -> Node | str:
     kept = decision is TenantData.KEEP
     if kept and not node.tenant:
         return "no tenant has it any more, to whom its data could return"
+    if kept and node.boots is Boots.HANDED_OVER:
+        return "its system has no login of the provisioner's, so that it cannot be certified again"
     changes: dict[str, Any] = {"blockers": (), "attempts": 0, "tenant_data": decision}
     if kept:
         changes["served"] = node.tenant  # networks that it was read in do not count any more

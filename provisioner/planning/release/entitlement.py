@@ -93,7 +93,7 @@ def make_changed_blocker(node: str, detail: str) -> Blocker:
 
 # VRFs of the site; every other one is a customer's
 SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
-_MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
+MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
 # States in which a trespass is a question for a person; in all others people know of the node
 ASKS_A_PERSON = frozenset(
     {
@@ -212,7 +212,7 @@ def trespasses_of(node: Node) -> tuple[Blocker, ...]:
 def mark_served(served: str, vrfs: Iterable[str]) -> str:
     """Return `Node.served` with networks that the node was in, so that it must be erased."""
     marks = [m for m in served.split(", ") if m]
-    marks += [f"{_MARK}{v}" for v in sorted(set(vrfs)) if f"{_MARK}{v}" not in marks]
+    marks += [f"{MARK}{v}" for v in sorted(set(vrfs)) if f"{MARK}{v}" not in marks]
     return ", ".join(marks)
 
 

@@ -137,12 +137,17 @@ def _list_remains(user: str) -> str:
     )
 
 
-def judge_removal(node: Node, text: str | None, *, admitted: bool | None) -> GateRow:
+def judge_removal(
+    node: Node, text: str | None, *, admitted: bool | None, refused: str = ""
+) -> GateRow:
     """Return the row of the proof: what remains in the system, and whether it admits the login.
 
     `text`: the answer of `build_removal`'s line; None: there was none. `admitted`: whether a new
-    connection was let in afterwards; None: the host did not answer it.
+    connection was let in afterwards; None: the host did not answer it. `refused`: why it was not
+    removed at all.
     """
+    if refused:
+        return _row(node, RowVerdict.UNKNOWN, refused)
     if remains := _REMAINS.findall(text or ""):
         return _row(node, RowVerdict.FAIL, f"left in the host: {', '.join(remains[:REMAINS_MAX])}")
     if admitted:

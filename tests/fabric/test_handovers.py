@@ -14,7 +14,7 @@ from test_release_order import LAST, TWO, silence, spoil
 
 from provisioner.control.node.performer import STANDING_TRIES_MAX
 from provisioner.model.host_filter import DatabaseMark
-from provisioner.model.node import Placement, State
+from provisioner.model.node import Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement
 
@@ -97,6 +97,22 @@ def test_what_the_gate_refuses_is_recorded_and_the_node_is_fenced() -> None:
     assert (node.placement, node.vrf, vrfs) == (Placement.MAINTENANCE, "MAINT", {"MAINT"})
     assert rows
     assert {row.split(":")[0] for row in rows} == {"qos"}
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_what_a_person_kept_for_a_tenant_is_kept_until_the_tenant_has_it_back(
+    spoilt: bool,
+) -> None:
+    async def scenario(bench: Bench) -> Any:
+        if spoilt:
+            bench.when_moved(lambda: spoil(bench) if "RED" in bench.rig.truth(NODE) else None)
+        driver = Driver(bench, Parts(bench))
+        return await end(driver, await driver.release(tenant_data=TenantData.KEEP))
+
+    _, node, _, _ = play(scenario, TWO)
+
+    assert node.state is (State.CERTIFIED if spoilt else State.RELEASED)
+    assert node.tenant_data is (TenantData.KEEP if spoilt else TenantData.SETTLED)
 
 
 def test_a_fence_that_fails_behind_a_refusal_is_told_beside_it() -> None:

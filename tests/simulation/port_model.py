@@ -20,14 +20,18 @@ from port_model_parts import (
     CHANCES,
     FENCE_STEPS,
     FOREIGN,
+    KEEPS,
     LEAVES,
     LEFT_ALONE,
     LEFT_STEPS,
+    LIES_MAX,
     LOST,
+    MISREAD,
     NOTICE_STEPS,
     POLICY,
     SAVED,
     TENANTS,
+    TRUE_FAULTS,
     VRF_OF,
     Actor,
     ModelPort,
@@ -38,10 +42,12 @@ from port_model_parts import (
 from port_model_watch import WatchSteps
 from port_truth import MAINTENANCE, Violated
 
+from provisioner.model.case import Case, Fault, Origin, Service
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import HealthReport
 from provisioner.model.location import Port
-from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.node import Boots, Node, NodeKind, Placement, State, TenantData
+from provisioner.model.outcome import Reason
 from provisioner.model.plan import Plan
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.erasure import erasure
@@ -57,6 +63,7 @@ from provisioner.planning.lifecycle.decide import (
     View,
     decide,
 )
+from provisioner.planning.lifecycle.destruction import Destruction, Facts, judge_destruction
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release.entitlement import find_trespasses
 from provisioner.planning.release.port_isolation import (
@@ -139,7 +146,7 @@ class Model(WatchSteps):
                 actor.target, actor.leaf = MAINTENANCE, 0
                 actor.parks = bool(turn.trespass) and node.state is not State.DRAINING
             case Sanitize():
-                actor.row, actor.soiled = node.model_copy(update={"served": ""}), False
+                return self._erase(actor, node)
             case Release():
                 changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
                 if actor.revoked:
@@ -179,8 +186,27 @@ class Model(WatchSteps):
         return tuple(
             PortPlacement(switch=p.switch, interface=p.interface, vrf=vrf)
             for p in actor.row.ports
-            for vrf in sorted(self.ports[p.switch, p.interface].may_be())
+            for vrf in sorted(self.ports[p.switch, p.interface].look())
         )
+
+    def _erase(self, actor: Actor, node: Node) -> str:
+        """Erase it, if the gate lets it; the truth says whether that may be."""
+        booted = node.model_copy(update={"boots": Boots.NOTHING})
+        cases = [a.case for a in self.actors if a.case is not None]
+        rows = [a.row for a in self.actors]
+        facts = Facts(node=booted, case=actor.case, nodes=rows, cases=cases)
+        refused = judge_destruction(Destruction.DISKS, node.id, facts)
+        if refused is not None and refused.reason is Reason.TRESPASS:
+            actor.row = node.model_copy(update={"tenant_data": TenantData.ASKED})
+            return "asked"
+        if refused is not None:
+            return "erasure stopped" if refused.reason is Reason.NOT_CONFIRMED else "refused"
+        if actor.data and not actor.exposed and not actor.given_up:
+            raise Violated(f"{node.id}: the disks of {actor.data} were erased, who was not exposed")
+        changes = {"served": "", "tenant_data": TenantData.SETTLED}
+        actor.row, actor.soiled = node.model_copy(update=changes), False
+        actor.data, actor.given_up, actor.exposed = "", False, False
+        return "sanitize"
 
     def _certify(self, actor: Actor) -> None:
         self.issued += 1
@@ -189,7 +215,9 @@ class Model(WatchSteps):
         told |= {"ports": (), "checks": (), "evidence": (), "gates": ()}
         told |= {"issued_at": 0, "expires_at": 1e12}
         actor.certificate, actor.revoked = Certificate(**told), False
-        changes = {"tenant": "", "certificate": str(self.issued)}
+        kept = actor.row.tenant_data is TenantData.KEEP
+        changes = {"tenant": actor.row.tenant if kept else "", "certificate": str(self.issued)}
+        actor.case = None
         actor.row = in_state(actor.row, State.CERTIFIED, self.now, **changes)
 
     def _move(self, actor: Actor) -> str:
@@ -233,14 +261,17 @@ class Model(WatchSteps):
             actor.target, actor.leaf = MAINTENANCE, 0
             return "overtaken"
         placement = Placement.CUSTOMER if customers else Placement.MAINTENANCE
-        actor.row = node.model_copy(update={"placement": placement, "vrf": target})
+        placed: dict[str, Any] = {"placement": placement, "vrf": target}
+        actor.row = node.model_copy(update=placed | ({} if customers else {"fenced_at": self.now}))
         if actor.parks and not customers:
             actor.parks = False
             self._parked(actor)
         if customers:
             assert may_enter(actor.row, State.RELEASED, placement)
-            actor.row = in_state(actor.row, State.RELEASED, self.now)
+            settled = {"tenant_data": TenantData.SETTLED}
+            actor.row = in_state(actor.row, State.RELEASED, self.now, **settled)
             self.entered += 1
+            self._handed_over(actor)
             self._no_leak(actor)
         return "proved"
 
@@ -249,18 +280,38 @@ class Model(WatchSteps):
     def _wish(self, actor: Actor) -> str:
         node = actor.row
         if node.state is State.QUARANTINED:
-            actor.row = in_state(node, State.CONVERGING, self.now)
             actor.active = True
-            return "retry"
+            return self._answer(actor)
         if node.state is State.CERTIFIED:
-            tenant = self.rng.choice(list(TENANTS))
-            actor.row = node.model_copy(update={"tenant": tenant})
+            if node.tenant_data is not TenantData.KEEP:  # else it is its tenant's
+                tenant = self.rng.choice(list(TENANTS))
+                actor.row = node.model_copy(update={"tenant": tenant})
         else:
             asked = requests.reclaim_node(node, self.now)
             assert isinstance(asked, Node), asked
-            actor.row = asked
+            actor.row, actor.given_up = asked, True
         actor.active = True
         return "wish"
+
+    def _answer(self, actor: Actor) -> str:
+        """A person has a node tried again; about its tenant's data by what is true, or by word."""
+        node = actor.row
+        if node.tenant_data not in (TenantData.ASKED, TenantData.KEEP):
+            actor.row = in_state(node, State.CONVERGING, self.now)
+            return "retry"
+        keeps = bool(node.tenant) and not actor.soiled and self.rng.random() < KEEPS
+        keeps = keeps and node.tenant_data is TenantData.ASKED
+        decision = TenantData.KEEP if keeps else TenantData.ERASE
+        answered = requests.retry_node(node, self.now, tenant_data=decision)
+        assert isinstance(answered, Node), answered
+        actor.row, actor.given_up = answered, actor.given_up or not keeps
+        return f"person: {decision.value}"
+
+    def _handed_over(self, actor: Actor) -> None:
+        """A tenant has the node, and its data is on it from now on."""
+        if actor.data and actor.data != actor.row.tenant:
+            raise Violated(f"{actor.row.id}: data of {actor.data} reached {actor.row.tenant}")
+        actor.data, actor.given_up, actor.exposed = actor.row.tenant, False, False
 
     def _leaf(self, port: ModelPort) -> str:
         if port.coming:
@@ -291,6 +342,8 @@ class Model(WatchSteps):
         if what in FOREIGN:
             self._foreign(what, actor, planned, port)
             return what
+        if what in MISREAD:
+            return what if self._misread(what, actor, port) else ""
         match what:
             case "crash":
                 for each in self.actors:
@@ -341,6 +394,52 @@ class Model(WatchSteps):
             case "stale":  # somebody else fences a port in the middle of a move
                 if actor.row.placement is Placement.MIXED and actor.target:
                     port.coming.append(MAINTENANCE)
+
+    def _misread(self, what: str, actor: Actor, port: ModelPort) -> bool:
+        """Something is read that is not so; False: there was nothing to read it of."""
+        row = actor.row
+        match what:
+            case "misread leaf":
+                port.lie = self.rng.choice(("default", MAINTENANCE, *TENANTS.values()))
+                port.lies = self.rng.randint(1, LIES_MAX)
+            case "replayed leaf":
+                port.lie, port.lies = port.kept, self.rng.randint(1, LIES_MAX)
+            case "half answer":  # nothing of this leaf's other trees: as if it were nowhere
+                port.lie, port.lies = "default", 1
+            case "event of a BMC":
+                return self._cut_off(actor)
+            case "strange drive":
+                if row.state not in (State.CONVERGING, State.VALIDATING, State.CERTIFIED):
+                    return False
+                if actor.target:
+                    return False
+                owing = erasure.owe_erasure(row)
+                actor.row = in_state(owing, State.CONVERGING, self.now)
+                actor.active, actor.revoked = True, actor.certificate is not None
+        return True
+
+    def _cut_off(self, actor: Actor) -> bool:
+        """An event takes a node from its tenant at once; what it says may not be so."""
+        row = actor.row
+        if row.state is not State.RELEASED or actor.active:
+            return False
+        true = self.rng.random() < TRUE_FAULTS
+        sources = ("alert", "event_log", "xid") if true else ("alert", "event_log")
+        actor.case = Case(
+            id=f"{row.id}-c",
+            node=row.id,
+            origin=Origin.EVENT,
+            service=Service.CUT_OFF,
+            reason="a fatal event",
+            faults=tuple(Fault(source=source, id="fault") for source in sources),
+            drain_at=self.now,
+            opened_at=self.now,
+        )
+        actor.given_up = true  # confirmed: the site's rule for a broken node, which tenants know
+        asked = requests.reclaim_node(row, self.now, for_repair=True)
+        assert isinstance(asked, Node), asked
+        actor.row, actor.active = asked, True
+        return True
 
     # --- what must never be
 

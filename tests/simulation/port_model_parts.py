@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from port_truth import MAINTENANCE
 
+from provisioner.model.case import Case
 from provisioner.model.certificate import Certificate
 from provisioner.model.erasure import ErasurePolicy
 from provisioner.model.location import Port
@@ -19,7 +20,12 @@ LOST = 0.1
 VRF_OF = TENANTS
 POLICY = ErasurePolicy(required=())
 FOREIGN = ("stale", "foreign hand", "keep configuration", "restore configuration", "hot swap")
-CHANCES = ("crash", "reboot", "leak", "leak ends", "withdraw", *FOREIGN)
+# what is read and is not so, or was so once: of a leaf, a BMC, and a node's drives
+MISREAD = ("misread leaf", "replayed leaf", "half answer", "event of a BMC", "strange drive")
+CHANCES = ("crash", "reboot", "leak", "leak ends", "withdraw", *FOREIGN, *MISREAD)
+TRUE_FAULTS = 0.3  # of the events that cut a node off
+KEEPS = 0.5  # of the answers about data of a tenant that was not exposed
+LIES_MAX = 3  # looks at a port that a misreading lasts
 # Steps of all actors: a look at one port comes every two hundred, and chance may stretch that.
 FENCE_STEPS = 6_000
 NOTICE_STEPS = 4_000
@@ -39,10 +45,19 @@ class ModelPort:
     leak: str = ""  # a VRF that its prefix leaks into
     hands: dict[str, int] = field(default_factory=dict)  # VRF of a foreign hand -> the step
     kept: str = MAINTENANCE  # its VRF in a copy of the leaf's configuration
+    lie: str = ""  # what the next looks show instead; the wish of chance, not of the leaf
+    lies: int = 0  # so many looks
     inside: int = 0  # the step at which it forwarded in a VRF by a foreign hand; 0: it does not
 
     def may_be(self) -> set[str]:
         return {self.operational, self.applied, self.startup, *self.coming}
+
+    def look(self) -> set[str]:
+        """What one look shows: all that may be, and what is misread besides."""
+        if not self.lies:
+            return self.may_be()
+        self.lies -= 1
+        return self.may_be() | {self.lie}
 
 
 @dataclass
@@ -59,6 +74,10 @@ class Actor:
     parks: bool = False  # the fence under way ends in quarantine
     left_until: int = 0  # the step until which nobody wants anything of it
     foreign: int = 0  # the step at which a foreign hand last touched one of its ports
+    data: str = ""  # whose data is on its disks, in truth
+    given_up: bool = False  # a person or the tenant said that the data may go
+    exposed: bool = False  # another customer could reach it since it was handed over
+    case: Case | None = None
 
 
 @dataclass

@@ -8,11 +8,12 @@ from given_events import in_state
 from port_model_parts import LEAVES, LOST, VRF_OF, Actor, ModelPort, Watch
 from port_truth import MAINTENANCE
 
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.planning.lifecycle.journey import may_enter
 from provisioner.planning.release.entitlement import find_trespasses, mark_served
+from provisioner.planning.release.port_isolation import find_misplaced_ports
 
 
 class WatchSteps:
@@ -38,7 +39,7 @@ class WatchSteps:
         if watch.seen is None:
             watch.seen = tuple(
                 PortPlacement(switch=planned.switch, interface=planned.interface, vrf=vrf)
-                for vrf in sorted(port.may_be())
+                for vrf in sorted(port.look())
             )
             return "watch: leaf"
         if watch.noted:
@@ -53,6 +54,12 @@ class WatchSteps:
             self.watch = None
             return "watch: " + self._parked(actor)
         found = find_trespasses(actor.row, watch.seen, VRF_OF)
+        rests = actor.row == watch.before and not found and not actor.active
+        served = rests and actor.row.state is State.RELEASED
+        if served and find_misplaced_ports((planned,), watch.seen, actor.row.vrf):
+            self.watch = None
+            self._take_back(actor)
+            return "watch: taken back"
         if actor.row != watch.before or not found:
             self.watch = None  # nothing, or the row moved on: another look
             return "watch: nothing"
@@ -72,12 +79,14 @@ class WatchSteps:
         """The truth's word: whoever was found in a customer's network has to be erased."""
         mine = (self.ports[p.switch, p.interface] for p in actor.row.ports)
         actor.soiled = actor.soiled or any(port.inside for port in mine)
+        actor.exposed = actor.exposed or actor.soiled
 
     def _take_back(self, actor: Actor) -> None:
         """Its driver fences all of it; it comes back through an erasure."""
         asked = requests.reclaim_node(actor.row, self.now, for_repair=True)
         assert isinstance(asked, Node), asked
-        actor.row = asked.model_copy(update={"placement": Placement.MIXED, "vrf": ""})
+        doubt = {"placement": Placement.MIXED, "vrf": "", "tenant_data": TenantData.ASKED}
+        actor.row = asked.model_copy(update=doubt)
         actor.active = True
 
     def _parked(self, actor: Actor) -> str:

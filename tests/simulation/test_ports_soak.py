@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import port_model
 import pytest
 from port_model import Actor, Model
+from port_model_parts import MISREAD
 from port_soak import ACTS, Soak
 from port_truth import Issued, PortTruth, Row, Violated
 from port_world import PortWorld
@@ -20,6 +22,8 @@ from virtual_time import run
 from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement
+from provisioner.planning.lifecycle import decide as decide_module
+from provisioner.planning.lifecycle.decide import Sanitize
 from provisioner.planning.release import entitlement as handover
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.switches.switch import Switch
@@ -275,6 +279,34 @@ def test_the_model_needs_every_tree_that_a_reading_takes_along(
 
     with pytest.raises(Violated):
         live()
+
+
+def test_the_model_catches_a_gate_that_lets_everything_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then one misreading erases a tenant's disks, whom nobody else could reach."""
+    monkeypatch.setattr(port_model, "judge_destruction", lambda *_given: None)
+    monkeypatch.setattr(decide_module, "_sanitize", lambda _node: Sanitize())
+
+    def live() -> None:
+        for seed in range(40):
+            model = Model(seed)
+            for _ in range(40_000):
+                model.step()
+
+    with pytest.raises(Violated, match="who was not exposed"):
+        live()
+
+
+def test_what_is_misread_leads_to_questions_and_stops_in_the_model() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(8):
+        model = Model(seed)
+        for _ in range(30_000):
+            model.step()
+        seen += model.steps
+
+    assert {"person: keep", "person: erase", "asked", "erasure stopped", *MISREAD} <= set(seen)
 
 
 @pytest.mark.parametrize(

@@ -359,12 +359,8 @@ class Performer:
             return (no,)
         # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
         # as clean
-        changes = {
-            "placement": Placement.MIXED,
-            "vrf": "",
-            "served": node.tenant,
-            "tenant_data": TenantData.SETTLED,
-        }
+        # what a person decided to keep is kept until the tenant has it back: a release may fail
+        changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
         leaving = node.model_copy(update=changes)
         stored = await hold.record(node=leaving)
         assert stored is not None
@@ -395,7 +391,12 @@ class Performer:
             node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now
         )
         # entered only now: the table is asked with the placement that was just proved
-        place = {"placement": Placement.CUSTOMER, "vrf": vrf, "blockers": ()}
+        place = {
+            "placement": Placement.CUSTOMER,
+            "vrf": vrf,
+            "blockers": (),
+            "tenant_data": TenantData.SETTLED,
+        }
         why = f"released to {node.tenant}"
         released = enter_state(node, State.RELEASED, why, now, place)
         try:

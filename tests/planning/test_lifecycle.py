@@ -146,6 +146,16 @@ SENTENCES = {
         View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),)),
         Sanitize,
     ),
+    "a fence that its row does not know of begins a stay anew before anything is erased": (
+        State.DRAINING,
+        View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),), unrecorded=True),
+        Fence,
+    ),
+    "the same where a release was cut short": (
+        State.CONVERGING,
+        View(**FENCED, owed=(blocker(Reason.NOT_SANITIZED),), unrecorded=True),
+        Fence,
+    ),
     "a returned node that owes nothing converges": (
         State.DRAINING,
         View(**FENCED),

@@ -136,6 +136,7 @@ class Model(WatchSteps):
         if view is None:
             return "lost look"
         if view.placement is not None:
+            view = view.model_copy(update={"unrecorded": view.placement is not node.placement})
             node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
         turn = decide(node, view, 1.0)
         match turn:

@@ -30,6 +30,7 @@ from provisioner.ports import StaleWrite
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_keys import open_signer
 
+LIES_MAX = 4  # answers of a leaf that a misreading lasts
 RESTS_WITHIN_S = 6 * 3600.0  # of virtual time, once nothing fails any more
 ACTS = {  # what chance does, and how often against the others
     "release": 30,
@@ -47,6 +48,7 @@ ACTS = {  # what chance does, and how often against the others
     "foreign hand": 5,
     "keep configuration": 3,
     "restore configuration": 2,
+    "misreading": 4,
 }
 
 
@@ -98,6 +100,7 @@ class Soak(PortWorld):
     async def _rest(self) -> None:
         """Nothing fails any more: everything comes to its rest, and is known there."""
         self.wire.lost = 0.0
+        self.wire.lies.clear()
         self.cut.clear()
         for switch in self.switches.values():
             switch.leaks.clear()
@@ -109,6 +112,7 @@ class Soak(PortWorld):
             await self.clock.sleep(5.0)
             await self._reap()
             await self._schedule()
+            await self._answer_questions()
             if self.driving:
                 quiet_at = self.clock.now() + 4 * WATCH_S
         self.advance()
@@ -117,6 +121,14 @@ class Soak(PortWorld):
             self.truth.at_rest(node.id)
         self.truth.judge()
         assert not await self.store.operations.list_active()
+
+    async def _answer_questions(self) -> None:
+        """People decide about each tenant's data that they were asked about: others wait for it."""
+        for node in self.hosts:
+            row = await self.store.nodes.get(node.id)
+            asks = row.tenant_data is TenantData.ASKED and row.state is State.QUARANTINED
+            if asks and node.id not in self.driving:
+                await self._decide(row)
 
     # --- the daemon
 
@@ -184,14 +196,21 @@ class Soak(PortWorld):
             return False
         asked = requests.reclaim_node(node, self.clock.now())
         assert isinstance(asked, Node)
+        self.truth.words.add(node.id)
         return await self._asked(asked)
 
     async def _retry(self) -> bool:
         node = await self._idle(State.QUARANTINED)
         if node is None:
             return False
-        asks = node.tenant_data is TenantData.ASKED
-        data = TenantData.ERASE if asks else TenantData.SETTLED
+        return await self._decide(node)
+
+    async def _decide(self, node: Node) -> bool:
+        """A person has a node tried again, and gives up a tenant's data with its word."""
+        data = TenantData.SETTLED
+        if node.tenant_data in (TenantData.ASKED, TenantData.KEEP):
+            data = TenantData.ERASE  # with the tenant's word
+            self.truth.words.add(node.id)
         asked = requests.retry_node(node, self.clock.now(), tenant_data=data)
         assert isinstance(asked, Node), asked
         return await self._asked(asked)
@@ -215,7 +234,21 @@ class Soak(PortWorld):
         if row.state == "released" and node.id not in self.driving:
             asked = requests.reclaim_node(stored, self.clock.now())
             if isinstance(asked, Node):
+                self.truth.words.add(node.id)
                 await self._asked(asked)
+        return True
+
+    async def _misreading(self) -> bool:
+        """A leaf shows a node that serves in another network, for some answers: late, or of old."""
+        node = await self._idle(State.RELEASED)
+        if node is None:
+            return False
+        port = self.rng.choice(node.ports)
+        others = ["default", *(v for v in TENANTS.values() if v != node.vrf)]
+        self.wire.lies[port.switch, port.interface] = (
+            self.rng.choice(others),
+            self.rng.randint(1, LIES_MAX),
+        )
         return True
 
     async def _hot_swap(self) -> bool:

@@ -72,6 +72,9 @@ class PortTruth:
     inside: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)  # since when
     soiled: dict[str, float] = field(default_factory=dict)  # node -> since when it owes an erasure
     fences_s: list[float] = field(default_factory=list)  # from a foreign hand to the fence
+    data: dict[str, str] = field(default_factory=dict)  # node -> tenant whose data is on it
+    words: set[str] = field(default_factory=set)  # nodes whose data somebody gave up
+    exposed: set[str] = field(default_factory=set)  # nodes that another customer could reach
     entered: int = 0  # ports that entered a customer VRF
     checks: int = 0
     broken: list[str] = field(default_factory=list)  # what must never happen, and did
@@ -131,6 +134,11 @@ class PortTruth:
         before = self.rows.get(node)
         self.rows[node] = row
         if row.state == "released" and (before is None or before.state != "released"):
+            if self.data.get(node, row.tenant) != row.tenant:
+                self._broken(f"{node}: data of {self.data[node]} reached {row.tenant}")
+            self.data[node] = row.tenant
+            self.words.discard(node)
+            self.exposed.discard(node)
             lapsed = self.lapsed_at(row.certificate)
             swapped = self.now() - self.swapped_at.get(node, 0.0) <= READING_S
             if lapsed is not None and (not swapped or row.certificate in self.revoked):
@@ -165,6 +173,9 @@ class PortTruth:
 
     def erased(self, node: str) -> None:
         """The host has nothing of anybody's any more."""
+        if node in self.data.keys() - self.words - self.exposed - self.soiled.keys():
+            self._broken(f"{node}: the disks of {self.data[node]} were erased, who was not exposed")
+        self.data.pop(node, None)
         self.soiled.pop(node, None)
 
     def _by_hand(self, leaf: str, interface: str, vrf: str) -> bool:

@@ -61,6 +61,7 @@ class Wire:
     def __init__(self, soak: PortWorld) -> None:
         self.soak = soak
         self.lost = 0.02
+        self.lies: dict[tuple[str, str], tuple[str, int]] = {}  # port -> VRF shown, answers left
         self.requests = 0
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
@@ -96,7 +97,25 @@ class Wire:
         if roll < self.lost:
             soak.count("lost answer")
             raise Unreachable("the answer was lost", maybe_executed=True)
-        return Reply(told.status, {}, told.body)
+        body = told.body if call.method != "GET" else self._misread(name, told.body)
+        return Reply(told.status, {}, body)
+
+    def _misread(self, leaf: str, body: bytes) -> bytes:
+        """An answer in which a port is in another network than it is."""
+        mine = {port: lie for port, lie in self.lies.items() if port[0] == leaf}
+        if not mine:
+            return body
+        tree = json.loads(body)
+        for port, (vrf, left) in mine.items():
+            shown = tree.get(port[1]) if isinstance(tree, dict) else None
+            if not isinstance(shown, dict) or "vrf" not in shown.get("ip", {}):
+                continue
+            shown["ip"]["vrf"] = vrf
+            self.soak.count("misread answer")
+            self.lies[port] = (vrf, left - 1)
+            if left <= 1:
+                del self.lies[port]
+        return json.dumps(tree).encode()
 
     async def close(self) -> None:
         return None

@@ -33,7 +33,7 @@ LEAVING = Row("certified", "mixed", "", "red", "red", "good")
 RELEASED = Row("released", "customer", "RED", "red", "red", "good")
 
 
-KINDS = set(ACTS) | {"lost answer", "lost request"}
+KINDS = set(ACTS) | {"lost answer", "lost request", "misread answer"}
 
 
 def lived(seed: int, steps: int) -> Counter[str]:
@@ -286,7 +286,7 @@ def test_the_model_catches_a_gate_that_lets_everything_through(
 ) -> None:
     """Then one misreading erases a tenant's disks, whom nobody else could reach."""
     monkeypatch.setattr(port_model, "judge_destruction", lambda *_given: None)
-    monkeypatch.setattr(decide_module, "_sanitize", lambda _node: Sanitize())
+    monkeypatch.setattr(decide_module, "_sanitize", lambda _node, _view: Sanitize())
 
     def live() -> None:
         for seed in range(40):

@@ -197,6 +197,8 @@ class Reconciler:
                 why = "its lockdown is lifted, and its BMC is read again"
                 return Wait(after_s=self._settings.poll_s, why=why), ()
             if view.placement is not None:  # the newest proof of where its ports are
+                unrecorded = view.placement is not node.placement
+                view = view.model_copy(update={"unrecorded": unrecorded})
                 node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
             turn = decide(node, view, self._settings.poll_s)
             if view.unseen:

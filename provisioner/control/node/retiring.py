@@ -151,7 +151,10 @@ class Retirer:
         if not is_taken_over(node, case) and node.placement is Placement.NONE:
             no = await farewell.forget_credentials(self._site, hold, node)
             return (no,) if no else await self._end(hold, case, node, "it was not taken over")
-        if node.kind is NodeKind.HOST and node.placement is not Placement.MAINTENANCE:
+        stored = await hold.read_node()  # an erasure begins with a fence that is in its row
+        recorded = stored is not None and stored.placement is node.placement
+        fenced = recorded and node.placement is Placement.MAINTENANCE
+        if node.kind is NodeKind.HOST and not fenced:
             return await self._fence(hold, node)
         if node.served and not case.disks_gone:
             return await sanitize(self._store, self._observer, self._eraser, hold, node)

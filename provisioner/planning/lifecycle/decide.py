@@ -52,6 +52,7 @@ class View(Record):
     identified: bool = False  # credentials taken over, DPUs paired, profile chosen
     placement: Placement | None = None  # None: not read in this turn
     vrf: str = ""
+    unrecorded: bool = False  # its row has another placement
     trespass: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
     foreign: tuple[Blocker, ...] = ()  # why the ports of an unknown node may not be moved
     plan: Plan | None = None
@@ -206,7 +207,7 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
         return Fence(trespass=view.trespass)
     if view.owed:
-        return _sanitize(node)
+        return _sanitize(node, view)
     assert view.plan is not None
     if view.plan.blockers:
         first = view.plan.blockers[0]
@@ -224,8 +225,14 @@ def _converging(node: Node, view: View, poll_s: float) -> Turn:
     return Execute(step=view.plan.steps[0])
 
 
-def _sanitize(node: Node) -> Turn:
-    """Erase what a tenant or a person gave up; ask a person where only a reading says so."""
+def _sanitize(node: Node, view: View) -> Turn:
+    """Erase what a tenant or a person gave up; ask a person where only a reading says so.
+
+    Whoever fenced it may have died before the row said so. It is fenced once more then, since rows
+    of an earlier stay would be taken for those of this one.
+    """
+    if view.unrecorded and node.kind is NodeKind.HOST:
+        return Fence(trespass=view.trespass)
     if node.tenant_data is TenantData.ASKED:
         asked = ask_about_data(node)
         return Enter(state=State.QUARANTINED, why=str(asked), blockers=(asked,))
@@ -314,7 +321,7 @@ def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if view.repair is not None:  # before the erasure, whose reboot destroys evidence
         return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
-        return _sanitize(node)
+        return _sanitize(node, view)
     return Enter(state=State.CONVERGING, why="fenced into the maintenance tenant")
 
 

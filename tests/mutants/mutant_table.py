@@ -96,6 +96,14 @@ TABLE = (
         ),
     ),
     Row(
+        "acts that nothing undoes",
+        (
+            "provisioner.planning.lifecycle.destruction:*",
+            "provisioner.execution.actions.gate:*",
+        ),
+        ("tests/planning/test_destruction.py", "tests/simulation/test_act_gate.py"),
+    ),
+    Row(
         "certification",
         ("provisioner.planning.certification.certification:*",),
         (

@@ -2,13 +2,15 @@
 
 A foreign hand puts a port of a node that is being proved into a customer's network, and a leaf
 comes back with an old configuration; people exchange a drive of a certified host, and its
-certificate is revoked while its ports move; the database is exchanged for a backup. People answer
-where a person is asked. `port_judge.py` judges each moment, what is here the end of a leg.
+certificate is revoked while its ports move; the database is exchanged for a backup; a leaf is
+misread, and nobody was exposed. People answer where a person is asked. `port_judge.py` judges each
+moment, what is here the end of a leg.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import copy
 import sqlite3
@@ -22,12 +24,13 @@ from returned import HOST, node_of
 from test_hot_swaps import SLOT, swap_drive
 
 from provisioner.model.case import Case, Stage
-from provisioner.model.node import Node, Placement, State
+from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.operation import ActionStatus
 from provisioner.model.recovery import Difference, Settlement
 from provisioner.model.tenant import PortPlacement, Tenant
-from provisioner.planning.lifecycle.operator_requests import reclaim_node
+from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.watch.high_water import adopted_proof, settle_by_word
+from provisioner.ports import StaleWrite
 from provisioner.sim.site.truth import find_switch_outages, find_violations
 from provisioner.sim.switches.switch import Switch
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
@@ -232,6 +235,46 @@ async def judge_restored(world: HurtWorld, since: float) -> list[str]:
         for kind in ("look_only", "restored", "restore_settled")
         if kinds.count(kind) != 1
     ]
+
+
+# --- misread
+
+
+async def begin_misread(world: HurtWorld) -> None:
+    """A leaf shows a port of a host that serves in no network: late, of old, or by half."""
+    world.step = 0
+    world.judge.soil(FIRST[1])
+    interface = world.site.places[HOST].interface
+    # written where it is read, and not as a move: the port itself stays where it is
+    _leaf(world, HAND_RAIL).operational["interface"][interface]["ip"]["vrf"] = "default"
+
+
+async def end_misread(world: HurtWorld) -> str | None:
+    """It is fenced, a person finds nothing, and its tenant agrees to have it back as it is."""
+    node = await node_of(world)
+    if world.step == 0 and node.tenant_data is TenantData.ASKED:
+        world.step = 1
+    if world.step == 1 and node.tenant_data is TenantData.ASKED:
+        kept = retry_node(node, world.clock.now(), tenant_data=TenantData.KEEP)
+        if isinstance(kept, Node):  # else it is on the way into quarantine, or to its fence
+            with contextlib.suppress(StaleWrite):
+                await world.store.nodes.save(kept)
+                world.step = 2
+    elif world.step == 2 and node.state is State.RELEASED:
+        return "" if node.tenant == FIRST[0] else f"{HOST} went to {node.tenant}"
+    return None
+
+
+async def judge_misread(world: HurtWorld, since: float) -> list[str]:
+    """Nobody could reach it, so every byte of its tenant is still there."""
+    wrong = await _unharmed(world) + await _handed_over(world, FIRST)
+    disks = world.site.machines[HOST].disks
+    lost = [slot for slot, disk in disks.items() if disk.content != data_of(FIRST[1])]
+    rows = await world.store.journal.list(limit=100_000)
+    kinds = [r["kind"] for r in rows if float(r["at"]) >= since]
+    if "taken_back" not in kinds:
+        wrong.append("it was never taken back")
+    return wrong + [f"{slot} was erased on one reading" for slot in lost]
 
 
 # --- what must hold at the end of any of these legs

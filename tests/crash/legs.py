@@ -268,6 +268,7 @@ HURT_LEGS = (
     Leg("hands", ", under hands", hurts.begin_hands, hurts.end_hands, hurts.judge_hands),
     Leg("lapses", ", under lapses", hurts.begin_lapses, hurts.end_lapses, hurts.judge_lapses),
     Leg("restored", ", restored", hurts.begin_restored, hurts.end_restored, hurts.judge_restored),
+    Leg("misread", ", misread", hurts.begin_misread, hurts.end_misread, hurts.judge_misread),
 )
 NAMES = tuple(leg.name for leg in (*LEGS, *HURT_LEGS[1:]))
 

@@ -27,6 +27,7 @@ LATER = {
     "hands": 1000,
     "lapses": 700,
     "restored": 800,
+    "misread": 200,
 }  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 

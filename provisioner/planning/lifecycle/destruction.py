@@ -474,8 +474,9 @@ def _clean(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
 
 def _leaving(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
     node = facts.node
-    bound = node is not None and bool(node.tenant) and node.served == node.tenant
-    if bound and node.placement is Placement.MIXED and node.state is State.CERTIFIED:
+    bound = node is not None and node.tenant and node.served == node.tenant
+    moving = node is not None and node.placement is Placement.MIXED
+    if node is not None and bound and moving and node.state is State.CERTIFIED:
         return None
     detail = f"no {act}: it is not on its way to a tenant"
     return _no(Reason.PRECONDITION, subject, detail, "It is decided anew by itself.")

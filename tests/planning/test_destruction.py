@@ -24,6 +24,7 @@ from provisioner.planning.lifecycle.destruction import (
     Limits,
     Need,
     find_ground,
+    find_questions,
     is_confirmed,
     judge_destruction,
     render_needs,
@@ -208,6 +209,12 @@ GROUNDS: dict[str, tuple[dict[str, Any], Case | None, bool, Ground | None]] = {
         False,
         None,
     ),
+    "a system without our login is written anew, at a site that keeps data": (
+        {"tenant": "red", "served": "red, VRF BLUE", "boots": Boots.HANDED_OVER},
+        None,
+        True,
+        Ground.REQUESTED,
+    ),
     "a drive that is strange, at a site that keeps data": (
         {"tenant": "red", "served": "unknown", "boots": Boots.SYSTEM}, None, True, None,
     ),
@@ -372,6 +379,20 @@ def test_only_the_boot_is_judged_later_when_an_erasure_begins() -> None:
     assert judge_destruction(Destruction.DISKS, "n1", Facts(node=running), later) is None
     asks = host(boots=Boots.SYSTEM, tenant_data=TenantData.ASKED)
     assert judge_destruction(Destruction.DISKS, "n1", Facts(node=asks), later) is not None
+
+
+def test_what_follows_a_condition_that_is_judged_later_is_judged_now() -> None:
+    elsewhere = host(placement=Placement.MIXED, tenant_data=TenantData.ASKED)
+    refused = judge_destruction(Destruction.DISKS, "n1", Facts(node=elsewhere), (Need.FENCED,))
+
+    assert refused is not None
+    assert refused.reason is Reason.TRESPASS
+
+
+def test_a_node_is_no_other_node_of_its_leaf() -> None:
+    mine, other = asked()
+
+    assert find_questions(mine, [mine, other]) == (other.id,)
 
 
 def test_the_page_shows_the_table() -> None:

@@ -295,11 +295,6 @@ def is_confirmed(case: Case) -> bool:
     return seen or any(entered.stage is Stage.HARDWARE for entered in case.stages)
 
 
-def is_question(node: Node, case: Case | None, *, keeps: bool) -> bool:
-    """Return whether a person has to be asked about the data on a node that is owed an erasure."""
-    return find_ground(node, case, keeps=keeps) is None
-
-
 def ask_about_data(node: Node) -> Blocker:
     """Return the question that a person answers before a node is erased.
 

@@ -157,9 +157,47 @@ SPOILT: dict[Need, tuple[Callable[[Facts], Facts], ...]] = {
 }
 
 
+REASONS: dict[Need, set[Reason]] = {
+    Need.FENCED: {Reason.PRECONDITION},
+    Need.UNASKED: {Reason.TRESPASS, Reason.NOT_SANITIZED},
+    Need.GROUND: {Reason.TRESPASS},
+    Need.FEW: {Reason.NOT_CONFIRMED},
+    Need.NOBODYS: {Reason.NOT_SANITIZED},
+    Need.BOOTED: {Reason.PRECONDITION},
+    Need.SWITCH: {Reason.PRECONDITION},
+    Need.STORED: {Reason.PRECONDITION},
+    Need.ORDERED: {Reason.NOT_CONFIRMED},
+    Need.CLEAN: {Reason.NOT_SANITIZED},
+    Need.LEAVING: {Reason.PRECONDITION},
+}
+
+
 @pytest.mark.parametrize("act", Destruction)
 def test_an_act_whose_conditions_hold_may_be_carried_out(act: Destruction) -> None:
     assert judge_destruction(act, "n1", MAY[act]) is None
+
+
+@pytest.mark.parametrize("act", [a for a in Destruction if a is not Destruction.LOGIN])
+def test_nothing_is_destroyed_of_a_node_without_a_row(act: Destruction) -> None:
+    needs = TABLE[act].needs
+    nobody = Facts(**{**vars(MAY[act]), "node": None})
+
+    assert judge_destruction(act, "n1", nobody) is not None
+    for need in set(needs) - {Need.GROUND, Need.FEW, Need.ORDERED, Need.STORED}:
+        refused = judge_destruction(act, "n1", nobody, set(needs) - {need})
+        assert refused is not None, need
+        assert refused.reason in REASONS[need]
+
+
+@pytest.mark.parametrize("boots", [Boots.RAMDISK, Boots.NOTHING])
+def test_a_host_in_the_maintenance_image_may_be_erased(boots: Boots) -> None:
+    assert judge_destruction(Destruction.DISKS, "n1", Facts(node=host(boots=boots))) is None
+
+
+def test_a_host_is_no_switch() -> None:
+    facts = Facts(node=host(state=State.CONVERGING))
+
+    assert judge_destruction(Destruction.SWITCH_IMAGE, "n1", facts) is not None
 
 
 @pytest.mark.parametrize("act", Destruction)
@@ -172,6 +210,7 @@ def test_each_condition_of_an_act_alone_refuses_it_with_a_reason_and_a_remedy(
             refused = judge_destruction(act, "n1", spoil(MAY[act]))
 
             assert refused is not None, (act, need)
+            assert refused.reason in REASONS[need]
             assert refused.detail
             assert refused.unblock
             assert refused.subject == "n1"
@@ -276,6 +315,43 @@ def test_several_nodes_at_once_stop_erasures_that_nobody_asked_for(group: str) -
     assert refused.reason is Reason.NOT_CONFIRMED
     assert f"of one {group} were cut off" in refused.detail
     assert "m0" in refused.detail
+
+
+def test_only_nodes_that_were_cut_off_are_a_crowd() -> None:
+    others = ({"drain_at": 0.0}, {"service": Service.DRAIN}, {"origin": Origin.OPERATOR})
+    for other in others:
+        facts = crowd(Limits.SITE)
+        cases = [facts.cases[0], *(c.model_copy(update=other) for c in facts.cases[1:])]
+
+        assert judge_destruction(
+            Destruction.DISKS, "n1", Facts(**{**vars(facts), "cases": cases})
+        ) is None  # fmt: skip
+
+
+def test_nodes_whose_rack_nobody_told_share_none() -> None:
+    facts = crowd(Limits.RACK, leaf="leaf-2", location=Location())
+    mine = host(tenant="red", location=Location())
+
+    assert (
+        judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), "node": mine})) is None
+    )
+
+
+def test_the_leaf_with_the_most_nodes_counts() -> None:
+    facts = crowd(Limits.LEAF, leaf="leaf-2")
+    ports = (*host(leaf="leaf-1").ports, *host(leaf="leaf-2").ports, *host(leaf="leaf-3").ports)
+    mine = host(tenant="red", location=Location(rack="r1"), ports=ports)
+
+    assert judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), "node": mine}))
+
+
+def test_what_its_tenant_gave_up_is_no_part_of_a_crowd() -> None:
+    facts = crowd(Limits.SITE)
+    mine = host()
+
+    assert (
+        judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), "node": mine})) is None
+    )
 
 
 def test_nodes_that_were_cut_off_at_other_times_are_no_crowd() -> None:

@@ -12,7 +12,7 @@ from virtual_time import VirtualClock, run
 from provisioner.execution.actions.gate import is_stored, pass_gate, pass_login_gate
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import once
-from provisioner.model.case import Case, Fault, Origin, Service
+from provisioner.model.case import Case, Fault, Origin, Service, Stage
 from provisioner.model.location import Port
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State, TenantData
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -129,6 +129,36 @@ def test_the_gate_reads_the_nodes_case(sources: tuple[str, ...], reason: Reason 
     refused = run(main())
 
     assert (refused and refused.reason) == reason
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_node_is_retired_by_its_case_alone(ordered: bool) -> None:
+    async def main() -> Blocker | None:
+        store = open_store(":memory:", inline=True)
+        hold = await fenced(store, served="")
+        if ordered:
+            case = cut_off("alert").model_copy(update={"retire_at": 9.0, "stage": Stage.RETIRING})
+            await store.cases.add(case, now=5.0)
+        return await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)
+
+    assert (run(main()) is None) is ordered
+
+
+def test_the_gate_reads_the_cases_of_others() -> None:
+    async def main() -> Blocker | None:
+        store = open_store(":memory:", inline=True)
+        hold = await fenced(store, tenant="red")
+        for name in ("n", "a", "b", "c"):
+            if name != "n":
+                await store.nodes.add(Node(id=name, **{**FENCED, "tenant": "red"}))
+            case = cut_off("alert", "xid").model_copy(update={"id": f"{name}-c1", "node": name})
+            await store.cases.add(case, now=5.0)
+        return await pass_gate(hold, Destruction.DISKS)
+
+    refused = run(main())
+
+    assert refused is not None
+    assert "were cut off" in refused.detail
 
 
 def test_the_gate_reads_the_other_nodes_of_the_leaf() -> None:

@@ -90,12 +90,8 @@ async def install_sonic_image(site: Site, node: Node, step: Step) -> Work | Bloc
         if isinstance(images, Blocker):
             return images
         if images.next != step.to_version:
-            return Blocker(
-                reason=Reason.UPDATE_FAILED,
-                subject=f"{node.id}/{step.component}",
-                detail=f"installed, but {images.next} boots next, not {step.to_version}",
-                unblock="Look at `sonic-installer list` on the switch, then retry the node.",
-            )
+            next_is = f"installed, but {images.next} boots next, not {step.to_version}"
+            return _failed(node, step, next_is)
         return None
 
     return Work(

@@ -335,7 +335,9 @@ def find_crowd(node: Node, case: Case, nodes: Iterable[Node], cases: Iterable[Ca
         if _is_cut_off(other) and abs(other.opened_at - case.opened_at) <= HOUR_S
     } - {node.id}
     crowd = [n for n in nodes if n.id in near]
-    leaves, rack, tenant = list_leaves(node), node.location.rack, node.tenant
+    leaves = list_leaves(node)
+    rack = node.location.rack
+    tenant = node.tenant
     groups: tuple[tuple[str, int, list[Node]], ...] = (
         ("leaf", Limits.LEAF, _most_at_one_leaf(leaves, crowd)),
         (f"rack {rack}", Limits.RACK, [n for n in crowd if rack and n.location.rack == rack]),
@@ -395,7 +397,8 @@ def _ground(_act: Destruction, _subject: str, facts: Facts) -> Blocker | None:
 
 
 def _few(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
-    node, case = facts.node, facts.case
+    node = facts.node
+    case = facts.case
     assert node is not None, "it was judged to be fenced"
     ground = find_ground(node, case, keeps=facts.keeps)
     if ground is Ground.DECIDED:
@@ -457,7 +460,8 @@ def _ordered(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
 
 
 def _clean(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
-    node, case = facts.node, facts.case
+    node = facts.node
+    case = facts.case
     gone = case is not None and bool(case.disks_gone)
     if node is not None and (not node.served or gone or node.placement is Placement.NONE):
         return None

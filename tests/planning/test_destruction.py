@@ -129,7 +129,8 @@ SPOILT: dict[Need, tuple[Callable[[Facts], Facts], ...]] = {
     Need.GROUND: (
         lambda f: Facts(node=changed(tenant="red")(f).node, case=cut_off()),
         lambda f: Facts(
-            node=changed(served="unknown", tenant="red", boots=Boots.SYSTEM)(f).node, keeps=True
+            node=changed(served="red, unknown", tenant="red", boots=Boots.SYSTEM)(f).node,
+            keeps=True,
         ),
         lambda f: Facts(
             node=changed(served="red, VRF BLUE", tenant="red", boots=Boots.SYSTEM)(f).node,
@@ -248,6 +249,12 @@ GROUNDS: dict[str, tuple[dict[str, Any], Case | None, bool, Ground | None]] = {
         False,
         None,
     ),
+    "a strange drive in a node that its tenant never had": (
+        {"tenant": "red", "served": "unknown", "boots": Boots.SYSTEM},
+        None,
+        True,
+        Ground.NOBODYS,
+    ),
     "a system without our login is written anew, at a site that keeps data": (
         {"tenant": "red", "served": "red, VRF BLUE", "boots": Boots.HANDED_OVER},
         None,
@@ -255,7 +262,7 @@ GROUNDS: dict[str, tuple[dict[str, Any], Case | None, bool, Ground | None]] = {
         Ground.REQUESTED,
     ),
     "a drive that is strange, at a site that keeps data": (
-        {"tenant": "red", "served": "unknown", "boots": Boots.SYSTEM}, None, True, None,
+        {"tenant": "red", "served": "red, unknown", "boots": Boots.SYSTEM}, None, True, None,
     ),
     "a port that was read elsewhere, at a site that keeps data": (
         {"tenant": "red", "served": "red, VRF BLUE", "boots": Boots.SYSTEM}, None, True, None,

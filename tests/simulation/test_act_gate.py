@@ -180,7 +180,7 @@ def test_the_gate_reads_the_other_nodes_of_the_leaf() -> None:
 def test_a_site_that_keeps_data_asks_about_a_strange_drive() -> None:
     async def main() -> list[Blocker | None]:
         store = open_store(":memory:", inline=True)
-        more = {"tenant": "red", "served": "unknown", "boots": Boots.SYSTEM}
+        more = {"tenant": "red", "served": "red, unknown", "boots": Boots.SYSTEM}
         hold = await fenced(store, **more)
         return [
             await pass_gate(hold, Destruction.DISKS, keeps=keeps, begins=True)

@@ -76,7 +76,8 @@ def owe_erasure(node: Node) -> Node:
     """
     if node.served and node.served != node.tenant:
         return node
-    return node.model_copy(update={"served": STRANGER})
+    owners = f"{node.served}, {STRANGER}" if node.served else STRANGER
+    return node.model_copy(update={"served": owners})
 
 
 def record_drives(node: Node, inventory: Inventory) -> Node:

@@ -276,7 +276,8 @@ def find_ground(node: Node, case: Case | None, *, keeps: bool) -> Ground | None:
         return Ground.DECIDED
     if case is not None and case.retire_at:
         return Ground.DECIDED
-    if keeps and node.tenant and node.served != node.tenant and node.boots is Boots.SYSTEM:
+    returns = keeps and node.tenant in tenants and node.boots is Boots.SYSTEM
+    if returns and node.served != node.tenant:
         return None  # it would return as it is, but for a reading of its ports or drives
     if not tenants:
         return Ground.NOBODYS

@@ -260,7 +260,7 @@ async def end_misread(world: HurtWorld) -> str | None:
             with contextlib.suppress(StaleWrite):
                 await world.store.nodes.save(kept)
                 world.step = 2
-    elif world.step == 2 and node.state is State.RELEASED:
+    elif world.step and node.state is State.RELEASED:  # unasked where the site keeps data anyway
         return "" if node.tenant == FIRST[0] else f"{HOST} went to {node.tenant}"
     return None
 

@@ -202,6 +202,22 @@ COMMANDS = {
 }
 
 
+# the commands by what people do with them, in the order of the program's help
+GROUPS: dict[str, str] = {
+    "Every day": "intake explain node case alert notice tenant switch certificate drift debt event",
+    "The fleet's versions": "campaign pin policy matrix release cohort overlay image artifact plan",
+    "Who may do what": "whoami sign-in sign-out token session credential request operation audit",
+    "The site and its daemon": "serve doctor health mode watch hardware adopt capability "
+    "observation recovery clock agents backup restore db webhook context",
+    "Without a daemon": "demo sim help inspect record compatibility bmc pdu discover where address "
+    "checks xid attest bundle",
+    "Other systems": "netbox compare",
+}
+_GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
+_PLACES = {name: place for place, name in enumerate(_GROUP_OF)}
+OTHERS = "Other systems"  # also of integrations that others ship
+
+
 class Loading(MutableMapping[str, Any]):
     """Every command by its name; each is loaded at its first access."""
 
@@ -267,7 +283,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in the order of the help."""
-        return list(COMMANDS)
+        return sorted(COMMANDS, key=lambda name: _PLACES.get(name, len(_PLACES)))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command; in a list, only its name and summary.
@@ -278,7 +294,8 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None if self._lists else _load_foreign(cmd_name)
         if self._lists:
-            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].about)
+            group = _GROUP_OF.get(cmd_name, OTHERS)
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].about, rich_help_panel=group)
         return self.commands[cmd_name]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

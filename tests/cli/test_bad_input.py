@@ -98,7 +98,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "demo --directory data --matrix pins.yaml": ("pins.yaml, line 5", "version"),
     # settings
     SERVE + "--matrix matrix.yaml --settings text_setting.yaml": ("line 2", "poll_s", "settings"),
-    SERVE + "--matrix matrix.yaml --settings no_setting.yaml": ("line 1", "poll", "settings.md"),
+    SERVE + "--matrix matrix.yaml --settings no_setting.yaml": ("line 1", "poll", "help settings"),
     SERVE + "--matrix matrix.yaml --settings setting_limit.yaml": ("attempts_max", "equal to 10"),
     SERVE + "--matrix matrix.yaml --settings list.yaml": ("list.yaml, line 1", "name: value"),
     # what else the daemon needs

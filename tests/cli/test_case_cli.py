@@ -135,7 +135,7 @@ def test_a_rack_is_given_back_with_a_case_for_each_host(data: Path) -> None:
     nowhere = run(["case", "open-rack", "r9", *words], data)
 
     assert told["result"]["cases"] == {"n1": "n1-c0001"}
-    assert nowhere.returncode == 2
+    assert nowhere.returncode == 4
 
 
 def test_cases_are_shown_without_a_devices_terminal_codes_and_reported(data: Path) -> None:

@@ -89,4 +89,4 @@ def test_for_machines_it_is_one_object(place: Path):
 def test_a_node_that_nobody_knows_is_a_slip_of_the_pen(place: Path):
     done = explain(place, "n9")
 
-    assert (done.returncode, "no such node" in done.stderr) == (2, True)
+    assert (done.returncode, "no such node" in done.stderr) == (4, True)

@@ -48,7 +48,7 @@ def test_an_image_is_uploaded_listed_described_and_removed(tmp_path: Path) -> No
         removed = image(tmp_path, ["remove", "os.raw.gz", "--yes"])
         assert (removed.returncode, (store / "os.raw.gz").exists()) == (0, False), removed
         absent = image(tmp_path, ["show", "os.raw.gz"])
-        assert absent.returncode == 2
+        assert absent.returncode == 4
 
 
 def test_files_of_the_data_directory_are_neither_listed_nor_removed(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from local_daemon import daemon
 
 from provisioner.api import table
 from provisioner.api.commands import COMMANDS, WITHOUT_COMMAND, describe
+from provisioner.cli.client.output import count_columns, measure_columns
 from provisioner.cli.client.surface import FILE, LOCAL, build, read_specs
 from provisioner.cli.commands import COMMANDS as PROGRAM
+from provisioner.cli.commands import GROUPS
 
 ROOT = Path(__file__).parents[2]
 ANSWERS = [name for name in read_specs() if name not in LOCAL]
@@ -107,3 +109,17 @@ def test_every_command_that_the_program_names_is_one() -> None:
                 wrong.append(f"{file.name}: {words}")
 
     assert wrong == []
+
+
+def test_the_programs_help_has_each_command_in_one_group() -> None:
+    named = [name for names in GROUPS.values() for name in names.split()]
+
+    assert sorted(named) == sorted(PROGRAM)
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_no_broken_word() -> None:
+    rows = [["node", "since", "why"], ["su0-n00", "2026-11-29 10:02", "its fan is slow"]]
+    widths = measure_columns(rows, [False, True, False])
+
+    assert widths == [7, 16, 4]
+    assert [count_columns(widths, width) for width in (80, 37, 36, 20, 1)] == [3, 3, 2, 2, 2]

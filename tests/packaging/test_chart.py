@@ -17,6 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from test_image import serve_image
 from test_package import EPOCH, require_index
 
 from delivery.chart import CHART, build_chart
@@ -123,22 +124,42 @@ def test_options_are_those_of_the_command_and_paths_those_of_the_image():
     assert f"runAsUser: {USER}" in TEMPLATES
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("values", [{}, FULL])
-def test_helm_renders_what_kubernetes_takes(tmp_path: Path, values: Mapping[str, Any]):
+def render(place: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what Helm makes of the chart: `problems`, and the documents as `rendered`."""
     require_index()
     uv = str(Path(sys.executable).with_name("uv"))
-    environment = tmp_path / "environment"
+    environment = place / "environment"
     subprocess.run([uv, "venv", "--quiet", environment], check=True, timeout=60)
     python = environment / "bin" / "python"
     locked = ["--require-hashes", "--no-deps", "--python", python, "-r", LOCK]
     subprocess.run([uv, "pip", "install", "--quiet", *locked], check=True, timeout=300)
     ran = subprocess.run(
-        [python, "-c", RENDER, CHART, build_chart(tmp_path, EPOCH), "1.34", json.dumps(values)],
+        [python, "-c", RENDER, CHART, build_chart(place, EPOCH), "1.34", json.dumps(values)],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    result = json.loads(ran.stdout)
+    result: Mapping[str, Any] = json.loads(ran.stdout)
+    return result
+
+
+@pytest.mark.long
+def test_the_rendered_command_with_an_overlay_serves_from_the_images_own_files(tmp_path: Path):
+    overlay = "releases:\n  spectrum-x-1.3.0:\n    profiles:\n      hgx-h100-bf3:\n"
+    overlay += '        pins:\n          host.bios: {version: "2.4", evidence: ours}\n'
+    values = {"overlays": {"site.yaml": overlay}, "lab": True}
+    rendered = {d["kind"]: d for d in render(tmp_path, values)["rendered"]}
+    pod = rendered["StatefulSet"]["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    files = {f"/etc/provisioner/{n}": t for n, t in rendered["ConfigMap"]["data"].items()}
+
+    assert "--matrix=/etc/provisioner/site.yaml" in arguments
+    serve_image(tmp_path, files, [a.replace("$(MACHINE_ADDRESS)", "127.0.0.1") for a in arguments])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("values", [{}, FULL])
+def test_helm_renders_what_kubernetes_takes(tmp_path: Path, values: Mapping[str, Any]):
+    result = render(tmp_path, values)
     rendered = {d["kind"]: d for d in result["rendered"]}
     pod = rendered["StatefulSet"]["spec"]["template"]["spec"]
     claims = rendered["StatefulSet"]["spec"].get("volumeClaimTemplates", [])

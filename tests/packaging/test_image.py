@@ -8,13 +8,14 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from test_package import EPOCH, require_index
 
 from delivery.archive import pack_tree
-from delivery.image import USER, add_layer, build_image, write_layout
+from delivery.image import FIRMWARE, STATE, USER, add_layer, build_image, write_layout
 from delivery.release import build_release
 
 # crun takes cgroups of one version only; the namespace's own mount has the second one alone
@@ -84,32 +85,45 @@ def test_umoci_unpacks_what_was_packed(tmp_path: Path):
     assert process["args"][:2] == ["/opt/provisioner/bin/provisioner", "serve"]
 
 
-@pytest.mark.long
-def test_the_image_serves_under_crun_as_its_own_user(tmp_path: Path):
+def serve_image(place: Path, files: Mapping[str, str], arguments: Sequence[str]) -> str:
+    """Build the image, put `files` into it, and serve with these further arguments under crun.
+
+    Returns what the commands inside it printed; fails if the daemon does not serve.
+    """
     if os.geteuid() != 0:
         pytest.skip("the image's Debian is put together as root")
     for tool in ("mmdebstrap", "umoci", "crun"):
         require(tool)
     require_index()
-    release = tmp_path / "release"
+    release = place / "release"
     build_release(release, EPOCH)
     with tarfile.open(build_image(release, EPOCH)) as archive:
-        archive.extractall(tmp_path / "layout", filter="data")
-    (version,) = json.loads((tmp_path / "layout" / "index.json").read_text())["manifests"]
+        archive.extractall(place / "layout", filter="data")
+    (version,) = json.loads((place / "layout" / "index.json").read_text())["manifests"]
     name = version["annotations"]["org.opencontainers.image.ref.name"]
     subprocess.run(
-        ["umoci", "unpack", "--image", f"{tmp_path / 'layout'}:{name}", tmp_path / "bundle"],
+        ["umoci", "unpack", "--image", f"{place / 'layout'}:{name}", place / "bundle"],
         check=True, capture_output=True, timeout=300,
     )  # fmt: skip
-    config = tmp_path / "bundle" / "config.json"
+    for path, text in files.items():
+        file = place / "bundle" / "rootfs" / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    config = place / "bundle" / "config.json"
     described = json.loads(config.read_text())
     described["process"]["terminal"] = False
-    described["process"]["args"].append("--lab")
+    described["process"]["args"] = [described["process"]["args"][0], *arguments]
     config.write_text(json.dumps(described))
     ran = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", RUN, "run", tmp_path],
+        ["unshare", "--mount", "bash", "-c", RUN, "run", place],
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr + (place / "log").read_text()
+    return ran.stdout
 
-    assert ran.returncode == 0, ran.stderr + (tmp_path / "log").read_text()
-    assert f"uid={USER}(provisioner)" in ran.stdout
+
+@pytest.mark.long
+def test_the_image_serves_under_crun_as_its_own_user(tmp_path: Path):
+    served = ["serve", "--data", f"{STATE}/data", "--artifacts", FIRMWARE, "--lab"]
+
+    assert f"uid={USER}(provisioner)" in serve_image(tmp_path, {}, served)

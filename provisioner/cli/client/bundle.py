@@ -15,7 +15,6 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.connection import (
@@ -31,7 +30,7 @@ from provisioner.cli.client.connection import (
 from provisioner.cli.client.following import follow_operation
 from provisioner.cli.client.output import show_problem
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
-from provisioner.cli.options.checked_options import JsonOption, check_directory, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, check_directory, open_console
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.execution.artifacts import bundles
 from provisioner.execution.observe.reference_files import describe_reference, list_references

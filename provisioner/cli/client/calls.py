@@ -68,6 +68,8 @@ def sort_rows(rows: list[dict[str, Any]], sort: str, fields: list[str]) -> list[
 WAITS = 3  # exit code: the change is recorded and needs another person's approval
 FAILED = 1
 WRONG = 2
+ABSENT = 4  # exit code: there is no such thing
+NOT_FOUND = 404
 PAGE = 500  # rows of one request for a list
 ROWS_MAX = 100_000  # rows read of a list that is filtered or sorted here
 ENDLESS = ("event list",)  # its cursor marks the place to continue, also when no event came
@@ -281,7 +283,9 @@ def _finish(
     if not answer.good:
         show_problem(document, answer.status, form)
         blocked = isinstance(document, dict) and document.get("blockers")
-        wrong = answer.status in (400, 404, 413, 422) and not blocked
+        if answer.status == NOT_FOUND and not blocked:
+            raise typer.Exit(ABSENT)
+        wrong = answer.status in (400, 413, 422) and not blocked
         raise typer.Exit(WRONG if wrong else FAILED)
     out = given.get("out")
     if command in FILED and (out is not None or (form == "table" and command != "node erasure")):

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.output import list_lines
-from provisioner.cli.options.checked_options import open_console
+from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.model.alert import WatchedNode, WatchStatus, Way
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.model.case import Case, PartsDifference, Ticket

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from provisioner.cli.client.connection import NAME_MAX, Place, read_contexts, write_contexts
-from provisioner.cli.options.checked_options import JsonOption, show_table
+from provisioner.cli.options.checked_options import JsonOption, Table, show_table
 from provisioner.model.input_error import InputError
 
 app = typer.Typer(help="Contexts: the daemons that commands use.", no_args_is_help=True)

@@ -15,7 +15,6 @@ import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.connection import (
@@ -30,7 +29,7 @@ from provisioner.cli.client.connection import (
     open_connection,
 )
 from provisioner.cli.client.output import parse_moment, show_problem, strip_controls
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.model.input_error import InputError
 
 LOOK_S = 0.5  # seconds between two readings; grows to LOOK_MAX_S for work that takes hours

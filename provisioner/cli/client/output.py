@@ -136,16 +136,51 @@ def show_rows(command: str, rows: Sequence[Row], fields: Sequence[str], form: st
     if not rows:
         typer.echo(EMPTY.get(command, "There is none."))
         return
-    from rich.table import Table
     from rich.text import Text
 
-    from provisioner.cli.options.checked_options import open_console
+    from provisioner.cli.options.checked_options import Table, open_console
 
     columns = _columns(command, rows, fields, wide=form == "wide")
-    table = Table(*(title.replace("_", " ") for title, _, _ in columns))
-    for row in rows:
-        table.add_row(*(Text(format_cell(_value(row, field), how)) for _, field, how in columns))
-    open_console().print(table)
+    titles = [title.replace("_", " ") for title, _, _ in columns]
+    cells = [[format_cell(_value(row, field), how) for _, field, how in columns] for row in rows]
+    whole = [how == "at" for _, _, how in columns]
+    widths = measure_columns([titles, *cells], whole)
+    console = open_console()
+    kept = count_columns(widths, console.width)
+    table = Table()
+    for title, width in zip(titles[:kept], widths, strict=False):
+        table.add_column(title, min_width=min(width, console.width // 2))
+    for row_cells in cells:
+        table.add_row(*map(Text, row_cells[:kept]))
+    console.print(table)
+    if kept < len(titles):
+        names = ", ".join(titles[kept:])
+        typer.echo(f"Not shown for want of width: {names} (-o json has all).", err=True)
+
+
+EDGES = 3  # characters of a table around each column, and one at its end
+KEPT_MIN = 2  # columns that are shown in any case
+
+
+def measure_columns(rows: Sequence[Sequence[str]], whole: Sequence[bool]) -> list[int]:
+    """Return the least width of each column in which no word is broken: ids, dates, digests.
+
+    `whole`: columns whose cells are one word though they have spaces, such as times.
+    """
+    return [
+        max(len(c) if whole[n] else max(map(len, c.split()), default=0) for c in cells)
+        for n, cells in enumerate(zip(*rows, strict=True))
+    ]
+
+
+def count_columns(widths: Sequence[int], width: int) -> int:
+    """Return how many columns from the left fit into a width with no word broken."""
+    used = 1
+    for number, least in enumerate(widths):
+        used += least + EDGES
+        if used > width and number >= KEPT_MIN:
+            return number
+    return len(widths)
 
 
 def _columns(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.output import (
@@ -17,7 +16,7 @@ from provisioner.cli.client.output import (
     show_rows,
     strip_controls,
 )
-from provisioner.cli.options.checked_options import open_console
+from provisioner.cli.options.checked_options import Table, open_console
 
 Document = Mapping[str, Any]
 

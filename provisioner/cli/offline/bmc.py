@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, cast, get_args
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.markup import escape
-from rich.table import Table
 
 from provisioner import components, quirks
 from provisioner.adapters.redfish import accounts
@@ -40,7 +39,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     parse_settings,
 )
-from provisioner.cli.options.checked_options import check_artifact_url, open_console
+from provisioner.cli.options.checked_options import Table, check_artifact_url, open_console
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.agent_steps import boot_disk, boot_image
 from provisioner.model.input_error import InputError

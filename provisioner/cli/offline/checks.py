@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
-from provisioner.cli.options.checked_options import open_console
+from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.evidence_files import detect_model, read_evidence
 from provisioner.cli.options.matrix_files import read_matrix
 from provisioner.daemon.data import read_text, read_thresholds

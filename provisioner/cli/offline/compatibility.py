@@ -23,7 +23,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
@@ -41,7 +40,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     read_recording,
 )
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.outcome import Blocker, Reason

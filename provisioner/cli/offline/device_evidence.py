@@ -18,7 +18,6 @@ from typing import Annotated, Any
 import typer
 import yaml
 from cryptography.x509.ocsp import OCSPResponse
-from rich.table import Table
 
 from provisioner.checks import secure_boot
 from provisioner.checks.attestation.certificate_chains import parse_answer
@@ -52,7 +51,7 @@ from provisioner.checks.attestation.reference_manifests import ReferenceManifest
 from provisioner.checks.attestation.tpm_quotes import QuoteEvidence, verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.checks.check import Unreadable
-from provisioner.cli.options.checked_options import JsonOption, open_console, parse_time
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console, parse_time
 from provisioner.cli.options.evidence_files import (
     ExpectedEvidence,
     add_pins,

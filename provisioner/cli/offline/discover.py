@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.kea_socket import read_socket
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.daemon.data import read_expected, read_text
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.dhcp_lease import (

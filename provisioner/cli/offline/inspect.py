@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
@@ -32,6 +31,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     describe_certificate,
 )
+from provisioner.cli.options.checked_options import Table
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
 from provisioner.model.machine.settings import BiosSettings, MachineSettings, Value
 from provisioner.ports import BmcAddress, CertificateChanged, PortError

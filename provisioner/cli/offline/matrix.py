@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.offline.matrix_import import import_versions
 from provisioner.cli.offline.plan import plan_inventory
+from provisioner.cli.options.checked_options import Table
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
     MatrixOption,

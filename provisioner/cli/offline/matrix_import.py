@@ -13,9 +13,9 @@ import typer
 import yaml
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from provisioner import components
+from provisioner.cli.options.checked_options import Table
 from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix_texts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix

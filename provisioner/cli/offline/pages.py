@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.markdown import Markdown
-from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.checked_options import open_console
+from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import find_pages
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.options.checked_options import check_ca, open_console
+from provisioner.cli.options.checked_options import Table, check_ca, open_console
 from provisioner.daemon.data import read_expected, read_settings
 from provisioner.execution.actions.power import Feeds, read_each_outlet
 from provisioner.model.input_error import InputError

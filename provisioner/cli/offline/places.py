@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, cast, get_args
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner import components, quirks
@@ -20,6 +19,7 @@ from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.options.bmc_options import read_password
 from provisioner.cli.options.checked_options import (
     PASSWORD,
+    Table,
     check_ca,
     check_pin,
     check_url,

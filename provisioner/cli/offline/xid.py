@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from provisioner.checks.readers.kernel_lines import parse_log_line
 from provisioner.checks.xid.error_codes import Explanation, Family, explain_sxid
 from provisioner.checks.xid.xid_events import find_event
 from provisioner.checks.xid.xid_explain import explain_xid
+from provisioner.cli.options.checked_options import Table
 from provisioner.model.input_error import InputError
 
 _WORD = re.compile(r"^(?:0[xX])?[0-9a-fA-F]{1,8}$")

@@ -7,12 +7,12 @@ import ssl
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
+from rich import table
 from rich.console import Console
-from rich.table import Table
 
 from provisioner.model.input_error import InputError
 from provisioner.ports import Remote
@@ -40,10 +40,23 @@ def parse_time(option: str, text: str) -> float:
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def show_table(table: Table, empty: str) -> None:
+class Table(table.Table):
+    """A table that cuts no word: what is too long goes on in the next line."""
+
+    def __init__(self, *headers: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        for header in headers:
+            self.add_column(header)
+
+    def add_column(self, *arguments: Any, **settings: Any) -> None:
+        """Add a column as `rich` does; what is too long for it is folded."""
+        super().add_column(*arguments, **{"overflow": "fold", **settings})
+
+
+def show_table(listed: Table, empty: str) -> None:
     """Print a list as a table, or a sentence where the list is empty."""
-    if table.row_count:
-        open_console().print(table)
+    if listed.row_count:
+        open_console().print(listed)
     else:
         typer.echo(empty)
 

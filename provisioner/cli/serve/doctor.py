@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.adapters.artifact_source import HttpArtifactServer
@@ -28,6 +27,7 @@ from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.switches.systems import SwitchSystems
 from provisioner.cli.options.checked_options import (
     JsonOption,
+    Table,
     check_artifact_url,
     check_ca,
     open_console,

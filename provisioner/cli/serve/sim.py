@@ -14,10 +14,9 @@ from typing import Annotated, Any
 import aiohttp
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from provisioner.cli.options.bmc_options import read_recording
-from provisioner.cli.options.checked_options import open_console
+from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.build import HOST_ITEMS

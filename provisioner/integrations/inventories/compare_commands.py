@@ -9,11 +9,10 @@ from typing import Annotated
 from urllib.parse import quote
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.connection import Connection, DataOption, NoAnswer, open_connection
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.integrations.inventories.deciding.belief import Belief, Difference
 from provisioner.integrations.inventories.deciding.belief_comparison import compare_beliefs
 from provisioner.integrations.inventories.deciding.maas_machines import TenantField, ZoneMeaning

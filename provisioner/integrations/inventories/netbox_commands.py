@@ -11,12 +11,11 @@ from urllib.parse import quote
 
 import typer
 import yaml
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.cli.client.connection import DataOption, open_connection
 from provisioner.cli.client.following import read_nodes
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.daemon.data import read_text
 from provisioner.integrations.inventories.deciding.netbox_mirror import (
     build_objects,

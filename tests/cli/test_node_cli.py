@@ -231,14 +231,14 @@ def test_a_directory_is_read_without_a_daemon_and_without_its_master_key(data: P
     assert {n: b for n, b in after.items() if not n.endswith(("-wal", "-shm"))} == before
 
 
-def test_an_older_database_is_read_by_nobody_before_it_is_migrated(data: Path) -> None:
+def test_a_database_of_before_the_first_version_is_refused_and_kept(data: Path) -> None:
     with sqlite3.connect(data / "provisioner.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
 
     done = run(["node", "list", "--data", "data", "--offline"], data.parent)
 
     assert done.returncode == 2
-    assert "provisioner db upgrade" in done.stderr
+    assert "is older than all schemas" in done.stderr
 
 
 def test_nothing_is_changed_without_a_daemon(data: Path) -> None:

@@ -167,6 +167,13 @@ def _check_revision(connection: Connection, source: str) -> str | None:
         raise InputError(
             source, "", "is a database of something else", "Name a new file, or the right one."
         )
+    if current is not None and current < supported[0]:
+        raise InputError(
+            source,
+            f"schema {current}",
+            f"is older than all schemas that this version upgrades (from {supported[0]} on)",
+            "Run the version that wrote it, or name a new data directory.",
+        )
     if current is not None and current not in supported:
         raise InputError(
             source,

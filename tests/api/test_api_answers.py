@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from typing import Any
 
+import pytest
 from given_events import event_of, in_state
 from served import MATRIX, NOW, PROFILE, RELEASE, Served, run
 from sqlalchemy import update
@@ -394,5 +396,28 @@ def test_the_outcome_of_a_change_is_kept_and_answered_though_its_row_went_stale(
 
         assert status == 202
         assert later["state"] == told["state"] == "running"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("damage", [{"body": "no JSON"}, {"body": "{}"}, {"issued_at": "today"}])
+def test_one_damaged_certificate_hides_neither_the_debts_nor_the_other_certificates(damage):
+    async def scenario(served: Served) -> None:
+        def spoil(connection: Any) -> None:
+            for name, value in damage.items():
+                line = f"UPDATE certificates SET {name} = ? WHERE id = ?"
+                done = connection.exec_driver_sql(line, (value, "cert-su0-n01"))
+                assert done.rowcount == 1
+
+        await served.store.write(spoil)
+        status, told = await served.ask("viewer", "GET", "/debt")
+        assert status == 200, told
+        lines = {(line["node"], line["version"]) for line in told["items"]}
+        if "body" in damage:
+            assert ("su0-n01", "its row is damaged") in lines
+        assert not any(node != "su0-n01" and "damaged" in word for node, word in lines)
+        status, told = await served.ask("viewer", "GET", "/certificates")
+        assert status == 200, told
+        assert "cert-su0-n03" in json.dumps(told)
 
     run(scenario)

@@ -121,3 +121,35 @@ def test_a_certificate_that_ends_is_told_and_not_revoked_while_the_node_serves(
 
     assert (early, late, node.state) == (False, False, State.RELEASED)
     assert [b.reason for b in node.blockers] == [Reason.CERTIFICATE_EXPIRED]
+
+
+def test_a_note_that_a_certificate_expired_ends_once_the_clock_is_right_again(
+    tmp_path: Path,
+) -> None:
+    """A clock that is a year ahead for some minutes, as after a dead battery."""
+    ahead = [0.0]
+
+    async def noted(serving: Serving, wanted: bool) -> Node:
+            for _ in range(120):  # an hour
+            node = await serving.node()
+            if wanted is (Reason.CERTIFICATE_EXPIRED in {b.reason for b in node.blockers}):
+                return node
+            await serving.world.clock.sleep(30.0)
+        raise AssertionError((wanted, node.blockers))
+
+    async def story(serving: Serving) -> tuple[Node, Node, bool]:
+        clock = serving.world.clock
+        right = clock.now
+        clock.now = lambda: right() + ahead[0]
+        await clock.sleep(700)
+        ahead[0] = 365 * 86_400.0
+        wrong = await noted(serving, wanted=True)
+        ahead[0] = 0.0
+        well = await noted(serving, wanted=False)
+        return wrong, well, await serving.world.store.evidence.is_revoked("c1")
+
+    wrong, well, revoked = lived(tmp_path, story)
+
+    assert [b.reason for b in wrong.blockers] == [Reason.CERTIFICATE_EXPIRED]
+    assert (wrong.state, well.state, well.blockers) == (State.RELEASED, State.RELEASED, ())
+    assert (well.certificate, revoked) == ("c1", False)

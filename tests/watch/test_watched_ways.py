@@ -130,7 +130,7 @@ def test_a_note_that_a_certificate_expired_ends_once_the_clock_is_right_again(
     ahead = [0.0]
 
     async def noted(serving: Serving, wanted: bool) -> Node:
-            for _ in range(120):  # an hour
+        for _ in range(120):  # an hour
             node = await serving.node()
             if wanted is (Reason.CERTIFICATE_EXPIRED in {b.reason for b in node.blockers}):
                 return node

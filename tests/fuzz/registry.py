@@ -298,6 +298,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.matrix.matrix_text:parse_located": "attempted through `parse` of its module",
     "planning.path.refusals:name_sought": _OURS,
     "planning.watch.membership:digest_text": _OURS,
+    "planning.campaigns.select_expression:read_stored": _OURS,
     "planning.watch.journal_lines:describe_row": _OURS,
     "planning.watch.journal_lines:format_fields": _OURS,
     "runtime.shipped:point_to_pages": _OURS,

@@ -18,6 +18,7 @@ from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 BMC_SENSORS = Command(name="bmc_sensors", line="sensors of /redfish/v1", limit_s=900.0, bmc=True)
 
+_CONDITIONS_MAX = 64  # of one sensor
 _HEALTH = {"Critical": Severity.ISOLATE, "Warning": Severity.MONITOR}
 _UPPER = ("UpperCritical", "UpperFatal")
 _LOWER = ("LowerCritical", "LowerFatal")
@@ -113,6 +114,14 @@ def _read_listed_sensor(
 def _read_status(body: Mapping[str, Any]) -> tuple[str, str]:
     status = body.get("Status")
     status = status if isinstance(status, dict) else {}
+    said = [status.get("Health")]
+    listed = status.get("Conditions")
+    for one in listed[:_CONDITIONS_MAX] if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            said += [one.get("Severity"), one.get("MessageSeverity")]
+    for worst in _HEALTH:
+        if worst in said:
+            return str(status.get("State", "")), worst
     return str(status.get("State", "")), str(status.get("Health", ""))
 
 

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from provisioner.adapters.agent.tls import open_authority
+from provisioner.adapters.redfish.eventing.events import parse_document
 from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.data import kept_status
@@ -118,7 +119,7 @@ class Intake:
 
     async def deliver(self, name: str, body: bytes) -> int:
         """Take an event in; return the status for it."""
-        document = _json(body)
+        document = parse_document(body)
         if self._watcher is None:
             return 503 if document is not None else 400
         status = await self._watcher.feeds.take_delivery(name, document)

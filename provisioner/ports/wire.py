@@ -85,11 +85,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One HTTP answer with any status. Header names are lowercase."""
+    """One HTTP answer with any status. Header names are lowercase.
+
+    `stated`: the status that the device gave, where its body calls for the other; 0: the same.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    stated: int = 0
 
     def json(self) -> Any:
         """Return the body as JSON; raise `Malformed` if it is none (a UTF-8 byte order mark is

@@ -34,69 +34,141 @@ class MessageRow(Record):
     registry: str = ""
 
 
-_BASE = "DMTF DSP8011, Base registry 1.19"
-_ILO = "HPE iLO registry 2.14 (servermanagementportal.ext.hpe.com, iLO message registry)"
+# the registry of a message, "" where it is a bare number; iDRAC sends both
+_DELL = "IDRAC|SWC|SYS|LIC|"
+_BASE = "DMTF Base registry 1.16 (openbmc/bmcweb, base_message_registry.hpp) and 1.18 (below)"
+_UPDATE = "DMTF Update registry 1.0 (openbmc/bmcweb, update_message_registry.hpp)"
+_ILO = "HPE iLO registry 2.34 with iLO 6 1.70 (HPEDevCom/redfishdocs, ilo6_msgregs170.md)"
+_LIBREDFISH = "captured tree of a Dell in NVIDIA/libredfish, tests/mockups/dell"
+_ANSIBLE = "dell/dellemc-openmanage-ansible-modules"
 _SMC = "bmclib, recorded answers of Supermicro X11 and later: SMC.1.0, Base.1.0"
-_DELL = "Dell event and error message reference for iDRAC9"
+_CARBIDE = "NVIDIA/infra-controller (carbide), recorded answer of a Supermicro: SMC.v1_0_0"
+_AMI = "recorded answer of AMI's MegaRAC Redfish Service on a ZT Proteus, PATCH of Bios/SD"
+_WORDS = "no registry: keys that say it in words"
 
-# the first row that fits decides
+# The first row that fits decides. No source was found for the number with which a Dell refuses a
+# write during its lockdown (the attribute shows it: quirk `lockdown`), nor for keys of Lenovo's own
+# registry (ExtendedError); XCC uses those of DMTF besides.
 ROWS = (
     MessageRow(meaning=Meaning.CHANGE_PASSWORD, keys="PasswordChangeRequired", source=_BASE),
     MessageRow(
+        meaning=Meaning.CHANGE_PASSWORD,
+        registry=_DELL,
+        keys="SWC1908",  # "the default password is still in use and must be changed"
+        source="dell/iDRAC-Redfish-Scripting#346",
+    ),
+    MessageRow(
         meaning=Meaning.NOT_READY,
-        registry="IDRAC|SWC|",
+        registry=_DELL,
         keys="SWC0700",  # "iDRAC is not ready. The configuration values cannot be accessed."
-        source=f"{_DELL}; quadsproject/badfish#129",
+        source="quadsproject/badfish#129",
+    ),
+    MessageRow(
+        meaning=Meaning.NOT_READY,
+        registry=_DELL,
+        keys="SYS518",  # with 500 or 503, and asked again
+        source="openstack/sushy, connector.py; bug 2022-07 'retry volume operation on SYS518'",
     ),
     MessageRow(
         meaning=Meaning.REFUSED_PROPERTY,
-        registry="IDRAC|SYS|",
+        registry=_DELL,
         keys="SYS410|SYS444",
-        source="ansible-collections/community.general#5091",
+        source=f"ansible-collections/community.general#5091; {_ANSIBLE}, idrac_secure_boot.py",
     ),
     MessageRow(
         meaning=Meaning.LICENCE,
-        registry="IDRAC|LIC|",
-        keys=r"LIC501",
-        source=_DELL,
+        registry=_DELL,
+        keys="LIC501",  # "A required license is missing or expired."
+        source=f"{_LIBREDFISH}; {_ANSIBLE}, idrac_support_assist.py",
     ),
     MessageRow(
         meaning=Meaning.PENDING_JOB,
-        keys="OemFirmwareAlreadyInUpdateMode",
-        source=_SMC,
+        registry=_DELL,
+        keys="SYS098",  # "A Remote Diagnostic (ePSA) job already exists."
+        source=f"{_ANSIBLE}, idrac_diagnostics.py",
+    ),
+    MessageRow(
+        meaning=Meaning.PENDING_JOB,
+        registry=_DELL,
+        keys="SYS537",  # "The Generate CSR operation is taking longer duration than expected."
+        source=f"{_ANSIBLE}#737, idrac_certificates.py",
+    ),
+    MessageRow(meaning=Meaning.PENDING_JOB, keys="OemFirmwareAlreadyInUpdateMode", source=_SMC),
+    MessageRow(
+        meaning=Meaning.PENDING_JOB,
+        keys="OemBiosSettingFileAlreadyExists",  # a setting waits for the next start of the host
+        source=_CARBIDE,
     ),
     MessageRow(meaning=Meaning.LICENCE, keys="OemLicenseNotPassed", source=_SMC),
     MessageRow(
         meaning=Meaning.LICENCE,
-        keys=r"\w*License(Key)?(Required|NotPassed|Missing|Expired|Invalid)?\w*",
-        source=f"{_ILO}: LicenseKeyRequired; DMTF License registry; bmcweb's OEM registries",
+        keys="LicenseRequired|LicenseKeyRequired",
+        source=f"{_BASE}: LicenseRequired; {_ILO}: LicenseKeyRequired",
+    ),
+    MessageRow(
+        meaning=Meaning.LICENCE,
+        keys=r"\w*Licen[sc]e\w*(Required|NotPassed|Missing|NotInstalled|Expired)",
+        source=_WORDS,
     ),
     MessageRow(
         meaning=Meaning.NOT_READY,
-        keys=r"\w*(NotReady|InvalidOperationForSystemState|DuringSystemPOST"
-        r"|TemporarilyUnavailable|SessionLimitExceeded|ServiceInUnknownState"
-        r"|ServiceShuttingDown|ResourceInStandby|iLOInReset|ResetInProgress)\w*",
-        source=f"{_BASE}; {_ILO}: UnableToModifyDuringSystemPOST, InvalidOperationForSystemState",
+        keys="ServiceTemporarilyUnavailable|ServiceInUnknownState|ServiceShuttingDown"
+        "|ResourceInStandby|SessionLimitExceeded",
+        source=_BASE,
+    ),
+    MessageRow(
+        meaning=Meaning.NOT_READY,
+        keys="ServiceTemporarilyUnavailableDueToHostBooting",
+        source=_AMI,
+    ),
+    MessageRow(
+        meaning=Meaning.NOT_READY,
+        keys="ResourceNotReadyRetry|ResourceTemporarilyUnavailable|UpdateTemporarilyUnavailable"
+        "|UnableToModifyDuringSystemPOST|OperationAvailableAfterSystemPOST"
+        "|InvalidOperationForSystemState|ResetInProgress|DeviceIsBusy",
+        source=_ILO,
+    ),
+    MessageRow(
+        meaning=Meaning.NOT_READY,
+        keys=r"\w*(NotReady|TemporarilyUnavailable|DuringSystemPOST|ResetInProgress)\w*",
+        source=_WORDS,
     ),
     MessageRow(
         meaning=Meaning.PENDING_JOB,
-        keys=r"\w*(InProgress|ResourceInUse)\w*",
-        source=f"{_BASE}; DMTF Update registry: UpdateInProgress (Lenovo XCC, AMI, OpenBMC)",
+        keys="UpdateInProgress",
+        source=f"{_UPDATE}; Lenovo XCC, AMI and OpenBMC use it",
+    ),
+    MessageRow(meaning=Meaning.PENDING_JOB, keys="ResourceInUse", source=_BASE),
+    MessageRow(
+        meaning=Meaning.PENDING_JOB,
+        keys="AlreadyInProgress|BundleUpdateAlreadyInProgress|ComponentUploadAlreadyInProgress"
+        "|FirmwareFlashAlreadyInProgress|SecureEraseInProgress|CalibrateInProgress"
+        "|ResourceBeingFlashed|ResourceInUseWithDetail|DiagsTestAlreadyRunning"
+        "|UpdateTaskQueueFull",
+        source=_ILO,
     ),
     MessageRow(
-        meaning=Meaning.LOCKED,
-        keys=r"\w*(Lockdown|AccountLocked)\w*",
-        source="keys of vendors that name it in words; no numbered id is known to be sourced",
+        meaning=Meaning.PENDING_JOB, keys=r"\w*(InProgress|ResourceInUse)\w*", source=_WORDS
     ),
+    MessageRow(meaning=Meaning.LOCKED, keys="ServerConfigurationLockEnabled", source=_ILO),
+    MessageRow(meaning=Meaning.LOCKED, keys=r"\w*(Lockdown|AccountLocked)\w*", source=_WORDS),
     MessageRow(
         meaning=Meaning.NEEDS_RESET,
-        keys=r"(System|Device)?Reset(Required|Recommended)",
-        source=f"{_BASE}; {_ILO}: SystemResetRequired (libredfish hpe.rs), ResetRequired",
+        keys="ResetRequired|ResetRecommended|SystemResetRequired|DeviceResetRequired"
+        "|ChassisResetRequired|InterfaceDisabledResetRequired|iLOResetAndSystemRebootRequired",
+        source=f"{_BASE}: the first two; {_ILO}; NVIDIA/libredfish, hpe.rs",
     ),
     MessageRow(
         meaning=Meaning.REFUSED_PROPERTY,
-        keys=r"Property(NotWritable|Unknown|NotWritableOrUnknown|NotUpdated|NotSupported|Value\w*)",
+        keys="Property(NotWritable|Unknown|NotUpdated|Value(Conflict|Error|ExternalConflict"
+        "|FormatError|Incorrect|Modified|NotInList|OutOfRange|ResourceConflict|TypeError))",
         source=_BASE,
+    ),
+    MessageRow(
+        meaning=Meaning.REFUSED_PROPERTY,
+        keys="Property(NotWritableOrUnknown|NotSupported"
+        "|Value(BadParam|ExceedsMaxLength|Incompatible|OutOfRange|Required))",
+        source=_ILO,
     ),
 )
 _BOUND = 256

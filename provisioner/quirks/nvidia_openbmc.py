@@ -42,7 +42,10 @@ QUIRK = Quirk(
     name="nvidia_openbmc",
     title="NVIDIA OpenBMC",
     vendor=r"^NVIDIA$",
-    product=r"^(Nvidia-BMCMezz|GB\d* ?NVL|P3809)",
+    # source of "GB BMC": NVIDIA/infra-controller#539
+    product=r"^(Nvidia-BMCMezz|GB\d* ?NVL|GB BMC|P3809)",
+    oem="Nvidia",
+    is_openbmc=True,
     targets={"hgx.bundle": "Chassis/HGX_Chassis_0"},
     # source: open-nvfwupd, flow of a GB300: the BMC is written and rebooted, then all the others
     bmc_first="NVIDIA's update flow of GB300 trays: the BMC is written and rebooted first",

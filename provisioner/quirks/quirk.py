@@ -103,7 +103,8 @@ class Quirk(Record):
     # identity: expressions over fields of the service root, any of which identifies the vendor
     vendor: str = ""
     product: str = ""
-    oem: str = ""  # key under Oem
+    oem: str = ""  # key under Oem, of the root and of the BMC's own manager
+    is_openbmc: bool = False  # its manager shows OpenBMC too, as its model or in its Oem
 
     # reading
     expand: bool = True  # $expand works where the service offers it

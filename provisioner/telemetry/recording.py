@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from provisioner import quirks
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step
 from provisioner.ports import Call, Malformed, PortError, Reply, Upload
@@ -122,7 +123,7 @@ class Recorder:
         if len(reply.body) > ROOT_MAX_BYTES or len(self._vendors) >= VENDORS_MAX:
             return
         try:
-            root = reply.json()
+            root = read_document(reply)
         except Malformed:
             return
         if isinstance(root, dict):

@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "ansible/collections/ansible_collections/provisioner/fleet/plugins"
 AGENT = ROOT / "images/hardware_manager/provisioner_hardware_manager"
 IN_BAND = ROOT / "docs/in-band.md"
-JUDGING = ROOT / "docs/judging.md"
 _TOOL = re.compile(r"[a-z][A-Za-z0-9_+.-]{1,30}")
 _ARGV = re.compile(r"argv:\s*(?:\[\s*|\"\{\{ \[')([a-z][A-Za-z0-9_.-]+)")
 
@@ -100,24 +99,6 @@ def test_each_row_names_a_tool_that_is_run() -> None:
     listed = {tool for row in rows for tool in re.findall(r"`([^` ]+)[^`]*`", row[0])}
 
     assert listed <= tools_of_modules() | tools_of_agent() | tools_of_roles()
-
-
-FOLDERS = (ROOT / "provisioner", PLUGINS / "module_utils")
-
-
-def test_each_verdict_field_has_a_reader_that_knows_its_name() -> None:
-    rows = read_table(JUDGING, "## Verdicts of the vendors' own tools")
-
-    assert {row[0].split(",")[0] for row in rows} >= {
-        *("nvidia-smi", "DCGM", "mlxlink", "NVUE", "SONiC", "FRR", "Redfish", "kernel log"),
-    }
-    for _, field, reader in rows:
-        name = re.findall(r"`([^`]+)`", reader)[0]
-        files = [folder / name for folder in FOLDERS if (folder / name).is_file()]
-        assert len(files) == 1, f"no reader {name}"
-        text = files[0].read_text()
-        for word in re.findall(r"`([^`]+)`", field):
-            assert word in text, f"{name} does not read {word}"
 
 
 def test_no_module_takes_whatever_exit_code_for_an_answer() -> None:

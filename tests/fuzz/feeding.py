@@ -161,6 +161,9 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
         case "Json" | "Mapping[str, Any]" | "dict[str, object]" | "Tree":
             said = _document(data, how, module)
             return said if isinstance(said, dict) else {"@odata.id": said}
+        case "Sequence[Mapping[str, Any]]":
+            said = _document(data, how, module)
+            return [said if isinstance(said, dict) else {"Oem": said, "Actions": {"Oem": said}}]
         case "Any" | "object":
             return _document(data, how, module)
     raise AssertionError(f"how is {annotation} given to a parser?")

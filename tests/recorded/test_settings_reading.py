@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from settings_trees import TREES, find_bios, find_pending, read_all, read_settings_tree
 
-from provisioner.adapters.redfish.parsing import parse_packed
+from provisioner.adapters.redfish.parsing import parse_fields, unpack
 from provisioner.adapters.redfish.settings.reading import parse_attributes, parse_registry
 from provisioner.cli.offline.inspect import list_attributes
 from provisioner.model.machine.settings import HIDDEN, BiosSettings
@@ -120,12 +120,15 @@ def test_attributes_that_are_not_shown_yet_are_unknown_and_not_empty() -> None:
 def test_a_registry_packed_by_gzip_is_read() -> None:
     body = {"RegistryEntries": {"Attributes": [{"AttributeName": "A", "Type": "Integer"}]}}
 
-    registry = parse_registry(parse_packed(gzip.compress(json.dumps(body).encode())), "/r")
+    packed = gzip.compress(json.dumps(body).encode())
+    registry = parse_registry(parse_fields(unpack(packed))[0], "/r")
 
     assert registry is not None
     assert registry.rules["A"].kind == "Integer"
-    assert parse_packed(gzip.compress(b"<html>")) == {}
-    assert parse_packed(b"\x1f\x8bcut") == {}
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(b"\x1f\x8bcut")
+    with pytest.raises(ValueError, match="damaged"):
+        unpack(gzip.compress(b"x" * 500)[:-9])
 
 
 def test_a_registry_that_is_a_page_of_html_leaves_a_gap() -> None:

@@ -223,6 +223,7 @@ def test_records_that_are_links_are_named_and_read_as_log_entries() -> None:
         "IDRAC.2.8.SUP0501",
         "IDRAC.2.8.USR0032",
         "IDRAC.2.8.JCP028",
+        "IDRAC.2.8.DH006",
         "IDRAC.2.8.RED014",
         "IDRAC.2.8.SYS410",
         "RAC0232",

@@ -14,6 +14,7 @@ from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.model.alert import ANY, Override
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
+from provisioner.sim.redfish.redfish_registries import mount_registry
 
 Result = TypeVar("Result")
 XID_79 = ["GPU_SXM_3 Driver Event Message",
@@ -71,6 +72,43 @@ def test_a_fatal_event_on_the_stream_revokes_and_the_node_goes_on_serving(tmp_pa
     assert revoked
     assert node.state is State.RELEASED
     assert any("Xid79/GPU_SXM_3" in str(b) for b in node.blockers)
+
+
+PUMPS = {  # as DSP8011 writes registries: the severity is the registry's, and the end too
+    "PumpLost": {"Message": "Pump %1.", "MessageSeverity": "Critical"},
+    "PumpNoted": {"Message": "Pump %1.", "MessageSeverity": "OK"},
+    "PumpBack": {
+        "Message": "Pump %1.",
+        "MessageSeverity": "OK",
+        "ClearingLogic": {"ClearsIf": "SameOriginOfCondition", "ClearsMessage": ["PumpLost"]},
+    },
+}
+
+
+def test_an_event_without_a_severity_has_the_one_of_the_registry_that_its_bmc_serves(
+    tmp_path: Path,
+) -> None:
+    async def story(serving: Serving) -> tuple[bool, bool, bool]:
+        service = serving.world.services[serving.url()]
+        mount_registry(service.tree, "Acme", "1.0.0", PUMPS)
+
+        def tell(key: str) -> None:
+            now = serving.world.clock.now()
+            serving.events().emit(f"Acme.1.0.{key}", "words", ["Pump_1"], now, severity="")
+
+        await serving.start()
+        assert await serving.until(lambda _: bool(serving.streams.open_now), 900)
+        await serving.world.clock.sleep(30)
+        tell("PumpNoted")
+        await serving.world.clock.sleep(60)
+        quiet = not await serving.standing()
+        tell("PumpLost")
+        came = await serving.until(lambda s: ("Acme.PumpLost", "Pump_1") in s, 60)
+        tell("PumpBack")
+        ended = await serving.until(lambda s: ("Acme.PumpLost", "Pump_1") not in s, 60)
+        return quiet, came, ended
+
+    assert lived(tmp_path, story) == (True, True, True)
 
 
 def test_an_override_keeps_the_certificate_until_it_ends(tmp_path: Path) -> None:

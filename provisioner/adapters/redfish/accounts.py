@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from provisioner.adapters.redfish import messages
 from provisioner.adapters.redfish.eventing.events import Metric, read_document
 from provisioner.adapters.redfish.host_parts import list_power_supplies
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, path_of, text, truth
-from provisioner.adapters.redfish.parts import is_present, of_type
-from provisioner.adapters.redfish.service import UNBLOCK, Service, not_offered, raise_unread
+from provisioner.adapters.redfish.parts import is_present, of_type, read_health
+from provisioner.adapters.redfish.service import UNBLOCK, Service, raise_unread
 from provisioner.adapters.redfish.walk import CHANGE_FIRST
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, Malformed, Reply, Secret, TooLarge, Unreachable
@@ -29,8 +30,7 @@ async def find_power_fault(service: Service) -> Blocker | None:
     faulty = [
         f"{slot} is {health}"
         for slot, supply in await list_power_supplies(walk, chassis)
-        if is_present(supply)
-        and (health := text(at(supply.data, "Status", "Health"))) not in (None, "OK")
+        if is_present(supply) and (health := read_health(supply.data)) not in (None, "OK")
     ]
     if not faulty:
         return None
@@ -62,9 +62,9 @@ async def identify(service: Service, *, on: bool) -> Blocker | None:
             if all(data.get(k) == v for k, v in body.items()):
                 return None
             refused = await service.patch(path, body, "identify LED")
-            if refused is None and is_shown(await service.get(path), on=on):
+            if refused is None and is_shown(await service.peek(path), on=on):
                 return None
-    return refused or not_offered("host", "identify LED that can be switched")
+    return refused or service.not_offered("host", "identify LED that can be switched")
 
 
 def is_shown(data: Json, *, on: bool) -> bool:
@@ -128,7 +128,9 @@ async def list_reports(service: Service) -> tuple[str, ...]:
     telemetry = await service.find_part("TelemetryService")
     if not telemetry.data or truth(telemetry.data.get("ServiceEnabled")) is False:
         return ()
-    paths = await service.walk().read_links(link(telemetry.data, "MetricReports"))
+    walk = service.walk()
+    paths = await walk.read_links(link(telemetry.data, "MetricReports"))
+    raise_unread(walk.unread)
     return tuple(paths[:REPORTS_MAX])
 
 
@@ -141,7 +143,7 @@ async def read(service: Service, path: str) -> Report:
             return Report()
         if len(reply.body) > REPORT_MAX_BYTES:  # a transport may bound it by something else
             return Report(too_large=True)
-        return Report(read_document(reply.json()).metrics)
+        return Report(read_document(messages.read_document(reply)).metrics)
     except TooLarge:
         return Report(too_large=True)
     except Malformed:
@@ -176,7 +178,12 @@ async def find_administrator(service: Service) -> str | None:
         enabled = truth(account.data.get("Enabled")) is not False
         if name and enabled and text(account.data.get("RoleId")) == "Administrator":
             names.append(name)
+    if not names:
+        raise_unread(walk.gaps)
     return next((n for n in names if n.casefold() in _PEOPLE), names[0] if names else None)
+
+
+_GAPS_MAX = 8  # resources that are asked for once more
 
 
 async def _account(service: Service, username: str) -> str | Blocker:
@@ -184,7 +191,7 @@ async def _account(service: Service, username: str) -> str | Blocker:
     path = link(await walk.read_root(), "AccountService")
     if path is None:
         raise_unread(walk.gaps)  # a BMC that restarts is no BMC without accounts
-        return not_offered(username, "AccountService")
+        return service.not_offered(username, "AccountService")
     reply = await service.call("GET", path)
     # also to a session just made, while sessions end early (docs/sources/bmc-faults.md#s4)
     if reply.status == 401:
@@ -203,12 +210,12 @@ async def _account(service: Service, username: str) -> str | Blocker:
     for account in accounts:
         if text(account.data.get("UserName")) == username:
             return account.path
-    for gap in walk.gaps:
+    for gap in walk.gaps[:_GAPS_MAX]:
         again = await service.call("GET", gap.source)
         if again.status == 403 and (demanded := _demanded(again)) is not None:
             return demanded
     raise_unread(walk.gaps)
-    return not_offered(username, "account of this name")
+    return service.not_offered(username, "account of this name")
 
 
 def _demanded(reply: Reply) -> str | None:
@@ -237,7 +244,7 @@ async def subscribe(service: Service, destination: str, context: str) -> str | B
     events = await service.find_part("EventService")
     path = link(events.data, "Subscriptions")
     if path is None:
-        return not_offered("events", "event subscriptions")
+        return service.not_offered("events", "event subscriptions")
     body = {"Destination": destination, "Protocol": "Redfish", "Context": context}
     listed = events.data.get("EventTypesForSubscription")
     types = [t for t in map(text, listed) if t] if isinstance(listed, list) else []

@@ -23,8 +23,6 @@ from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
     action_of,
-    not_offered,
-    raise_silence,
     raise_unread,
     target_of,
 )
@@ -33,7 +31,7 @@ from provisioner.model.inventory import Power
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Reply, Unreachable
 from provisioner.quirks import ALL
-from provisioner.quirks.quirk import BootAttributes
+from provisioner.quirks.quirk import AcCycle, BootAttributes
 
 # ------------------------------------------------------------------------------
 # Virtual media of a BMC: the drives, and how an image is inserted and ejected.
@@ -50,13 +48,14 @@ async def enable_media(service: Service) -> Blocker | None:
     AMI's EnableRMediaActionInfo: "CD Media instances will be displayed under VirtualMedia
     collection only when RMedia support is enabled" (captured tree of a DGX H100).
     """
+    await service.learn()
     if not service.quirk.media_enable or await _find_drive(service) is not None:
         return None
     manager = await service.read_manager()
     action = action_of(manager.data, service.quirk.media_enable) if manager is not None else {}
     target = target_of(action)
     if target is None:
-        return not_offered("media", service.quirk.media_enable)
+        return service.not_offered("media", service.quirk.media_enable)
     reply = await service.post(target, dict(service.quirk.media_enable_body), "media")
     if isinstance(reply, Blocker):
         return reply
@@ -83,7 +82,7 @@ async def insert_image(service: Service, image: str) -> Blocker | None:
         return refused
     drive = await _find_drive(service)
     if drive is None:
-        return not_offered("media", "virtual CD that takes an image by URL")
+        return service.not_offered("media", "virtual CD that takes an image by URL")
     if _holds(drive, image):
         return None
     target = target_of(action_of(drive.data, "VirtualMedia.InsertMedia"))
@@ -137,7 +136,7 @@ async def eject_image(service: Service) -> Blocker | None:
         body = {"Image": None, "Inserted": False}  # sushy: PATCH where there is no EjectMedia
         return await service.patch(drive.path, body, "media", always=body, spare=_SPARE)
     if target is None:
-        return not_offered("media", "VirtualMedia.EjectMedia")
+        return service.not_offered("media", "VirtualMedia.EjectMedia")
     return _outcome(await service.call("POST", target, {} if service.quirk.empty_body else None))
 
 
@@ -151,10 +150,11 @@ async def _find_drive(service: Service) -> Resource | None:
     walk = service.walk()
     for owner in (manager, system):
         path = link(owner.data, "VirtualMedia") if owner is not None else None
-        for drive in await walk.read_members(path):
+        drives = await walk.read_members(path)
+        raise_unread(walk.unread)  # the one that was not read may be the one that holds our image
+        for drive in drives:
             if _takes_images(service, drive):
                 return drive
-    raise_unread(walk.gaps)
     return None
 
 
@@ -187,6 +187,7 @@ _UNPLUG = (
 
 async def find_target(service: Service) -> str | Blocker:
     """Return the target of the declared action: listed by the service, or declared as unlisted."""
+    await service.learn()
     cycle = service.quirk.ac_cycle
     if cycle is None:
         return Blocker(
@@ -200,19 +201,28 @@ async def find_target(service: Service) -> str | Blocker:
         target = target_of(action_of(resource.data, cycle.action))
         if target is not None:
             return target
-    raise_silence(walk.gaps)
-    others = [q.ac_cycle for q in ALL.values() if q.ac_cycle and q.ac_cycle != cycle]
-    listed = None
-    for other in others:
-        for resource in await walk.read_linked(await walk.read_root(), other.resource):
-            if target_of(action_of(resource.data, other.action)) is not None:
-                listed = other.action
-    # a BMC that lists another software's action does not run the one whose path is known
-    host = await service.read_system() if cycle.unlisted and listed is None else None
+    raise_unread(walk.unread)
+    # a BMC that shows another software does not run the action whose path is known
+    usable = bool(cycle.unlisted) and not await _lists_another(service, cycle)
+    host = await service.read_system() if usable else None
     if host is None:
-        refused = not_offered("host", cycle.action)
+        refused = service.not_offered("host", cycle.action)
         return refused.model_copy(update={"unblock": _UNPLUG})
     return f"{host.path.rstrip('/')}/{cycle.unlisted}"
+
+
+async def _lists_another(service: Service, cycle: AcCycle) -> bool:
+    """Return whether this BMC shows another software, or lists the AC action of another."""
+    if await service.find_other_software():
+        return True
+    walk = service.walk()
+    root = await walk.read_root()
+    for other in [q.ac_cycle for q in ALL.values() if q.ac_cycle and q.ac_cycle != cycle]:
+        for resource in await walk.read_linked(root, other.resource):
+            if target_of(action_of(resource.data, other.action)) is not None:
+                return True
+    raise_unread(walk.unread)
+    return False
 
 
 async def remove_standby(service: Service) -> Blocker | None:
@@ -265,17 +275,21 @@ async def set_override(
         return refused
     system = await service.read_system()
     if system is None:
-        return not_offered("host", "system")
+        return service.not_offered("host", "system")
     settings = link(system.data, "@Redfish.Settings", "SettingsObject")
     later = await _read_settings(service, system)
     listed = _listed_targets(system.data, later)
     # UefiHttp works on NVIDIA's trays, which do not list it (docs/sources/redfish.md#uefi-http)
-    unlisted = target == "UefiHttp" and service.quirk.http_boot
-    if listed is not None and target not in listed and not unlisted:
-        return not_offered("host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}")
+    http = service.quirk.http_boot and target == "UefiHttp"
+    if http and listed is not None and target not in listed:
+        http = not await service.find_other_software()
+    if listed is not None and target not in listed and not http:
+        return service.not_offered(
+            "host", f"boot from {target}; it has {', '.join(map(str, listed[:16]))}"
+        )
     offers_uri = "HttpBootUri" in {**later, **as_object(system.data.get("Boot"))}
-    if http_uri and not offers_uri and not service.quirk.http_boot:
-        lacking = not_offered("host", "HttpBootUri: its Boot does not list it")
+    if http_uri and not offers_uri and not http:
+        lacking = service.not_offered("host", "HttpBootUri: its Boot does not list it")
         return lacking.model_copy(update={"unblock": _BY_DHCP})
     boot: dict[str, Any] = {
         "BootSourceOverrideEnabled": "Once" if once else "Continuous",
@@ -330,6 +344,7 @@ async def override_virtual_cd(service: Service) -> Blocker | None:
 
     Dell's "Cd" is a physical drive, and Supermicro boots virtual media as "UsbCd" only (sushy).
     """
+    await service.learn()
     if service.quirk.boot_attributes is not None:
         return await _choose_by_attributes(service, service.quirk.boot_attributes)
     system = await service.read_system()
@@ -341,6 +356,7 @@ async def override_virtual_cd(service: Service) -> Blocker | None:
 
 async def override_disk(service: Service) -> Blocker | None:
     """Boot from disk next time; attributes that still choose the virtual CD are reset first."""
+    await service.learn()
     attributes = service.quirk.boot_attributes
     if attributes is not None:
         path, now = await _find_attributes(service, attributes)
@@ -364,7 +380,9 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
     action = action_of(manager.data, attributes.action) if manager is not None else {}
     target = target_of(action)
     if target is None:
-        return not_offered("host", "boot of the virtual CD: neither its attributes nor an import")
+        return service.not_offered(
+            "host", "boot of the virtual CD: neither its attributes nor an import"
+        )
     reply = await service.post(target, dict(attributes.body), "host")
     return reply if isinstance(reply, Blocker) else None
 

@@ -40,7 +40,6 @@ from provisioner.adapters.redfish.service import (
     Pause,
     Service,
     action_of,
-    not_offered,
     raise_silence,
     target_of,
 )
@@ -94,7 +93,6 @@ class Redfish:
         allowance: Allowance | None = None,
     ) -> None:
         self.address = address
-        self.quirk = quirk
         self._kept = Service(transport, address, quirk, pause)
         self._kept.allowance = allowance
         self._leaks = LeakReader(self._kept)
@@ -109,15 +107,26 @@ class Redfish:
     def _service(self) -> Service:
         return self._kept.begin()
 
+    @property
+    def quirk(self) -> Quirk:
+        """Return the declaration of the software that answers, as far as it is known by now."""
+        return self._kept.quirk
+
+    async def learn(self) -> None:
+        """Make sure which software answers, before `quirk` is relied on."""
+        await self._service.learn()
+
     # readings
 
     async def collect(self, node: str, bmc: str) -> Inventory:
         """Versions and parts behind this BMC; `bmc` is its name within the node."""
-        return _spoken(await collect.read_everything(self._service.walk(), self.quirk, node, bmc))
+        await self.learn()
+        return _spoken(await collect.read_everything(self._walk(), self.quirk, node, bmc))
 
     async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
         """Return the inventory, and every part that the service lists with its values."""
         service = self._service
+        await self.learn()
         bodies = dict[str, Resource]()
         walks = [
             Walk(
@@ -126,6 +135,7 @@ class Redfish:
                 self.quirk,
                 shared=bodies,
                 allowance=service.allowance,
+                sightings=service.sightings,
             )
             for _ in range(2)
         ]
@@ -134,9 +144,8 @@ class Redfish:
 
     async def read_firmware(self, node: str, bmc: str) -> Inventory:
         """Versions, background copies and power only."""
-        return _spoken(
-            await collect.read_versions(self._service.walk(charted=True), self.quirk, node, bmc)
-        )
+        await self.learn()
+        return _spoken(await collect.read_versions(self._walk(charted=True), self.quirk, node, bmc))
 
     async def read_leak_detectors(self) -> tuple[LeakDetector, ...]:
         """Return the leak detectors behind this BMC as they read now."""
@@ -144,17 +153,21 @@ class Redfish:
 
     async def read_resources(self, what: str) -> readings.Reading:
         """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
-        return await readings.READINGS[what](self._service.walk())
+        return await readings.READINGS[what](self._walk())
 
     async def serves_tree(self) -> bool:
         """Whether the BMC serves its tree again, not only its root: one request."""
-        walk = self._service.walk(charted=True)
+        walk = self._walk(charted=True)
         systems = await walk.read_links(link(await walk.read_root(), "Systems"))
         return bool(systems) and not walk.gaps
 
     async def read_identity(self) -> Inventory:
         """Serial, UUID and model; of a BlueField's BMC, the card instead of the system."""
-        return _spoken(await collect.read_identity(self._service.walk(), self.quirk))
+        await self.learn()
+        return _spoken(await collect.read_identity(self._walk(), self.quirk))
+
+    def _walk(self, *, charted: bool = False) -> Walk:
+        return self._service.walk(charted=charted, apart=True)
 
     async def power(self) -> Power:
         """The host's power state."""
@@ -181,10 +194,10 @@ class Redfish:
         action = action_of(system.data, "ComputerSystem.Reset") if system is not None else {}
         target = target_of(action)
         if system is None or target is None:
-            return not_offered("host", "ComputerSystem.Reset")
+            return self._service.not_offered("host", "ComputerSystem.Reset")
         allowed = await self._service.reset_types(action)
         if allowed and kind not in allowed:
-            return not_offered("host", f"{kind}; it has {', '.join(allowed[:16])}")
+            return self._service.not_offered("host", f"{kind}; it has {', '.join(allowed[:16])}")
         if kind not in _REMOVING and (wet := await self.admit_act()) is not None:
             return wet
         reply = await self._service.post(target, {"ResetType": kind}, "host")
@@ -199,11 +212,13 @@ class Redfish:
         action = action_of(manager.data, "#Manager.Reset") if manager is not None else {}
         target = target_of(action)
         if target is None:
-            return not_offered("bmc", "Manager.Reset")
+            return self._service.not_offered("bmc", "Manager.Reset")
         allowed = await self._service.reset_types(action)
         reset_types = [t for t in self.quirk.bmc_reset_types if not allowed or t in allowed]
         if not reset_types:
-            return not_offered("bmc", f"usable reset; it has {', '.join(allowed[:16])}")
+            return self._service.not_offered(
+                "bmc", f"usable reset; it has {', '.join(allowed[:16])}"
+            )
         try:
             reply = await self._service.post(target, {"ResetType": reset_types[0]}, "bmc")
         except Unreachable as error:

@@ -22,6 +22,7 @@ from pydantic import Field
 from yarl import URL
 
 from provisioner import quirks
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.adapters.redfish.session import ROOT
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
@@ -194,7 +195,7 @@ async def probe(transport: BmcTransport, url: str) -> Probe | Gap:
     try:
         pin = await transport.fingerprint(BmcAddress(origin))
         reply = await transport.request(BmcAddress(origin, pin=pin), call)
-        root = reply.json() if reply.status == 200 else {}
+        root = read_document(reply) if reply.status == 200 else {}
     except PortError as error:
         return Gap(reason=error.reason, source=origin, detail=str(error))
     if reply.status not in (200, 401, 403) or not isinstance(root, Mapping):

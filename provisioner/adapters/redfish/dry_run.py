@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.redfish.exchange import SAFE
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.adapters.redfish.parsing import Json, as_object, link, path_of
 from provisioner.adapters.redfish.service import list_actions, target_of
 from provisioner.model.base import Record
@@ -81,7 +82,7 @@ class DryRunTransport:
             return Reply(200, {}, json.dumps(self._show(dict(self._made[path]), path)).encode())
         reply = await self._inner.request(bmc, call)
         try:
-            body = reply.json() if reply.status == 200 else None
+            body = read_document(reply) if reply.status == 200 else None
         except Malformed:
             return reply
         if not isinstance(body, dict):

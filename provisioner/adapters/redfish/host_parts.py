@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from provisioner.adapters.redfish.parsing import at, link, mac, name_of, objects, path_of, text
+from provisioner.adapters.redfish.parts import read_health
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import Device, DeviceKind
 from provisioner.model.outcome import Gap, Reason
@@ -118,7 +119,7 @@ def _with_serial(kind: DeviceKind, parts: Sequence[tuple[str, Resource]]) -> lis
             model=text(part.data.get("Model")),
             serial=serial,
             part=text(part.data.get("PartNumber")),
-            health=text(at(part.data, "Status", "Health")),
+            health=read_health(part.data),
             source=part.path,
         )
         for slot, part in parts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -23,7 +24,7 @@ from provisioner.adapters.redfish.parsing import (
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Reply
+from provisioner.ports import Malformed, Reply
 from provisioner.ports.reply_words import plain_text
 from provisioner.quirks.message_ids import Meaning, find_meaning
 
@@ -95,6 +96,14 @@ def body_of(reply: Reply) -> Json:
         return {}
 
 
+def read_document(reply: Reply) -> Any:
+    """Return an answer's JSON without its damaged fields; raise `Malformed` if it is none."""
+    try:
+        return parse_fields(reply.body)[0]
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not JSON: {error}") from None
+
+
 def collect_messages(body: Json) -> tuple[Message, ...]:
     """All messages of an answer, wherever vendors put them."""
     places = (
@@ -107,6 +116,53 @@ def collect_messages(body: Json) -> tuple[Message, ...]:
     found = tuple(m for place in places if place is not None for m in read_messages(place))
     code = text(at(body, "error", "code"))  # all that some services give (DSP0266, 8.6)
     return found or (read_messages({"MessageId": code}) if code else ())
+
+
+_NO_ERROR = frozenset({"Success", "NoOperation", "Created", "Accepted"})  # DSP8011, Base registry
+_REFUSING = frozenset(
+    {
+        Meaning.NOT_READY,
+        Meaning.CHANGE_PASSWORD,
+        Meaning.LOCKED,
+        Meaning.LICENCE,
+        Meaning.PENDING_JOB,
+    }
+)
+
+
+def find_error_inside(body: Json) -> tuple[Message, ...] | None:
+    """Return what the `error` in an answer of status 200 says; None: there is none in it.
+
+    () is an error that says nothing. DSP0266, 8.6 has errors in answers of 4xx and 5xx only.
+    """
+    if not as_object(body.get("error")):
+        return None
+    listed = collect_messages({"error": body["error"]})
+    said = tuple(m for m in listed if m.key not in _NO_ERROR)
+    return None if listed and not said else said
+
+
+def correct_status(reply: Reply, *, read: bool) -> Reply:
+    """Return the answer with the status that its body calls for: 500 for a 2xx that is an error.
+
+    A read is one if nothing stands beside its error (openbmc/bmcweb#75), and a write if a message
+    says that it was refused: iLO puts what it has to say about a success into an `error` too
+    (NVIDIA/libredfish, hpe.rs: SystemResetRequired). One that names a refused property may have
+    been carried out for the rest, and is looked into by `find_not_taken`.
+    """
+    if not 200 <= reply.status < 300:
+        return reply
+    body = body_of(reply)
+    said = find_error_inside(body)
+    if said is None:
+        return reply
+    if read:
+        is_error = all(key.startswith("@") for key in body if key != "error")
+    else:
+        is_error = any(
+            m.meaning in _REFUSING or (m.severity == "Critical" and m.meaning is None) for m in said
+        )
+    return replace(reply, status=500, stated=reply.status) if is_error else reply
 
 
 def read_refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> Blocker:
@@ -122,9 +178,15 @@ def read_refusal(reply: Reply, subject: str, unblock: str, hidden: str = "") -> 
     return Blocker(
         reason=_reason(reply.status, entries),
         subject=subject,
-        detail=f"HTTP status {reply.status}: {message[:300] or 'no message'}",
+        detail=f"{_show_status(reply)}: {message[:300] or 'no message'}",
         unblock=unblock,
     )
+
+
+def _show_status(reply: Reply) -> str:
+    if reply.stated:
+        return f"HTTP status {reply.stated} with an error in its body"
+    return f"HTTP status {reply.status}"
 
 
 def _reason(status: int, entries: tuple[Message, ...]) -> Reason:

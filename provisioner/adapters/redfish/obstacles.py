@@ -20,6 +20,7 @@ from provisioner.quirks import Quirk
 
 async def find_obstacle(service: Service, needed_for: str) -> Blocker | None:
     """Return why the BMC refuses `needed_for` ("push", "media", "boot") now, if so."""
+    await service.learn()
     if not _is_hindered(service.quirk, needed_for):
         return None
     manager = await service.read_manager()

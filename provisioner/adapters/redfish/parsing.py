@@ -239,16 +239,16 @@ def _is_no_number(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def parse_packed(body: bytes) -> Json:
-    """Return the JSON object of a body that is packed by gzip, or an empty one.
+def unpack(body: bytes) -> bytes:
+    """Return what gzip has packed, within bounds. Raises ValueError for all else.
 
     HPE serves its registries so, without a Content-Encoding that says it.
     """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
             unpacked = file.read(_UNPACKED_MAX + 1)
-        if len(unpacked) > _UNPACKED_MAX:
-            return {}
-        return as_object(json.loads(unpacked.decode("utf-8-sig")))
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
-        return {}
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"packed by gzip, and damaged: {error}") from None
+    if len(unpacked) > _UNPACKED_MAX:
+        raise ValueError(f"packed by gzip, and over {_UNPACKED_MAX} bytes")
+    return unpacked

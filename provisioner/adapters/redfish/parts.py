@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from provisioner.adapters.redfish.parsing import at, name_of, objects, path_of, text
+from provisioner.adapters.redfish.parsing import Json, at, name_of, objects, path_of, text
 from provisioner.adapters.redfish.processors import Processor, tell_apart
 from provisioner.adapters.redfish.walk import Resource
 from provisioner.model.inventory import Device, DeviceKind, Power
@@ -222,9 +222,25 @@ def _device(kind: DeviceKind, resource: Resource, slot: str) -> Device:
         serial=text(data.get("SerialNumber")),
         part=text(data.get("PartNumber")),
         uuid=text(data.get("UUID")) if kind is DeviceKind.GPU else None,
-        health=text(at(data, "Status", "Health")),
+        health=read_health(data),
         source=resource.path,
     )
+
+
+def read_health(data: Json) -> str | None:
+    """Return the worst that a resource says of itself: its Health, or one of its Conditions.
+
+    DSP0268, Status: a service may list a condition that its Health does not reflect yet.
+    """
+    said = [text(at(data, "Status", "Health"))]
+    for condition in objects(at(data, "Status", "Conditions") or [], _CONDITIONS_MAX):
+        severity = text(condition.get("Severity")) or text(condition.get("MessageSeverity"))
+        said.append(severity if severity in _WORSE else None)
+    return max(said, key=lambda one: _WORSE.index(one) if one in _WORSE else -1 if one else -2)
+
+
+_WORSE = ("OK", "Warning", "Critical")
+_CONDITIONS_MAX = 64  # of one resource
 
 
 def boot_state_of(system: Resource | None) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ from provisioner.adapters.redfish import messages
 from provisioner.adapters.redfish.messages import body_of, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of, text
 from provisioner.adapters.redfish.parts import host_manager, host_system, of_type
-from provisioner.adapters.redfish.walk import ROOT, Allowance, Resource, Walk
+from provisioner.adapters.redfish.walk import ROOT, Allowance, Resource, Sightings, Walk
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.ports import (
     BmcAddress,
@@ -27,21 +29,27 @@ from provisioner.ports import (
     Unreachable,
     Upload,
 )
-from provisioner.quirks import Quirk
+from provisioner.quirks import ALL, Quirk, identify_managers, is_stated
 
+LOG = logging.getLogger(__name__)
 # over 60 s until a PATCH of settings is answered were seen (docs/sources/bmc-faults.md#t6)
 _PATCH_S = 100.0
 _WANTS_A_TAG = (412, 428)
+_WALKS_KEPT = 32  # readings that a refusal may rest on; one operation makes under ten
+_UNREAD_S = 300.0  # what was not read longer ago was for another operation
 Pause = Callable[[float], Awaitable[Any]]
 UNBLOCK = "Look at the BMC's event log; it is tried again at the next turn."
 
 
 class _Found:
-    """Paths of one BMC that were found once."""
+    """What was found once of one BMC: paths, what it has shown, and its software."""
 
-    def __init__(self) -> None:
+    def __init__(self, quirk: Quirk) -> None:
+        self.quirk = quirk
+        self.learnt = False
         self.system: str | None = None
         self.chart: dict[str, Resource] = {}
+        self.sightings = Sightings()
 
 
 class Service:
@@ -56,10 +64,20 @@ class Service:
     ) -> None:
         self.transport = transport
         self.address = address
-        self.quirk = quirk
         self.pause = pause  # the site's clock: some services need seconds between two requests
-        self._found = _Found()
+        self._found = _Found(quirk)
+        self._walks: deque[Walk] = deque(maxlen=_WALKS_KEPT)
         self.allowance: Allowance | None = None  # of all requests; None: each walk has its own
+
+    @property
+    def quirk(self) -> Quirk:
+        """The declaration of the software that answers, as far as it is known by now."""
+        return self._found.quirk
+
+    @property
+    def sightings(self) -> Sightings:
+        """Return what the BMC has shown so far."""
+        return self._found.sightings
 
     def begin(self) -> Service:
         """Return this service for one operation: an allowance holds for all of its requests."""
@@ -67,36 +85,99 @@ class Service:
         begun.allowance = self.allowance or Allowance()
         return begun
 
-    def walk(self, *, charted: bool = False, alone: bool = False) -> Walk:
+    def walk(self, *, charted: bool = False, alone: bool = False, apart: bool = False) -> Walk:
         """A fresh reading, with its own gaps; `charted`: along links that were seen before.
 
-        `alone`: of one resource, for which no session need be opened.
+        `alone`: of one resource, for which no session need be opened. `apart`: a reading for its
+        own sake; no refusal of `not_offered` rests on it.
         """
-        chart = self._found.chart if charted else None
-        return Walk(
+        walk = Walk(
             self.transport,
             self.address,
             self.quirk,
-            chart,
+            self._found.chart if charted else None,
             alone=alone,
             allowance=self.allowance,
+            sightings=self._found.sightings,
         )
+        if not apart:
+            self._walks.append(walk)
+        return walk
+
+    def not_offered(self, subject: str, what: str) -> Blocker:
+        """Return the refusal of a service that has no such resource or action.
+
+        Raises `PortError` instead if something that was looked at for it could not be read.
+        """
+        recent = asyncio.get_running_loop().time() - _UNREAD_S
+        unread: dict[str, Gap] = {}
+        for walk in self._walks:
+            for path in walk.done:
+                unread.pop(path, None)
+            if walk.missed_s >= recent:
+                unread.update({gap.source.rstrip("/"): gap for gap in walk.unread})
+        self._walks.clear()  # all is looked at again by then
+        raise_unread(list(unread.values()))
+        return Blocker(
+            reason=Reason.NOT_OFFERED,
+            subject=subject,
+            detail=f"this service offers no {what}",
+            unblock="Update the BMC's firmware, or do it by hand.",
+        )
+
+    async def learn(self) -> None:
+        """Make sure which software answers, before a flag of its declaration is relied on.
+
+        A root that names only the maker of the machine leaves it open; the managers tell. Nothing
+        changes while they cannot be read: it is asked again at the next operation.
+        """
+        if self._found.learnt or self.quirk not in ALL.values():
+            return
+        walk = self.walk(apart=True)
+        root = await walk.read_root()
+        if not is_stated(root, self.quirk):
+            shown = await self._read_software(walk)
+            if walk.unread:
+                return
+            if shown is not None and shown is not self.quirk:
+                LOG.info("%s: %s answers, not %s", self.address.url, shown.title, self.quirk.title)
+                self._found.quirk = shown
+        self._found.learnt = True
+
+    async def find_other_software(self) -> str:
+        """Return the software that this BMC shows, if it is another than the declared one; else "".
+
+        What a declaration knows of a software, and this BMC does not list, is then not used on it.
+        Raises `PortError` if its managers cannot be read.
+        """
+        walk = self.walk(apart=True)
+        shown = await self._read_software(walk)
+        raise_unread(walk.unread)
+        return shown.title if shown is not None and shown.name != self.quirk.name else ""
+
+    async def _read_software(self, walk: Walk) -> Quirk | None:
+        managers = await walk.read_linked(await walk.read_root(), "Managers")
+        return identify_managers([one.data for one in managers])
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """One request as it is."""
+        """One request. An answer whose body calls for another status has that one."""
         return await self.ask(Call(method, path, body=body, headers=headers or {}))
 
     async def ask(self, call: Call, *, bulk: bool = False) -> Reply:
-        """One request as it is, within the operation's allowance. `bulk`: see `Allowance.ask`.
+        """Send any request as `call` does, within the operation's allowance.
+
+        `bulk`: see `Allowance.ask`.
 
         What an operation has no allowance left for is not sent, and raised as silence.
         """
         if self.allowance is None:
-            return await self.transport.request(self.address, call)
+            reply = await self.transport.request(self.address, call)
+            return messages.correct_status(reply, read=call.method == "GET")
         try:
-            return await self.allowance.ask(self.transport, self.address, call, bulk=bulk)
+            reply = await self.allowance.ask(self.transport, self.address, call, bulk=bulk)
+            return messages.correct_status(reply, read=call.method == "GET")
         except TooLarge as error:
             if spent := self.allowance.find_spent():
                 raise Unreachable(f"{call.path}: {spent}", maybe_executed=False) from None
@@ -107,13 +188,9 @@ class Service:
         return await self.ask(Call("POST", path, body=upload, timeout_s=timeout_s))
 
     async def get(self, path: str) -> Json:
-        """One resource; empty if it cannot be read as one."""
-        return (await self.walk().read(path)).data
-
-    async def read_part(self, path: str) -> Json:
         """One resource that a link names. Raises `PortError` if it cannot be read now.
 
-        Empty only if the service says that there is none: what was not read lists no action.
+        Empty only if the service says that there is none: what was not read lacks nothing.
         """
         walk = self.walk()
         data = (await walk.read(path)).data
@@ -121,8 +198,26 @@ class Service:
             raise_unread(walk.gaps)
         return data
 
+    async def peek(self, path: str) -> Json:
+        """One resource; empty if it cannot be read. Only to look for what it should show by now."""
+        return (await self.walk(apart=True).read(path)).data
+
+    async def find_existing(self, path: str) -> Json | None:
+        """One resource of ours by its path; None: it is gone. Raises `PortError` if it is unread.
+
+        The answer of one request decides, since a thing that is ended is not there any more.
+        """
+        reply = await self.ask(Call("GET", path, alone=True))
+        if reply.status in (404, 410):
+            return None
+        if reply.status != 200:
+            raise Unreachable(f"{path}: HTTP status {reply.status}", maybe_executed=False)
+        return body_of(reply)
+
     async def read_system(self, *, alone: bool = False) -> Resource | None:
         """The host's system, read now; `alone`: nothing else is read or changed soon."""
+        if not alone:
+            await self.learn()
         if self._found.system is not None:
             resource = await self.walk(alone=alone).read(self._found.system)
             if resource.data:
@@ -151,6 +246,7 @@ class Service:
 
         One that did not answer is no service that offers nothing: its silence is raised.
         """
+        await self.learn()
         walk = self.walk()
         path = link(await walk.read_root(), name)
         resource = await walk.read(path) if path is not None else Resource(ROOT)
@@ -221,7 +317,7 @@ class Service:
             doubted = {p for p in messages.find_not_taken(reply, sent) if p[-1] not in spare}
         if not doubted or (refused and (hidden or reply.status not in messages.NAMING)):
             return read_refusal(reply, subject, UNBLOCK, hidden) if refused else None
-        shown = await self.get(path)
+        shown = await self.peek(path)
         if all(messages.is_shown(shown, leaf, at(sent, *leaf)) for leaf in doubted):
             return None
         return read_refusal(reply, subject, UNBLOCK, hidden)
@@ -255,6 +351,8 @@ class Service:
             not set(leaf) & set(always) for leaf, _ in messages.list_leaves(body)
         )
         seen = await self.call("GET", path) if rule == "etag" or compared else None
+        if seen is not None:
+            raise_not_ready(path, seen)  # nothing was sent yet
         shown = body_of(seen) if seen is not None and seen.status == 200 and not secret else {}
         body = messages.drop_shown(shown, body, always)
         reply = Reply(204, {}, b"")
@@ -293,7 +391,7 @@ class Service:
         listed = action.get("ResetType@Redfish.AllowableValues")
         if not isinstance(listed, list):
             info = link(action, "@Redfish.ActionInfo") or path_of(action.get("@Redfish.ActionInfo"))
-            parameters = (await self.read_part(info)).get("Parameters") if info else None
+            parameters = (await self.get(info)).get("Parameters") if info else None
             listed = next(
                 (
                     p.get("AllowableValues")
@@ -351,6 +449,13 @@ def raise_unread(gaps: Sequence[Gap]) -> None:
             raise Unreachable(f"{gap.source}: {gap.detail}", maybe_executed=False)
 
 
+def raise_not_ready(path: str, reply: Reply) -> None:
+    """Raise for an answer that says only that the BMC cannot answer now."""
+    blocker = read_refusal(reply, path, UNBLOCK) if reply.status >= 400 else None
+    if blocker is not None and (reply.status >= 500 or blocker.reason is Reason.BUSY):
+        raise Unreachable(f"{path}: {blocker.detail}", maybe_executed=False)
+
+
 def action_of(resource: Json, name: str) -> Json:
     """The action whose name ends so, standard or OEM; empty if it is not offered."""
     return next((a for key, a in list_actions(resource) if key.endswith(name)), {})
@@ -359,16 +464,6 @@ def action_of(resource: Json, name: str) -> Json:
 def target_of(action: Json) -> str | None:
     """Where to POST: read, never built (DGX has SimpleUpdate at a path of its own)."""
     return path_of(action.get("target"))
-
-
-def not_offered(subject: str, what: str) -> Blocker:
-    """A service that has no such resource or action."""
-    return Blocker(
-        reason=Reason.NOT_OFFERED,
-        subject=subject,
-        detail=f"this service offers no {what}",
-        unblock="Update the BMC's firmware, or do it by hand.",
-    )
 
 
 def list_actions(resource: Json) -> list[tuple[str, Json]]:

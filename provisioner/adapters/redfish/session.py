@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.ports import (
     AccountLocked,
     BmcAddress,
@@ -163,7 +164,7 @@ def password_change(reply: Reply) -> str | None:
     Base registry, PasswordChangeRequired: its first argument is the account's URI.
     """
     try:
-        body = reply.json()
+        body = read_document(reply)
     except Malformed:
         return None
     error = body.get("error") if isinstance(body, Mapping) else None
@@ -194,7 +195,7 @@ async def _root(exchange: Exchange, bmc: BmcAddress) -> Mapping[str, Any] | None
         return None
     if reply.status >= 500:
         raise Unreachable(f"{bmc.url}: service root answers {reply.status}", maybe_executed=False)
-    root = reply.json() if reply.status == 200 else None
+    root = read_document(reply) if reply.status == 200 else None
     if not isinstance(root, Mapping):
         raise Malformed(f"{bmc.url}: no Redfish service root ({reply.status})")
     return root
@@ -235,7 +236,7 @@ async def _with_own_path(exchange: Exchange, bmc: BmcAddress, login: Login, sess
 def _member(reply: Reply, name: str) -> Any:
     """One member of a JSON object answer, or None."""
     try:
-        body = reply.json()
+        body = read_document(reply)
     except Malformed:
         return None
     return body.get(name) if isinstance(body, Mapping) else None

@@ -40,8 +40,10 @@ async def host_macs(service: Service) -> tuple[str, ...]:
     system = await service.read_system()
     path = link(system.data, "EthernetInterfaces") if system is not None else None
     addresses = set()
-    for interface in await service.walk().read_members(path):
+    walk = service.walk()
+    for interface in await walk.read_members(path):
         for field in ("MACAddress", "PermanentMACAddress"):
             if (address := mac(interface.data.get(field))) is not None:
                 addresses.add(address)
+    raise_unread(walk.unread)
     return tuple(sorted(addresses))

@@ -5,6 +5,7 @@ new version runs; only an inventory read afterwards shows that (docs/sources/red
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from provisioner.adapters.redfish.messages import (
     Message,
@@ -14,11 +15,12 @@ from provisioner.adapters.redfish.messages import (
     read_messages,
 )
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, name_of, number, text
-from provisioner.adapters.redfish.service import Service
+from provisioner.adapters.redfish.service import Service, raise_unread
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Reply, Unreachable
+from provisioner.quirks.message_ids import Meaning
 
 # States by meaning, written without blanks and case: DMTF's Task and Job (DSP2046), and those of
 # Dell's jobs (DellJob schema; openstack/sushy-oem-idrac, mappings.py). All others are unknown, and
@@ -79,7 +81,11 @@ def read_view(reply: Reply, path: str) -> TaskView:
         return VANISHED
     body = body_of(reply)
     monitor = path.endswith("/Monitor") or "/TaskMonitors/" in path
-    if reply.status >= 400 and not (monitor and reply.status in _ENDS_PER_MONITOR):
+    if reply.stated and monitor:  # its operation's "no" may come in an answer of status 200
+        reply = replace(reply, status=reply.stated, stated=0)
+    ends = monitor and reply.status in _ENDS_PER_MONITOR
+    not_ready = any(m.meaning is Meaning.NOT_READY for m in collect_messages(body))
+    if reply.status >= 400 and (not ends or not_ready):
         return TaskView(state=f"HTTP status {reply.status}")  # silence: not an end of any kind
     if reply.status < 400 and ("TaskState" in body or "JobState" in body):
         return of_task(body)
@@ -273,8 +279,8 @@ async def read_job(service: Service, path: str) -> TaskView | None:
     walk = service.walk()
     jobs = link(await walk.read_root(), "JobService")
     listed = link((await walk.read(jobs)).data, "Jobs") if jobs is not None else None
+    raise_unread(walk.gaps)
     if listed is None:
         return None
-    reply = await service.call("GET", f"{listed.rstrip('/')}/{name_of(path)}")
-    body = body_of(reply)
-    return of_task(body) if reply.status == 200 and "JobState" in body else None
+    job = await service.find_existing(f"{listed.rstrip('/')}/{name_of(path)}")
+    return of_task(job) if job is not None and "JobState" in job else None

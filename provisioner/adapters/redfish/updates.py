@@ -31,11 +31,11 @@ from provisioner.adapters.redfish.service import (
     Service,
     action_of,
     list_actions,
-    not_offered,
+    raise_unread,
     target_of,
 )
 from provisioner.adapters.redfish.tasks import TaskRef, list_running_tasks
-from provisioner.adapters.redfish.walk import Resource
+from provisioner.adapters.redfish.walk import ROOT, Resource
 from provisioner.components import ALL
 from provisioner.model.inventory import Component
 from provisioner.model.outcome import Blocker, Reason
@@ -62,10 +62,14 @@ async def find_targets(
     own = ALL[kind].target if kind in ALL else ""
     if own:
         return await _find_listed(service, update, kind, own)
-    installed = await collect.read_versions(service.walk(), service.quirk, "", "")
+    walk = service.walk()
+    installed = await collect.read_versions(walk, service.quirk, "", "")
     packages = service.quirk.package_files
     package = packages and re.search(packages, file_name, re.IGNORECASE)
     components = installed.of_kind(kind)
+    items = link(update, "FirmwareInventory") or ROOT
+    if not all(c.source.startswith(items) for c in components) or not components:
+        raise_unread(walk.unread)  # the item to be written may be where it could not look
     usable = (c.slot for c in components if package and c.updateable is not False)
     chosen = _select_sources(kind, components, slots or usable)
     return chosen if isinstance(chosen, Blocker) or not (package or declared) else []
@@ -77,7 +81,7 @@ async def _find_listed(service: Service, update: Json, kind: str, own: str) -> l
     target = f"{inventory.rstrip('/')}/{own}" if inventory is not None else ""
     if target and target in await service.walk().read_links(inventory):
         return [target]
-    return not_offered(kind, f"update target {own}")
+    return service.not_offered(kind, f"update target {own}")
 
 
 def _select_sources(
@@ -115,10 +119,10 @@ async def _find_declared(service: Service, declared: str) -> list[str] | Blocker
     """Return the path of "@manager" or "@bios"."""
     if declared == "@manager":
         manager = await service.read_manager()
-        return [manager.path] if manager is not None else not_offered(declared, "manager")
+        return [manager.path] if manager is not None else service.not_offered(declared, "manager")
     system = await service.read_system()
     bios = link(system.data, "Bios") if system is not None else None
-    return [bios] if bios is not None else not_offered(declared, "Bios resource")
+    return [bios] if bios is not None else service.not_offered(declared, "Bios resource")
 
 
 async def _find_baseboard(service: Service, update: Json, kind: str) -> list[str] | Blocker:
@@ -139,6 +143,7 @@ async def _find_baseboard(service: Service, update: Json, kind: str) -> list[str
     if members is not None:
         target = f"{members.rstrip('/')}/{name or ALL['hgx.bundle'].target}"
         documented = collection == "FirmwareInventory" and await _is_nvidia_system(service)
+        documented = documented and not await service.find_other_software()
         if documented or _is_allowed(update, target) or target in await walk.read_links(members):
             return [target]
     return Blocker(
@@ -203,7 +208,7 @@ async def set_for_host(service: Service, *, enabled: bool) -> Blocker | None:
     """Give the rshim to the host, or take it away; refused by name where that is not offered."""
     target, state = await _find_host_switch(service)
     if target is None or state is None:
-        return not_offered("host_rshim", "HostRshim.Set")
+        return service.not_offered("host_rshim", "HostRshim.Set")
     chosen = "Enabled" if enabled else "Disabled"
     if state == chosen:
         return None
@@ -245,7 +250,7 @@ async def push(
     multipart = path_of(update.data.get("MultipartHttpPushUri"))
     form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
     if multipart is None and form is None:
-        return not_offered(kind, "multipart push; let the BMC pull the image instead")
+        return service.not_offered(kind, "multipart push; let the BMC pull the image instead")
     refused = await find_obstacle(service, "push")
     refused = refused or await _find_excess(update.data, kind, file)
     if refused is None and kind == "host.psu":
@@ -311,7 +316,7 @@ async def pull(service: Service, uri: str, kind: str) -> TaskRef | Blocker:
     action = action_of(update.data, "UpdateService.SimpleUpdate")
     target = target_of(action)
     if target is None:
-        return not_offered(kind, "SimpleUpdate")
+        return service.not_offered(kind, "SimpleUpdate")
     targets = await find_targets(service, update.data, kind, (), "")
     if isinstance(targets, Blocker):
         return targets

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from provisioner.adapters.redfish.messages import Message, body_of, collect_messages
+from provisioner.adapters.redfish.messages import (
+    Message,
+    body_of,
+    collect_messages,
+    find_error_inside,
+)
 from provisioner.adapters.redfish.parsing import (
     MEMBERS_MAX,
     Json,
@@ -21,9 +26,9 @@ from provisioner.adapters.redfish.parsing import (
     link,
     number,
     parse_fields,
-    parse_packed,
     path_of,
     truth,
+    unpack,
 )
 from provisioner.model.outcome import Gap, Reason
 from provisioner.ports import (
@@ -49,8 +54,10 @@ _BYTES_MAX = 32 * 1024 * 1024  # of all answers of one walk; a DGX gives under t
 _WALK_LIMIT_S = 900.0  # a DGX takes 130 reads of up to 0.4 s; one slow inventory takes 180 s
 ROOT_KNOWN_S = 60.0  # it holds links and the maker's name; a BMC that was reset is asked anew
 CHANGE_FIRST = "PasswordChangeRequired"  # Base registry: nothing else is answered before
-_NO_ERROR = frozenset({"Success", "NoOperation"})  # DSP8011, Base registry
 _AWAY = (Reason.UNREACHABLE, Reason.BUSY)
+_LOST_FIELD = "not JSON: the value of"  # begins the gap of a field that is lost alone
+_SEEN_MAX = 8192  # paths that one BMC is known to have; every resource of a DGX is 4,700
+_ABSENT_AFTER_S = 60.0  # between the first 404 and the one that proves absence
 _READS_AT_ONCE = 4  # per walk; the transport bounds reads per BMC more tightly
 
 
@@ -133,6 +140,35 @@ class Allowance:
         return ""
 
 
+class Sightings:
+    """Which paths a BMC has shown, and since when one of them is missing.
+
+    Services answer 404 for what they have while they gather it again (after a restart, while an
+    update runs). So a path that was there is missing, and not absent, until a second look at least
+    a minute later finds the same. One that its parent no longer lists is not looked at at all.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float | None] = {}
+
+    def note(self, path: str) -> None:
+        """Keep that the path is there."""
+        if path in self._seen or len(self._seen) < _SEEN_MAX:
+            self._seen[path] = None
+
+    def is_missing(self, path: str, now: float) -> bool:
+        """Return whether a path that answers 404 was there, and is not known to be gone."""
+        if path not in self._seen:
+            return False
+        since = self._seen[path]
+        if since is None:
+            self._seen[path] = since = now
+        if now - since < _ABSENT_AFTER_S:
+            return True
+        del self._seen[path]
+        return False
+
+
 @dataclass(frozen=True)
 class Resource:
     """One resource at its path. `data` is empty if it could not be read (there is a Gap then)."""
@@ -154,8 +190,13 @@ class Walk:
         *,
         alone: bool = False,
         allowance: Allowance | None = None,
+        sightings: Sightings | None = None,
     ) -> None:
-        """`allowance`: of a whole reading that has more walks; else this one has its own."""
+        """`allowance`: of a whole reading that has more walks; else this one has its own.
+
+        `sightings`: what earlier walks over this BMC have seen.
+        """
+        self._sightings = sightings or Sightings()
         self._alone = alone
         self._chart = chart
         self._shared = shared  # whole resources, for a second walk over the same tree
@@ -169,6 +210,17 @@ class Walk:
         self._suffix = ""
         self._slots = asyncio.Semaphore(_READS_AT_ONCE)
         self.gaps: list[Gap] = []
+        self.done: set[str] = set()  # paths that were read whole
+        self.missed_s = 0.0  # when the last gap was made, by the loop's clock
+
+    @property
+    def unread(self) -> list[Gap]:
+        """The gaps that leave open what the BMC has: not what it lacks, nor a field lost alone."""
+        return [
+            gap
+            for gap in self.gaps
+            if gap.reason is not Reason.NOT_OFFERED and not gap.detail.startswith(_LOST_FIELD)
+        ]
 
     async def read_root(self) -> Json:
         """Return the service root; an unusable one is a Gap and an empty object."""
@@ -226,7 +278,10 @@ class Walk:
                 if (partial := _read_partial(path, reply)) is not None:
                     self._gap(path, Reason.MALFORMED, f"{detail}, with the resource in the answer")
                     return Resource(path, partial)
-                return self._gap(path, _reason(reply.status, said), detail)
+                reason = _reason(reply.status, said)
+                if reason is Reason.NOT_OFFERED and self._is_missing(path):
+                    return self._gap(path, Reason.BUSY, f"{detail}, though it was there before")
+                return self._gap(path, reason, detail)
             body = self._parse(path, reply)
         except Unreachable as error:
             if (spent := self._allowance.find_spent()) and path.rstrip("/") != ROOT:
@@ -241,17 +296,25 @@ class Walk:
             return self._gap(path, error.reason, str(error))
         if not isinstance(body, dict):
             return self._gap(path, Reason.MALFORMED, "the answer is not a JSON object")
-        return Resource(path, self._without_error(path, body))
+        gaps_before = len(self.gaps)
+        resource = Resource(path, self._without_error(path, body))
+        if resource.data:
+            self._sightings.note(_bare(path))
+            if len(self.gaps) == gaps_before:
+                self.done.add(_bare(path))
+        return resource
+
+    def _is_missing(self, path: str) -> bool:
+        return self._sightings.is_missing(_bare(path), asyncio.get_running_loop().time())
 
     def _parse(self, path: str, reply: Reply) -> Any:
-        if reply.body[:2] == _GZIP:
-            return parse_packed(reply.body)
         try:
-            body, lost = parse_fields(reply.body)
+            packed = reply.body[:2] == _GZIP
+            body, lost = parse_fields(unpack(reply.body) if packed else reply.body)
         except (ValueError, RecursionError) as error:
             raise Malformed(f"not JSON: {error}") from None
         if lost:
-            self._gap(path, Reason.MALFORMED, f"not JSON: the value of {', '.join(lost[:4])}")
+            self._gap(path, Reason.MALFORMED, f"{_LOST_FIELD} {', '.join(lost[:4])}")
         return body
 
     def _without_error(self, path: str, body: Json) -> Json:
@@ -259,11 +322,8 @@ class Walk:
 
         What stands beside it is a part of the resource; where nothing does, it was not read.
         """
-        if not as_object(body.get("error")):
-            return body
-        listed = collect_messages({"error": body["error"]})
-        said = [m for m in listed if m.key not in _NO_ERROR]
-        if listed and not said:
+        said = find_error_inside(body)
+        if said is None:
             return body
         keys = " ".join(dict.fromkeys(m.key for m in said if m.key))
         rest = {k: v for k, v in body.items() if k != "error"}
@@ -388,6 +448,7 @@ class Walk:
         if self._chart is not None:
             self._chart.clear()  # the tree may be another one now
         source = path.removesuffix(_EXPANDED)
+        self.missed_s = asyncio.get_running_loop().time()
         self.gaps.append(Gap(reason=reason, source=source, detail=detail[:200]))
         return Resource(path)
 
@@ -399,12 +460,16 @@ def _read_partial(path: str, reply: Reply) -> Json | None:
     """
     body = body_of(reply) if reply.status >= 500 else {}
     own = (path_of(body) or "").rstrip("/")
-    return body if own and own == path.split("?")[0].rstrip("/") else None
+    return body if own and own == _bare(path) else None
+
+
+def _bare(path: str) -> str:
+    return path.split("?")[0].rstrip("/")
 
 
 def _leads_on(path: str, body: Json) -> bool:
     """Resources that hold links and no facts: they stay as they are until the BMC changes."""
-    bare = path.split("?")[0].rstrip("/")
+    bare = _bare(path)
     if bare.endswith("/SoftwareInventory"):
         return body.get("Members") == []
     return bare == ROOT or bare.endswith(("/Chassis", "/UpdateService"))

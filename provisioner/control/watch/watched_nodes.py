@@ -13,6 +13,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from zlib import crc32
 
+from provisioner.adapters.redfish.eventing.events import RedfishEvent
 from provisioner.control.context import FleetChanges
 from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport
 from provisioner.execution.actions.power import SOURCE
@@ -97,6 +98,7 @@ class Turns:
         self.asked: dict[str, float] = {}  # when a glance at it was answered
         self.linked: dict[str, tuple[str, ...]] = {}  # BMC -> event records that are links
         self.registries: dict[str, tuple[str, ...]] = {}  # BMC -> those that are to be fetched
+        self.unjudged: dict[str, tuple[RedfishEvent, ...]] = {}  # BMC -> events that wait for these
         self.metrics: dict[str, dict[str, float]] = {}
         self.lost: dict[str, float] = {}  # part -> when it was first not seen
 

@@ -47,6 +47,7 @@ from provisioner.planning.watch import watch_rules as first_round
 from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import AlertRepository, EventStreams
 
+UNJUDGED_MAX = 64  # events of one BMC that wait for their registries
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
 LOOKS_MAX = 128  # nodes that are looked at at the same time; the budget limits them
 LOOK_AGAIN_S = 300.0  # what BMCs say by themselves brings a sweep of a node so often at most
@@ -292,16 +293,35 @@ class Watcher:
             await self._take_linked(node, bmc, turns, linked)
         if wanted := turns.registries.pop(bmc.name, ()):
             await self.eyes.fetch_registries(node, bmc, wanted)
+            await self._judge_again(node, turns, bmc.name)
         return entries
 
     def _judge(self, node: str, turns: Turns, bmc: str, document: Pushed) -> tuple[Signal, ...]:
-        """Return the signals of events; an unknown registry is fetched at the next look."""
+        """Return the signals of events; those of an unknown registry are judged by it once it came.
+
+        It is fetched at the next look, which comes soon.
+        """
         names = list_unlisted(document)
         known = self.eyes.find_registries(node, bmc, names)
         if unknown := [name for name in names if name not in known]:
             wanted = dict.fromkeys((*turns.registries.get(bmc, ()), *unknown))
             turns.registries[bmc] = tuple(wanted)[:PER_BMC_MAX]
+            waiting = [e for e in document.events if e.registry in unknown]
+            turns.unjudged[bmc] = (*turns.unjudged.get(bmc, ()), *waiting)[-UNJUDGED_MAX:]
+            turns.asked.pop(bmc, None)
+            turns.glance_at = min(turns.glance_at, max(self._clock.now(), turns.pushed_at))
         return find_signals(document, node, bmc, self._clock.now(), known)
+
+    async def _judge_again(self, node: Node, turns: Turns, bmc: str) -> None:
+        """Judge the events that waited for registries; one whose registry did not come waits on."""
+        waiting = turns.unjudged.pop(bmc, ())
+        known = self.eyes.find_registries(node.id, bmc, [event.registry for event in waiting])
+        turns.unjudged[bmc] = tuple(e for e in waiting if e.registry not in known)
+        turns.registries[bmc] = tuple(dict.fromkeys(e.registry for e in turns.unjudged[bmc]))
+        judged = Pushed(events=tuple(e for e in waiting if known.get(e.registry)))
+        received = find_signals(judged, node.id, bmc, self._clock.now(), known)
+        if await self.keeper.report(node.id, received):
+            await self.keeper.consider(node)
 
     async def _take_linked(
         self, node: Node, bmc: BmcRef, turns: Turns, linked: Sequence[str]

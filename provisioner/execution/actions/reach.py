@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.adapters.redfish.service import Pause
 from provisioner.adapters.redfish.walk import ROOT_KNOWN_S
 from provisioner.execution.actions.once import blocked
@@ -235,6 +236,7 @@ class Reach:
             admit = partial(self._admit, node.id)
             client = Redfish(self.transport, address, quirk, self.pause, admit)
             self._clients[node.id, name] = client
+        await client.learn()
         return client
 
     async def refuse_wet(self, node: Node) -> Blocker | None:
@@ -285,7 +287,7 @@ class Reach:
         if reply.status >= 400:
             detail = f"the service root: HTTP status {reply.status}"
             raise Unreachable(detail, maybe_executed=False)
-        root = reply.json()
+        root = read_document(reply)
         return root if isinstance(root, dict) else {}
 
     async def switch(self, node: Node) -> SwitchAddress | Blocker:

@@ -16,6 +16,7 @@ from provisioner.adapters.redfish.eventing.events import (
     Metric,
     Pushed,
     RedfishEvent,
+    list_related,
     read_conditions,
     read_entry,
 )
@@ -157,9 +158,14 @@ class OutOfBand:
             if isinstance(client, Blocker):
                 return client
             system = await client.service.read_system(alone=True)
+            if system is None:
+                return ()
+            related = list_related(system.data)
+            walk = client.service.walk(apart=True)
+            bodies = [one.data for one in await walk.read_several(related)] if related else []
         except PortError as error:
             return blocked(error, f"{node.id}/{bmc.name}")
-        return () if system is None else read_conditions(system.data)
+        return tuple(event for body in (system.data, *bodies) for event in read_conditions(body))
 
     async def read_entries(
         self, node: Node, bmc: BmcRef, paths: Sequence[str]

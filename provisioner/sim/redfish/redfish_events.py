@@ -128,9 +128,20 @@ class Events:
         for send in tuple(self._listening):
             send(document)
 
-    def emit(self, key: str, text: str, args: list[str], now: float, *, origin: str = "") -> None:
-        """Send an event to every subscriber."""
-        record = make_message(key, text, args)
+    def emit(
+        self,
+        key: str,
+        text: str,
+        args: list[str],
+        now: float,
+        *,
+        origin: str = "",
+        severity: str = "OK",
+    ) -> None:
+        """Send an event to every subscriber; without a severity its registry's holds (DSP0268)."""
+        record = make_message(key, text, args, severity=severity)
+        if not severity:
+            del record["MessageSeverity"]
         self._told += 1
         record |= {"EventId": str(self._told), "EventTimestamp": format_time(now), "MemberId": "0"}
         record |= {"EventType": "Event", **({"OriginOfCondition": origin} if origin else {})}

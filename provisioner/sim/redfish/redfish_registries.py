@@ -41,6 +41,34 @@ def _base() -> Json:
 BASE = _base()
 
 
+def mount_registry(tree: Tree, prefix: str, version: str, messages: Json) -> None:
+    """Serve one more registry, as a file beside Base that Registries lists."""
+    collection = tree.find(PATH)
+    assert collection is not None, "Registries is mounted first"
+    before = collection.read
+    file = f"{PATH}/{prefix}"
+    body = f"{file}/{prefix}.{version}.json"
+
+    def read() -> Json | None:
+        listed = dict(before() or {})
+        members = [*listed.get("Members", []), {"@odata.id": file}]
+        return listed | {"Members": members, "Members@odata.count": len(members)}
+
+    collection.read = read
+    tree.add_fixed(
+        file,
+        {
+            "@odata.type": "#MessageRegistryFile.v1_1_3.MessageRegistryFile",
+            "Id": prefix,
+            "Registry": f"{prefix}.{version}",
+            "Languages": ["en"],
+            "Location": [{"Language": "en", "Uri": body}],
+        },
+    )
+    registry = {"RegistryPrefix": prefix, "RegistryVersion": version, "Messages": messages}
+    tree.add_fixed(body, {**registry, "@odata.type": BASE["@odata.type"], "Id": prefix})
+
+
 def mount_registries(tree: Tree, more: Sequence[str] = ()) -> None:
     """Put Registries and JsonSchemas into the tree; `more`: others that are listed."""
     tree.add_collection(PATH, "MessageRegistryFileCollection", lambda: ["Base", *more])

@@ -157,13 +157,18 @@ def _algorithm_runs(content, facts):
 def update_grub(_words):
     """Writes grub.cfg as GRUB 2.06's 00_header and 10_linux do, with Ubuntu's titles."""
     kernels = [p.rpartition("vmlinuz-")[2] for p in glob.glob("/boot/vmlinuz-*")]
-    default = "0"
+    default, arguments = "0", []
     for path in ["/etc/default/grub", *sorted(glob.glob("/etc/default/grub.d/*.cfg"))]:
         with contextlib.suppress(OSError), open(path) as file:
-            found = re.findall(r'^GRUB_DEFAULT="?([^"\n]*)', file.read(), re.MULTILINE)
+            text = file.read()
+            found = re.findall(r'^GRUB_DEFAULT="?([^"\n]*)', text, re.MULTILINE)
             default = found[-1] if found else default
+            pattern = r'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX ([^"\n]*)'
+            arguments += re.findall(pattern, text, re.MULTILINE)
     uuid = "3f6c0d6e-0000-4000-8000-000000000001"
-    entry = "menuentry '{0}' --class ubuntu $menuentry_id_option 'gnulinux-{1}' {{\n\t}}\n"
+    linux = f"\tlinux\t/boot/vmlinuz root=UUID={uuid} ro {' '.join(arguments)}"
+    entry = "menuentry '{0}' --class ubuntu $menuentry_id_option 'gnulinux-{1}' {{\n"
+    entry += f"{linux}\n\t}}}}\n"
     lines = ['if [ "${next_entry}" ] ; then\n   set default="${next_entry}"\nelse\n']
     lines += [f'   set default="{default}"\nfi\n', entry.format("Ubuntu", f"simple-{uuid}")]
     lines += ["submenu 'Advanced options for Ubuntu' $menuentry_id_option"]
@@ -172,7 +177,7 @@ def update_grub(_words):
         title = f"Ubuntu, with Linux {kernel}"
         for way in ("advanced", "recovery"):
             lines.append("\t" + entry.format(title, f"{kernel}-{way}-{uuid}"))
-    if kernels:
+    if kernels or arguments:
         os.makedirs("/boot/grub", exist_ok=True)
         with open("/boot/grub/grub.cfg", "w") as file:
             file.write("".join([*lines, "}\n"]))

@@ -7,7 +7,6 @@ reason to keep a session: when the login ends, the stream is opened again with t
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -27,6 +26,7 @@ from provisioner.adapters.bounded_http import (
     port_error,
     redirected_path,
 )
+from provisioner.adapters.redfish.eventing.events import parse_document
 from provisioner.adapters.redfish.session import ROOT, Login
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, LoginRefused, PortError, TooLarge, Unreachable
@@ -97,10 +97,7 @@ class SseReader:
         whole = b"\n".join(self._data)
         self._data = []
         self._size = 0
-        try:
-            return Frame(self.last_id, json.loads(whole.decode("utf-8-sig")))
-        except (ValueError, RecursionError):
-            return Frame(self.last_id, None)
+        return Frame(self.last_id, parse_document(whole))
 
 
 ANSWER_MAX_S = 60.0  # bmcweb answers within one, and holds an upload's answer for 40 s

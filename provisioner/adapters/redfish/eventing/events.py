@@ -22,6 +22,7 @@ from provisioner.adapters.redfish.parsing import (
     name_of,
     number,
     objects,
+    parse_fields,
     path_of,
     text,
 )
@@ -51,8 +52,12 @@ _QUIET_WORDS = re.compile(
     r"|^Update|Update(InProgress|Started|Failed|Successful|Completed)|Service(Enabled|Disabled)"
     r"|^Property|^(Action|Query)Parameter|^Invalid(Property|Parameter|\w*Variable)"
 )
+# letters of a Dell's message ids. source: iDRAC User's Guide, "Alerts message IDs" (DIS
+# auto-discovery, DH certificates, IPA address, JCP jobs); Dell's Messages Reference Guide (USR =
+# User Tracking); captured tree of an R750 (LIC, LOG, SWC, USR); OpenManage Ansible (RED and SUP
+# updates, SYS4xx answers to requests). Of RAC, SWU, OSD, VME, TST and RSI no source was read.
 _QUIET_DELL = re.compile(
-    r"(RAC|LIC|SUP|USR|JCP|RED|SWU|SWC|LOG|IPA|DIS|OSD|VME|TST|RSI)\d{1,4}|SYS4\d\d"
+    r"(RAC|LIC|SUP|USR|JCP|RED|SWU|SWC|LOG|IPA|DH|DIS|OSD|VME|TST|RSI)\d{1,4}|SYS4\d\d"
 )
 _QUIET_ORIGIN = re.compile(
     r"/redfish/v1/(Account|Session|Update|Certificate|License|Event|Task|Job)Service(/|$)"
@@ -99,6 +104,7 @@ _KNOWN: Mapping[tuple[str, str], tuple[str, tuple[Classification, ...]]] = {
     ("ResourceEvent", "ResourceWarningThresholdExceeded"): ("WarningThreshold", _WARNING),
     ("ResourceEvent", "ResourceWarningThresholdCleared"): ("WarningThreshold", ()),
 }
+_RELATED = "ConditionInRelatedResource"  # Base registry: see the Conditions of its origin
 # after these, versions and parts are looked at again, without waiting for their turn
 _LOOK = frozenset(
     {
@@ -186,6 +192,24 @@ def read_document(document: Any) -> Pushed:
         unread=unread,
         linked=linked,
     )
+
+
+def parse_document(body: bytes) -> Any:
+    """Return the JSON of a pushed or streamed document; None if it is none.
+
+    A damaged field is lost alone; a record that cannot be read stands for it, since what the field
+    said is to be looked for.
+    """
+    try:
+        document, lost = parse_fields(body)
+    except (ValueError, RecursionError):
+        return None
+    if not lost or not isinstance(document, dict) or "MetricValues" in document:
+        return document
+    records = document.get("Events")
+    if not isinstance(records, list):
+        return {"Context": document.get("Context"), "Events": [document, None]}
+    return {**document, "Events": [*records, None]}
 
 
 def read_entry(entry: Json) -> Pushed:
@@ -448,6 +472,13 @@ def read_conditions(resource: Json) -> tuple[RedfishEvent, ...]:
     message = f"its health is {health}"
     rolled = RedfishEvent(registry="ResourceEvent", key=key, said=message, origin=origin)
     return (*events, rolled)
+
+
+def list_related(resource: Json) -> tuple[str, ...]:
+    """Return the resources in which a resource's Conditions say that there are more, or others."""
+    events, _, linked = _read_records(at(resource, "Status", "Conditions") or [])
+    origins = [e.origin for e in events if e.key == _RELATED and e.origin]
+    return tuple(dict.fromkeys([*origins, *linked]))[:LINKED_MAX]
 
 
 # ------------------------------------------------------------------------------

@@ -10,18 +10,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from provisioner.adapters.redfish.accounts import subscribe
-from provisioner.adapters.redfish.messages import body_of, read_refusal
+from provisioner.adapters.redfish.messages import read_refusal
 from provisioner.adapters.redfish.parsing import link, objects, path_of, text, truth
 from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
     action_of,
-    not_offered,
+    raise_unread,
     target_of,
 )
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import Call
 
 # in each version of the registry, and no reason for an alert
 _TEST_MESSAGE = "Base.1.0.Success"
@@ -68,7 +67,7 @@ async def submit_test(service: Service) -> Blocker | None:
     action = action_of(events.data, "EventService.SubmitTestEvent")
     target = target_of(action)
     if target is None:
-        return not_offered("events", "test events")
+        return service.not_offered("events", "test events")
     info = path_of(action.get("@Redfish.ActionInfo"))
     listed = (await service.get(info)).get("Parameters") if info is not None else None
     body: dict[str, Any] = {"MessageId": _TEST_MESSAGE}
@@ -88,9 +87,8 @@ async def submit_test(service: Service) -> Blocker | None:
 
 async def is_standing(service: Service, path: str, destination: str) -> bool:
     """Whether the subscription at `path` is there and ours. Raises `PortError`."""
-    call = Call("GET", path, alone=True)
-    reply = await service.ask(call)
-    return reply.status == 200 and _leads_to(body_of(reply).get("Destination"), destination)
+    shown = await service.find_existing(path)
+    return shown is not None and _leads_to(shown.get("Destination"), destination)
 
 
 async def find(service: Service, collection: str, destination: str) -> str:
@@ -99,6 +97,7 @@ async def find(service: Service, collection: str, destination: str) -> str:
     for path in (await walk.read_links(collection))[:LISTED_MAX]:
         if _leads_to((await walk.read(path)).data.get("Destination"), destination):
             return path
+    raise_unread(walk.unread)  # one that was not read may be it
     return ""
 
 
@@ -119,10 +118,10 @@ def _split(url: str) -> tuple[Any, ...]:
 
 async def end_subscription(service: Service, path: str, destination: str) -> Blocker | None:
     """Delete a subscription of ours; one that is gone is ended, one of others stays."""
-    reply = await service.call("GET", path)
-    if reply.status in (404, 410):
+    shown = await service.find_existing(path)
+    if shown is None:
         return None
-    if not _leads_to(body_of(reply).get("Destination"), destination):
+    if not _leads_to(shown.get("Destination"), destination):
         return Blocker(
             reason=Reason.PRECONDITION,
             subject=path,

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from provisioner import quirks
+from provisioner.adapters.redfish.messages import read_document
 from provisioner.adapters.redfish.parsing import path_of, text
 from provisioner.adapters.redfish.recordings.pseudonyms import Pseudonyms
 from provisioner.adapters.redfish.walk import ROOT
@@ -195,7 +196,7 @@ class Recorder:
             self._refused += reply.status in (401, 403)
             if reply.status != 200:
                 return {}, f"HTTP status {reply.status}"
-            body = reply.json()
+            body = read_document(reply)
         except PortError as error:
             self._failure = error
             self._silent += isinstance(error, Unreachable)

@@ -37,11 +37,10 @@ from provisioner.adapters.redfish.service import (
     UNBLOCK,
     Service,
     action_of,
-    not_offered,
     raise_unread,
     target_of,
 )
-from provisioner.adapters.redfish.settings.reading import read_bios
+from provisioner.adapters.redfish.settings.reading import raise_unread_bios, read_bios
 from provisioner.adapters.redfish.tasks import find_open_job
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.base import Record
@@ -79,14 +78,14 @@ async def reset_bios(service: Service) -> Blocker | None:
     system = await service.read_system()
     path = None if system is None else link(system.data, "Bios")
     if path is None:
-        return not_offered("BIOS", "BIOS resource")
-    action = action_of(await service.read_part(path), _ACTION)
+        return service.not_offered("BIOS", "BIOS resource")
+    action = action_of(await service.get(path), _ACTION)
     target = target_of(action)
     if target is None:
-        return not_offered("BIOS", "Bios.ResetBios")
+        return service.not_offered("BIOS", "Bios.ResetBios")
     types = await service.reset_types(action)
     if types and _TYPE not in types:
-        return not_offered("BIOS", f"reset to defaults; it has {', '.join(types[:8])}")
+        return service.not_offered("BIOS", f"reset to defaults; it has {', '.join(types[:8])}")
     if (busy := await find_open_job(service, "BIOS")) is not None:
         return busy
     reply = await service.post(target, {"ResetType": _TYPE} if types else {}, "BIOS")
@@ -99,6 +98,7 @@ async def read_bios_state(service: Service) -> BiosState | None:
     root = await walk.read_root()
     system = await service.read_system()
     bios = None if system is None else await read_bios(service, walk, root, system.data)
+    raise_unread_bios(walk, bios)
     if bios is None or bios.current is None:
         return None
     fixed = {n for n, r in bios.registry.rules.items() if r.read_only} if bios.registry else set()
@@ -140,6 +140,7 @@ async def read_secure_boot_keys(service: Service) -> SecureBootKeys | None:
         return None
     body = (await walk.read(path)).data
     if not body:
+        raise_unread(walk.gaps)
         return None
     sets: dict[str, dict[str, str]] = {}
     for database in await walk.read_linked(body, "SecureBootDatabases"):
@@ -172,11 +173,13 @@ async def reset_secure_boot_keys(service: Service) -> Blocker | None:
     system = await service.read_system()
     path = None if system is None else link(system.data, "SecureBoot")
     if path is None:
-        return not_offered("SecureBoot", "SecureBoot resource")
-    action = action_of(await service.read_part(path), _SECURE_BOOT_KEYS_ACTION)
+        return service.not_offered("SecureBoot", "SecureBoot resource")
+    action = action_of(await service.get(path), _SECURE_BOOT_KEYS_ACTION)
     target = target_of(action)
     if target is None or _RESET not in await _list_types(service, action):
-        return not_offered("SecureBoot", f"{_SECURE_BOOT_KEYS_ACTION.strip('#')} with {_RESET}")
+        return service.not_offered(
+            "SecureBoot", f"{_SECURE_BOOT_KEYS_ACTION.strip('#')} with {_RESET}"
+        )
     reply = await service.post(target, {_PARAMETER: _RESET}, "SecureBoot")
     return reply if isinstance(reply, Blocker) else None
 
@@ -249,19 +252,25 @@ async def read_setup_password(service: Service) -> SetupPasswordState | Blocker:
     bios = (await walk.read(path)).data if path is not None else {}
     if not bios:
         raise_unread(walk.gaps)
-        return not_offered(SUBJECT, "BIOS resource")
+        return service.not_offered(SUBJECT, "BIOS resource")
     target = target_of(action_of(bios, _CHANGE_ACTION))
     settings = link(bios, "@Redfish.Settings", "SettingsObject")
     if target is None or settings is None:
-        return not_offered(SUBJECT, "Bios.ChangePassword")
-    return _read_digest(as_object(bios.get("Attributes")), rule.sha256, rule.salt, target, settings)
+        return service.not_offered(SUBJECT, "Bios.ChangePassword")
+    return _read_digest(service, as_object(bios.get("Attributes")), target, settings)
 
 
 def _read_digest(
-    attributes: Json, digest_name: str, salt_name: str, target: str, settings: str
+    service: Service, attributes: Json, target: str, settings: str
 ) -> SetupPasswordState | Blocker:
+    rule = service.quirk.setup_password
+    assert rule is not None, "asked for only where it is"
+    digest_name = rule.sha256
+    salt_name = rule.salt
     if digest_name not in attributes or salt_name not in attributes:
-        return not_offered(SUBJECT, f"attribute {digest_name}, which proves the one in force")
+        return service.not_offered(
+            SUBJECT, f"attribute {digest_name}, which proves the one in force"
+        )
     shown = [attributes[name] for name in (digest_name, salt_name)]
     digest, salt = ("" if v is None or v in _NONE else str(v).lower() for v in shown)
     if digest and not (_DIGEST.fullmatch(digest) and _SALT.fullmatch(salt)):
@@ -289,7 +298,7 @@ async def change_setup_password(
     manager = await service.read_manager()
     jobs = None if manager is None else link(manager.data, *rule.jobs)
     if jobs is None:
-        return not_offered(SUBJECT, "list of jobs: without one no change is carried out")
+        return service.not_offered(SUBJECT, "list of jobs: without one no change is carried out")
     body = {
         "PasswordName": rule.name,
         "OldPassword": old.reveal(),
@@ -350,11 +359,12 @@ async def set_bios(
         return refused
     system = await service.read_system()
     if system is None:
-        return not_offered("BIOS", "system")
+        return service.not_offered("BIOS", "system")
     walk = service.walk()
     bios = await read_bios(service, walk, await walk.read_root(), system.data)
+    raise_unread_bios(walk, bios)
     if bios is None or (not bios.target and _has_bios(settings)):
-        return not_offered("BIOS", "BIOS attributes that can be written")
+        return service.not_offered("BIOS", "BIOS attributes that can be written")
     resolution = resolve(settings, bios, service.quirk.meanings)
     if resolution.refused:
         return resolution.refused[0]
@@ -457,7 +467,7 @@ async def _plan_secure_boot(
         return {}
     state = await service.get(path) if path is not None else {}
     if path is None or "SecureBootEnable" not in state:
-        return not_offered("secure_boot", "SecureBoot resource")
+        return service.not_offered("secure_boot", "SecureBoot resource")
     enable = settings["secure_boot"] == "on"
     if truth(state.get("SecureBootEnable")) is enable:
         return {}

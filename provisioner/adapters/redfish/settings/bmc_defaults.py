@@ -11,7 +11,7 @@ import hashlib
 
 from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json
-from provisioner.adapters.redfish.service import Service, action_of, not_offered, target_of
+from provisioner.adapters.redfish.service import Service, action_of, target_of
 from provisioner.adapters.redfish.settings.reading import read_bmc_settings
 from provisioner.adapters.redfish.tasks import find_open_job
 from provisioner.model.machine.settings import BiosState
@@ -25,7 +25,7 @@ async def list_resets(service: Service) -> tuple[str, ...] | Blocker:
     """Return the types of reset that the BMC offers; () if it does not say."""
     action = await _find_action(service)
     if target_of(action) is None:
-        return not_offered("bmc", _NAME)
+        return service.not_offered("bmc", _NAME)
     return tuple(await service.reset_types(action))
 
 
@@ -35,7 +35,7 @@ async def reset_bmc_defaults(service: Service, kind: str) -> Blocker | None:
         return refused
     target = target_of(await _find_action(service))
     if target is None:
-        return not_offered("bmc", _NAME)
+        return service.not_offered("bmc", _NAME)
     if (busy := await find_open_job(service, "bmc")) is not None:
         return busy
     reply = await service.post(target, {"ResetType": kind}, "bmc")

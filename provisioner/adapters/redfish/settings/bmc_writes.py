@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.adapters.redfish import updates as rshim
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
-from provisioner.adapters.redfish.service import Service, not_offered
+from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings import syslog
 from provisioner.model.outcome import Blocker
 
@@ -38,21 +38,21 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
     manager = await service.read_manager()
     system = await service.read_system()
     if manager is None or system is None:
-        return not_offered("BMC", "manager")
+        return service.not_offered("BMC", "manager")
     requests: list[tuple[str, dict[str, Any]]] = []
     network = link(manager.data, "NetworkProtocol")
     shown = await service.get(network) if network is not None else {}
-    if isinstance(body := _build_network(shown, settings), Blocker):
+    if isinstance(body := _build_network(service, shown, settings), Blocker):
         return body
     if network is not None and body:
         requests.append((network, body))
     accounts = link(await service.walk().read_root(), "AccountService")
     policy = await service.get(accounts) if accounts is not None else {}
-    if isinstance(body := _build_accounts(policy, settings), Blocker):
+    if isinstance(body := _build_accounts(service, policy, settings), Blocker):
         return body
     if accounts is not None and body:
         requests.append((accounts, body))
-    if isinstance(body := _build_power(system.data, settings), Blocker):
+    if isinstance(body := _build_power(service, system.data, settings), Blocker):
         return body
     if body:
         requests.append((system.path, body))
@@ -72,7 +72,9 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
     return None
 
 
-def _build_network(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] | Blocker:
+def _build_network(
+    service: Service, shown: Json, settings: Mapping[str, str]
+) -> dict[str, Any] | Blocker:
     body: dict[str, Any] = {}
     for meaning, name in _PROTOCOLS.items():
         if meaning not in settings:
@@ -80,13 +82,13 @@ def _build_network(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] |
         enable = settings[meaning] == "on"
         now = truth(as_object(shown.get(name)).get("ProtocolEnabled"))
         if now is None:
-            return not_offered(meaning, f"{name}.ProtocolEnabled in its NetworkProtocol")
+            return service.not_offered(meaning, f"{name}.ProtocolEnabled in its NetworkProtocol")
         if now is not enable:
             body[name] = {"ProtocolEnabled": enable}
     if "ntp" in settings:
         ntp = as_object(shown.get("NTP"))
         if "ProtocolEnabled" not in ntp:
-            return not_offered("ntp", "NTP in its NetworkProtocol")
+            return service.not_offered("ntp", "NTP in its NetworkProtocol")
         servers = [] if settings["ntp"] == "off" else settings["ntp"].split(",")
         listed = ntp.get("NTPServers")
         now_listed = [text(one) for one in listed if text(one)] if isinstance(listed, list) else []
@@ -100,21 +102,25 @@ def _build_network(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] |
     return body
 
 
-def _build_accounts(shown: Json, settings: Mapping[str, str]) -> dict[str, Any] | Blocker:
+def _build_accounts(
+    service: Service, shown: Json, settings: Mapping[str, str]
+) -> dict[str, Any] | Blocker:
     body: dict[str, Any] = {}
     for meaning, name in _ACCOUNTS.items():
         if meaning in settings and name not in shown:
-            return not_offered(meaning, f"{name} in its AccountService")
+            return service.not_offered(meaning, f"{name} in its AccountService")
         if meaning in settings and shown.get(name) != int(settings[meaning]):
             body[name] = int(settings[meaning])
     return body
 
 
-def _build_power(system: Json, settings: Mapping[str, str]) -> dict[str, Any] | Blocker:
+def _build_power(
+    service: Service, system: Json, settings: Mapping[str, str]
+) -> dict[str, Any] | Blocker:
     if "power_restore" not in settings:
         return {}
     if "PowerRestorePolicy" not in system:
-        return not_offered("power_restore", "PowerRestorePolicy of its system")
+        return service.not_offered("power_restore", "PowerRestorePolicy of its system")
     policy = _POWER[settings["power_restore"]]
     return {} if system.get("PowerRestorePolicy") == policy else {"PowerRestorePolicy": policy}
 
@@ -128,7 +134,7 @@ async def _list_interfaces(
     members = await service.walk().read_linked(manager, "HostInterfaces")
     shown = [one for one in members if "InterfaceEnabled" in one.data]
     if not shown:
-        return not_offered("host_interface", "host interface")
+        return service.not_offered("host_interface", "host interface")
     return [
         (one.path, {"InterfaceEnabled": enable})
         for one in shown

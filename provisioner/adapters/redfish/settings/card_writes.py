@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from provisioner.adapters.redfish.parsing import Json, link, text
 from provisioner.adapters.redfish.service import Service, action_of, target_of
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
-from provisioner.adapters.redfish.settings.reading import read_bios
+from provisioner.adapters.redfish.settings.reading import raise_unread_bios, read_bios
 from provisioner.model.base import Record
 from provisioner.model.machine.settings import CARD_MODE
 from provisioner.model.outcome import Blocker
@@ -41,6 +41,7 @@ async def read_wipe_orders(service: Service) -> WipeOrders:
         return WipeOrders()
     walk = service.walk()
     bios = await read_bios(service, walk, await walk.read_root(), system.data, registry=False)
+    raise_unread_bios(walk, bios)
     if bios is None or bios.current is None or not bios.target:
         return WipeOrders()
     running = bios.current

@@ -24,7 +24,7 @@ from provisioner.adapters.redfish.parsing import (
     truth,
 )
 from provisioner.adapters.redfish.parts import of_type
-from provisioner.adapters.redfish.service import Service
+from provisioner.adapters.redfish.service import Service, raise_unread
 from provisioner.adapters.redfish.settings.syslog import read_syslog
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.model.machine.settings import (
@@ -261,6 +261,15 @@ async def read_bmc_settings(service: Service) -> tuple[BmcSettings, ...]:
         await _read_accounts(walk, await walk.read_root()),
     )
     return tuple(one for one in read if one is not None)
+
+
+def raise_unread_bios(walk: Walk, bios: BiosSettings | None) -> None:
+    """Raise `PortError` if this reading of the BIOS leaves open what runs or what waits.
+
+    Its registry may be unread: values are judged without one too.
+    """
+    places = {bios.source, bios.target} if bios is not None else set()
+    raise_unread([gap for gap in walk.unread if gap.source in places])
 
 
 async def read_bios(

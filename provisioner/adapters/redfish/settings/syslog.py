@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from provisioner.adapters.redfish.parsing import Json, as_object, at, objects, path_of, text
-from provisioner.adapters.redfish.service import Service, not_offered
+from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.model.outcome import Blocker
 from provisioner.quirks import Quirk
@@ -33,7 +33,7 @@ async def build_change(
     rule = service.quirk.syslog
     found = await _read_shown(service.walk(), service.quirk, manager)
     if rule is None or found is None:
-        return not_offered("syslog", "syslog attributes that a source names")
+        return service.not_offered("syslog", "syslog attributes that a source names")
     path, shown = found
     if _list_servers(rule, shown) == value:
         return None
@@ -42,11 +42,11 @@ async def build_change(
     chosen = value.split(",")
     if _is_listed(rule, shown):
         if len(chosen) > _LISTED_MAX:
-            return not_offered("syslog", f"more than {_LISTED_MAX} servers")
+            return service.not_offered("syslog", f"more than {_LISTED_MAX} servers")
         entries = [{rule.listed: name} for name in chosen]
         return path, _nest(rule, {rule.switch: rule.on, rule.servers[0]: entries})
     if len(chosen) > len(rule.servers):
-        return not_offered("syslog", f"more than {len(rule.servers)} servers")
+        return service.not_offered("syslog", f"more than {len(rule.servers)} servers")
     filled = [*chosen, *[""] * (len(rule.servers) - len(chosen))]
     servers = dict(zip(rule.servers, filled, strict=True))
     return path, _nest(rule, {rule.switch: rule.on, **servers})

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from provisioner.adapters.redfish.parsing import Json, as_object, link, objects, text, truth
-from provisioner.adapters.redfish.service import Service, not_offered
+from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings.reading import read_bios
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import BmcClock
@@ -187,7 +187,7 @@ async def set_clock(
         body = {"NTP": {"ProtocolEnabled": True, "NTPServers": list(servers)}}
         return await service.patch(path, body, "time")
     if manager is None or "DateTime" not in data:
-        return not_offered("time", "time that can be set: neither NTP servers nor DateTime")
+        return service.not_offered("time", "time that can be set: neither NTP servers nor DateTime")
     shown = _parse_time(text(data.get("DateTime")))
     if shown is not None and abs(shown - now()) <= SET_WITHIN_S:
         return None

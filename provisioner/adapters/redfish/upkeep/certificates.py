@@ -18,8 +18,6 @@ from provisioner.adapters.redfish.parsing import Json, as_object, at, link, obje
 from provisioner.adapters.redfish.service import (
     Service,
     action_of,
-    not_offered,
-    raise_silence,
     target_of,
 )
 from provisioner.adapters.redfish.walk import Walk
@@ -116,11 +114,12 @@ async def find_door(service: Service) -> CertificateDoor | Blocker:
     root = await walk.read_root()
     manager = await service.read_manager()
     if manager is None:
-        return not_offered("BMC", "manager")
+        return service.not_offered("BMC", "manager")
     door = await _find_hpe(walk, manager.data) or await _find_standard(walk, root, manager.data)
     if door is None:
-        raise_silence(walk.gaps)  # a BMC that restarts is no BMC without a service
-        return not_offered("certificate", "certificate of its HTTPS to be requested and replaced")
+        return service.not_offered(
+            "certificate", "certificate of its HTTPS to be requested and replaced"
+        )
     return door
 
 
@@ -180,7 +179,7 @@ async def _make_hpe_request(
         return reply
     for _ in range(READS):
         await service.pause(READ_S)
-        resource = await service.get(door.resource)
+        resource = await service.peek(door.resource)
         shown = read_request(resource.get("CertificateSigningRequest"))
         if shown and shown != before:
             return shown

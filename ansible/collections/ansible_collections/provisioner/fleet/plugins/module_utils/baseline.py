@@ -14,6 +14,9 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import tools
 RELAXED = 0x0010  # PCIe Device Control, Enable Relaxed Ordering
 PRIORITIES = range(8)
 HUGEPAGES = "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+# answers of `systemctl is-enabled` for a unit that starts at boot, itself or as another's part
+_STARTS = ("enabled", "static", "alias", "indirect", "generated")
+_LINUX = re.compile(r"\s*linux(16|efi)?\s+\S")  # as 10_linux of GRUB writes it
 BOOT_ARGUMENTS = "kernel_arguments"
 SERVICE = "service:"
 PACKAGE = "package:"
@@ -142,10 +145,11 @@ def read_settings(settings, cards):
         elif name == "hugepages_2m":
             values[name] = read_file(os.path.join(cards_sysfs(cards), HUGEPAGES))
         elif name == "fabric_manager":
-            is_right = is_active("nvidia-fabricmanager") == has_nvswitches()
+            wanted = "on" if has_nvswitches() else "off"
+            is_right = read_unit("nvidia-fabricmanager") == wanted
             values[name] = "nvswitch" if is_right else "wrong"
         elif name.startswith(SERVICE):
-            values[name] = "on" if is_active(name[len(SERVICE) :]) else "off"
+            values[name] = read_unit(name[len(SERVICE) :])
     return values
 
 
@@ -174,9 +178,26 @@ def _read_ecn(card, interface):
     return "".join(str(p) for p in PRIORITIES if points[p] == "1")
 
 
-def is_active(unit):
-    """Return whether a unit of systemd runs."""
-    return tools.read(["systemctl", "is-active", unit], exits=(0, 3, 4)).strip() == "active"
+def is_enabled(unit):
+    """Return whether systemd starts a unit at the next boot.
+
+    Exit codes of systemctl(1): 1 is a unit that is not enabled, 4 one that is not there.
+    """
+    said = tools.read(["systemctl", "is-enabled", unit], exits=(0, 1, 4)).strip()
+    return said.rpartition("\n")[2] in _STARTS
+
+
+def read_unit(unit):
+    """Return "on" for a unit that runs now and from the next boot on, "off" for neither."""
+    said = tools.read(["systemctl", "is-active", unit], exits=(0, 3, 4)).strip()
+    states = {said == "active", is_enabled(unit)}
+    return "half" if len(states) > 1 else "on" if states == {True} else "off"
+
+
+def read_boot_arguments(menu):
+    """Return the words that every kernel of a grub.cfg is started with."""
+    lines = [set(line.split()[2:]) for line in menu.splitlines() if _LINUX.match(line)]
+    return set.intersection(*lines) if lines else set()
 
 
 def has_nvswitches():

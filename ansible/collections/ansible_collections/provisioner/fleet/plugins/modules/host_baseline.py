@@ -63,6 +63,7 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import baseline,
 SCRIPT = "usr/local/sbin/provisioner-baseline"
 UNIT = "provisioner-baseline.service"
 _GRUB = "etc/default/grub.d/70-provisioner.cfg"
+_MENU = "boot/grub/grub.cfg"
 _UNIT_TEXT = """\
 [Unit]
 Description=Settings of this host that every boot loses
@@ -116,23 +117,27 @@ def list_files(params, cards, bridges):
 
 
 def read_all(params, cards):
-    """Read every setting; boot arguments as GRUB's file has them for the next boot."""
+    """Read every setting; boot arguments as GRUB's menu starts every kernel with them."""
     settings = params["settings"]
     values = baseline.read_settings(settings, cards)
     if baseline.BOOT_ARGUMENTS in settings:
         text = _read_whole(os.path.join(params["root"], _GRUB)) or ""
-        words = text.rpartition("$GRUB_CMDLINE_LINUX ")[2].strip().rstrip('"')
-        values[baseline.BOOT_ARGUMENTS] = words
+        words = text.rpartition("$GRUB_CMDLINE_LINUX ")[2].strip().rstrip('"').split()
+        menu = _read_whole(os.path.join(params["root"], _MENU)) or ""
+        started = baseline.read_boot_arguments(menu)
+        values[baseline.BOOT_ARGUMENTS] = " ".join(w for w in words if w in started)
     return values
 
 
 def run_changes(params, files, different, lock):
     """Run what the written files and the differing services need."""
     root = params["root"]
-    if os.path.join(root, _GRUB) in files:
+    if os.path.join(root, _GRUB) in files or baseline.BOOT_ARGUMENTS in different:
         tools.write(["update-grub"], lock)
     tools.write(["systemctl", "daemon-reload"], lock)
     tools.write(["systemctl", "enable", UNIT], lock)
+    if not baseline.is_enabled(UNIT):
+        raise tools.Refused(f"systemd does not start {UNIT} at the next boot, though it took it")
     tools.write(["sh", os.path.join(root, SCRIPT)], lock)
     for name in different:
         if name.startswith(baseline.SERVICE):

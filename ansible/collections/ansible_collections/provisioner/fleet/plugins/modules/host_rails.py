@@ -83,13 +83,17 @@ def read_file(path):
 
 
 def write_file(path, text, lock):
-    """Write netplan's file and let netplan check it; a file that it refuses is taken back."""
+    """Write netplan's file and let netplan check it; a file that it refuses is taken back.
+
+    It is checked in each run: a run that was killed before its check left it unchecked.
+    """
     before = read_file(path)
-    _replace(path, text)
+    if before != text:
+        _replace(path, text)
     try:
         tools.write(["netplan", "generate"], lock)
     except tools.Refused:
-        if before:
+        if before and before != text:
             _replace(path, before)
         else:
             os.unlink(path)
@@ -132,8 +136,7 @@ def apply(module):
         names, missing = list_missing(params)
         file_differs = read_file(params["file"]) != text
         if not module.check_mode:
-            if file_differs:
-                write_file(params["file"], text, lock)
+            write_file(params["file"], text, lock)
             run_batch(missing, lock)
             remaining = list_missing(params)[1]
             if remaining:

@@ -44,8 +44,8 @@ BASE = _base()
 def mount_registry(tree: Tree, prefix: str, version: str, messages: Json) -> None:
     """Serve one more registry, as a file beside Base that Registries lists."""
     collection = tree.find(PATH)
-    assert collection is not None, "Registries is mounted first"
-    before = collection.read
+    before = collection.read if collection is not None else None
+    assert collection is not None and before is not None, "Registries is mounted first"
     file = f"{PATH}/{prefix}"
     body = f"{file}/{prefix}.{version}.json"
 

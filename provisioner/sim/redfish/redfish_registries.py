@@ -45,7 +45,8 @@ def mount_registry(tree: Tree, prefix: str, version: str, messages: Json) -> Non
     """Serve one more registry, as a file beside Base that Registries lists."""
     collection = tree.find(PATH)
     before = collection.read if collection is not None else None
-    assert collection is not None and before is not None, "Registries is mounted first"
+    assert collection is not None, "Registries is mounted first"
+    assert before is not None, "a collection is read"
     file = f"{PATH}/{prefix}"
     body = f"{file}/{prefix}.{version}.json"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.adapters.redfish.messages import read_document
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, Call, Malformed, Reply
@@ -86,7 +85,7 @@ class RedfishPdu:
 
     async def _get(self, path: str) -> Mapping[str, Any]:
         reply = await self._request("GET", path)
-        data = read_document(reply) if reply.status < 400 else None
+        data = reply.json() if reply.status < 400 else None
         if not isinstance(data, dict):
             raise Malformed(f"GET {path}: HTTP status {reply.status}, no resource")
         return data

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from simulated import served
 from typer.testing import CliRunner
 
 from provisioner.cli import app
@@ -131,3 +132,21 @@ def test_a_redfish_service_that_shows_nothing_is_no_success() -> None:
 
     assert result.exit_code == 1
     assert "it shows no part and no firmware" in result.stderr
+
+
+def test_a_certificate_that_nobody_vouches_for_is_shown_with_the_command_that_pins_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with served(nodes=1) as site:
+        url = site.url("su0-n00/host")
+        login = site.site.build_expected()["factory_credentials"]["supermicro"]
+        monkeypatch.setenv(PASSWORD, login["password"])
+        user = ["--user", login["username"]]
+        refused = CliRunner().invoke(app, ["inspect", url, *user])
+        command = next(line for line in refused.stderr.splitlines() if "--pin" in line).split()
+        shown = CliRunner().invoke(app, [*command[1:], "--json"])
+
+    assert refused.exit_code == 1
+    assert "certificate_untrusted" in refused.stderr
+    assert command[:5] == ["provisioner", "inspect", url, *user]
+    assert json.loads(shown.stdout)["system"]["serial"]

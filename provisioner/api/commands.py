@@ -127,6 +127,7 @@ COMMANDS: Mapping[str, Command] = {
     "show_home": C("node waiting"),
     "list_drift": C("drift", example="--select 'rack=su0-*'"),
     "list_debt": C("debt"),
+    "list_versions": C("versions", example="--select 'rack=su0-*' --where 'standing=differs'"),
     "show_cohorts": C("cohort show"),
     "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),
     "list_tenants": C("tenant list"),

@@ -85,6 +85,9 @@ COMMANDS = {
         "",
         "List nodes whose versions differ from their campaign, pin, or the fleet's release.",
     ),
+    "versions": Command(
+        ROUTES, "", "List the running versions of each component, counted against the pins."
+    ),
     "debt": Command(
         ROUTES,
         "",
@@ -205,7 +208,8 @@ COMMANDS = {
 # the commands by what people do with them, in the order of the program's help
 GROUPS: dict[str, str] = {
     "Every day": "intake explain node case alert notice tenant switch certificate drift debt event",
-    "The fleet's versions": "campaign pin policy matrix release cohort overlay image artifact plan",
+    "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
+    "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",
     "The site and its daemon": "serve doctor health mode watch hardware adopt capability "
     "observation recovery clock agents backup restore db webhook context",

@@ -68,3 +68,38 @@ def test_explain_names_the_set_that_is_written_next() -> None:
     text = " ".join(explained.format_lines())
     assert BIOS in text
     assert "fast-1" in text
+
+
+def test_versions_are_counted_over_the_fleet_against_the_pins_of_each_node() -> None:
+    nodes = [
+        NODE.model_copy(update={"id": f"n{n}", "release": "r", "profile": "p"}) for n in range(3)
+    ]
+    seen = {
+        "n0": with_sets(*shown("fast-1", "safe-1")),
+        "n1": with_sets(*shown("none", "safe-1")),
+    }  # n2 was never read
+
+    counts = release_drift.count_versions(nodes, seen, MATRIX, (), {}, NOW)
+
+    assert [(c.kind, c.version, c.standing, c.wanted, c.nodes, c.names) for c in counts] == [
+        (BIOS, "fast-1", "as pinned", ("fast-1",), 1, ("n0",)),
+        (BIOS, "none", "differs", ("fast-1",), 1, ("n1",)),
+        (BMC, "safe-1", "as pinned", ("safe-1",), 2, ("n0", "n1")),
+    ]
+
+
+def test_what_no_release_pins_is_counted_as_such() -> None:
+    node = NODE.model_copy(update={"release": "other", "profile": "p"})
+    part = Component(kind="gpu.vbios", slot="GPU_1", version=None, source="s")
+
+    (count,) = release_drift.count_versions(
+        [node],
+        {node.id: with_sets(part, part.model_copy(update={"slot": "GPU_2"}))},
+        MATRIX,
+        (),
+        {},
+        NOW,
+    )
+
+    assert (count.version, count.standing, count.wanted) == ("?", "not pinned", ())
+    assert (count.nodes, count.slots) == (1, 2)

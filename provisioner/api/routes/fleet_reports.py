@@ -19,7 +19,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
-from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine
+from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine, VersionCount
 from provisioner.planning.campaigns.select_expression import select
 from provisioner.planning.certification.cohort import Outlier, Policy, find_outliers
 from provisioner.planning.certification.regression import (
@@ -50,6 +50,12 @@ class DriftList(Record):
     """Nodes whose versions differ from their target."""
 
     items: tuple[DriftLine, ...]
+
+
+class VersionList(Record):
+    """Every running version of every component, with the nodes that run it."""
+
+    items: tuple[VersionCount, ...]
 
 
 class DebtList(Record):
@@ -105,15 +111,28 @@ class Comparisons(Record):
 async def list_drift(ask: Ask) -> Reply:
     """Return the nodes whose release or versions are not those of their target."""
     nodes, inventories, _ = await _read_chosen(ask)
-    book = ask.parts.store.campaigns
-    targets = {c.id: c.target for c in await book.list()}
-    under_way: Mapping[str, tuple[CampaignRow, str]] = {
-        r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()
-    }
-    pins = await book.list_pins()
+    pins = await ask.parts.store.campaigns.list_pins()
+    under_way = await _list_under_way(ask)
     matrix = ask.parts.matrix
     lines = release_drift.find_drift(nodes, inventories, matrix, pins, under_way, ask.now)
     return Reply(DriftList(items=lines))
+
+
+async def list_versions(ask: Ask) -> Reply:
+    """Return the running versions of the fleet, counted against the pins."""
+    nodes, inventories, _ = await _read_chosen(ask)
+    pins = await ask.parts.store.campaigns.list_pins()
+    under_way = await _list_under_way(ask)
+    matrix = ask.parts.matrix
+    lines = release_drift.count_versions(nodes, inventories, matrix, pins, under_way, ask.now)
+    return Reply(VersionList(items=lines))
+
+
+async def _list_under_way(ask: Ask) -> Mapping[str, tuple[CampaignRow, str]]:
+    """Return the nodes of active campaigns, with their row and the campaign's target."""
+    book = ask.parts.store.campaigns
+    targets = {c.id: c.target for c in await book.list()}
+    return {r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()}
 
 
 async def list_debt(ask: Ask) -> Reply:
@@ -234,6 +253,18 @@ ROUTES = (
         VIEWERS,
         list_drift,
         {200: DriftList},
+        query=Chosen,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/versions",
+        "list_versions",
+        TAG,
+        "List the running versions of each component, counted against the pins.",
+        VIEWERS,
+        list_versions,
+        {200: VersionList},
         query=Chosen,
         heavy=True,
     ),

@@ -46,6 +46,7 @@ COLUMNS: dict[str, str] = {
     "alert list": (
         "node alert=id target classifications:all since=since:at count standing says=message"
     ),
+    "versions": "component=kind version standing nodes parts=slots pinned=wanted:all",
     "drift": "node state release target why behind=behind:behind",
     "debt": "node component=kind version slots:all waits_for source",
     "observation list": (
@@ -96,6 +97,7 @@ EMPTY: dict[str, str] = {
     "webhook list": "There is no webhook yet: `provisioner webhook add NAME` adds one.",
     "audit exports": "The journal is exported to no receiver: settings audit_syslog, audit_otlp.",
     "webhook dead": "Nothing waits that could not be sent.",
+    "versions": "No inventory of a node is stored.",
     "drift": "Every node runs what it is to run.",
     "debt": "Nothing waits for a reset.",
     "observation list": "No node was read: `provisioner mode` says whether this daemon observes.",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from pydantic import Field
+
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
@@ -38,6 +40,21 @@ class DriftLine(Record):
     why: str  # "campaign c0001", "pin of rack su0-rack0: reason", "the fleet's", "its own"
     behind: tuple[Behind, ...]
     pin_expired: str = ""  # an expired pin of the node
+
+
+NAMED_MAX = 100  # nodes of one version that are named
+
+
+class VersionCount(Record):
+    """One version of a component that runs in the fleet, and how it stands to the pins."""
+
+    kind: str
+    version: str = Field(description='"?": the device gives no version.')
+    standing: str = Field(description='"as pinned", "differs" or "not pinned".')
+    wanted: tuple[str, ...] = Field(description="The pinned versions of the nodes that run it.")
+    nodes: int
+    slots: int = Field(description="Parts that run it: eight GPUs of a node are eight.")
+    names: tuple[str, ...] = Field(description="Nodes that run it, at most 100.")
 
 
 class DebtLine(Record):
@@ -85,6 +102,54 @@ def find_drift(
             )
         )
     return tuple(lines)
+
+
+def count_versions(
+    nodes: Sequence[Node],
+    inventories: Mapping[str, Inventory],
+    matrix: Matrix,
+    pins: Sequence[ReleasePin],
+    under_way: Mapping[str, tuple[CampaignRow, str]],
+    now: float,
+) -> tuple[VersionCount, ...]:
+    """Return every running version of every component, counted over the nodes.
+
+    One version may have two lines: some nodes are to run it, others not. Nodes without an
+    inventory are in no line.
+    """
+    slots: dict[tuple[str, str, str], int] = {}
+    names: dict[tuple[str, str, str], dict[str, None]] = {}
+    wanted: dict[tuple[str, str, str], set[str]] = {}
+    for node in nodes:
+        inventory = inventories.get(node.id)
+        if inventory is None or node.state is State.RETIRED:
+            continue
+        row, campaign_target = under_way.get(node.id, (None, ""))
+        release = matrix.releases.get(find_target(node, row, campaign_target, pins, now))
+        profile = None if release is None else release.profiles.get(node.profile)
+        for part in inventory.components:
+            pin = None if profile is None else profile.pins.get(part.kind)
+            known = pin is not None and pin.known
+            met = known and judge_pin(part.kind, part.version, pin).met
+            standing = "as pinned" if met else "differs" if known else "not pinned"
+            key = (part.kind, part.version or "?", standing)
+            slots[key] = slots.get(key, 0) + 1
+            names.setdefault(key, {})[node.id] = None
+            if pin is not None and known:
+                target = select_target(part.kind, part.version, pin)
+                wanted.setdefault(key, set()).add(target or "no pin for this model")
+    return tuple(
+        VersionCount(
+            kind=key[0],
+            version=key[1],
+            standing=key[2],
+            wanted=tuple(sorted(wanted.get(key, ()))),
+            nodes=len(names[key]),
+            slots=slots[key],
+            names=tuple(sorted(names[key])[:NAMED_MAX]),
+        )
+        for key in sorted(slots)
+    )
 
 
 def find_debt(

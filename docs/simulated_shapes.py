@@ -13,7 +13,7 @@ from provisioner.sim.hardware.clock import HandClock, Schedule
 from provisioner.sim.redfish.bmc import make_service, read_shape
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.sources import ASSUMED, RULES
-from provisioner.sim.site.fault_presets import ALL as FAULTS
+from provisioner.sim.site.control import ALL as FAULTS
 
 ROOT = "/redfish/v1"
 REDUCED = Path(__file__).parents[1] / "tests" / "recorded" / "writes"

@@ -19,7 +19,7 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.sim.site.fault_presets import inject_fault
+from provisioner.sim.site.control import inject_fault
 
 NODE = "su0-n00"
 LIMIT_S = 1800.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from served import ELSEWHERE, NOW, Served, run
 
-from provisioner.access.scope_claims import read_claims
+from provisioner.access.identity import read_claims
 from provisioner.access.sessions import caller_of_session, new_session
 from provisioner.access.tokens import new_token
 from provisioner.api.scopes import CONCERNS, SITE_WIDE, find_scope_blockers

@@ -12,11 +12,17 @@ from device_provider import CLIENT, DeviceProvider
 from local_daemon import daemon
 from program import Done, alone
 
-from provisioner.cli.client import device_flow
+from provisioner.cli.client import sign_in as device_flow
 from provisioner.cli.client import sign_in as sign_ins
 from provisioner.cli.client.connection import find_file
-from provisioner.cli.client.device_flow import Code, Endpoints, Offer, Provider, ProviderRefused
-from provisioner.cli.client.sign_in import build_trust
+from provisioner.cli.client.sign_in import (
+    Code,
+    Endpoints,
+    Offer,
+    Provider,
+    ProviderRefused,
+    build_trust,
+)
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.sim.site.fault_presets import inject_fault
+from provisioner.sim.site.control import inject_fault
 
 FAULT = "queue_stuck_until_reflash"
 LADDER = [("rerun", "same"), ("cold_boot", "same"), ("reflash", "cured")]

@@ -15,7 +15,7 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply, Unreachable
 from provisioner.sim.hardware.build import make_image
-from provisioner.sim.site.fault_presets import ALL, inject_fault
+from provisioner.sim.site.control import ALL, inject_fault
 
 SYSTEM = Call("GET", "/redfish/v1/Systems/1", timeout_s=20)
 READS = 210  # more than a BMC takes connections

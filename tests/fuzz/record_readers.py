@@ -27,7 +27,7 @@ RECORD_BESIDE = {
 }
 
 RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
-    ("access.scope_claims", (), "read_scope", {}),
+    ("access.identity", (), "read_scope", {}),
     ("integrations.inventories.deciding.netbox_places", (), "normalize_address", {}),
     (
         "integrations.inventories.deciding.belief_comparison",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from provisioner.model.outcome import Reason
-from provisioner.planning.fault_location.collectives import ROUNDS_MAX, find_blockers, plan_round
+from provisioner.planning.fault_location.fabric_rounds import ROUNDS_MAX, find_blockers, plan_round
 from provisioner.planning.fault_location.isolation_words import (
     Fabric,
     FabricLink,

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from provisioner.checks.xid.error_codes import Family
 from provisioner.checks.xid.xid_events import find_events
-from provisioner.planning.certification.escalation import find_escalations, list_occurrences
-from provisioner.planning.certification.escalation_rules import (
+from provisioner.planning.certification.escalation import (
     DAY_S,
     HOUR_S,
     RULES,
     Occurrence,
     Remedy,
     Step,
+    find_escalations,
+    list_occurrences,
 )
 
 NOW = 1_800_000_000.0

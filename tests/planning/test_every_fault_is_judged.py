@@ -26,15 +26,13 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification.escalation import (
     BY_THE_TABLE,
-    find_escalations,
-    judge_history,
-)
-from provisioner.planning.certification.escalation_rules import (
     RULES,
     Occurrence,
     Remedy,
     Rule,
     Step,
+    find_escalations,
+    judge_history,
 )
 from provisioner.planning.repair.case_policy import FAULTY, faults_of
 from provisioner.planning.repair.diagnosis import diagnose, find_rules, load_rules

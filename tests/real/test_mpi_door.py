@@ -17,8 +17,7 @@ from provisioner.adapters.ssh import SshShell
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.execution.actions.work import Site
 from provisioner.execution.validate.fabric_outputs import FOLDER, MARK
-from provisioner.execution.validate.fabric_tests import FabricTests
-from provisioner.execution.validate.mpi_door import PORT, Door, open_door
+from provisioner.execution.validate.fabric_tests import PORT, Door, FabricTests, open_door
 from provisioner.model.fabric_session import FabricRun
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind

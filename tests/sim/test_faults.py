@@ -12,7 +12,7 @@ import pytest
 from provisioner.sim.faults.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
-from provisioner.sim.site.fault_presets import ALL, inject_fault
+from provisioner.sim.site.control import ALL, inject_fault
 from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"

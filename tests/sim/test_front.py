@@ -13,7 +13,7 @@ from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.redfish.bmc import from_files
 from provisioner.sim.redfish.redfish_answers import GONE
 from provisioner.sim.site import fault_presets_bmc
-from provisioner.sim.site.fault_presets import ALL, inject_fault
+from provisioner.sim.site.control import ALL, inject_fault
 from provisioner.sim.site.serve import Front
 from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, SWITCH_PASSWORD, SWITCH_USER, Site
 

@@ -29,7 +29,7 @@ from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
-from provisioner.sim.site.fault_presets import inject_fault
+from provisioner.sim.site.control import inject_fault
 from provisioner.sim.site.truth import NOBODYS, collect_truth
 from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.vault import Vault

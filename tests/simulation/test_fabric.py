@@ -15,7 +15,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.fabric_session import FabricOutcome
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import fault_presets
+from provisioner.sim.site import control as fault_presets
 
 HOUR_S = 3600.0
 

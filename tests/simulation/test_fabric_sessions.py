@@ -23,7 +23,7 @@ from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import fault_presets
+from provisioner.sim.site import control as fault_presets
 
 HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 

@@ -10,7 +10,7 @@ from rig import World
 
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import fault_presets
+from provisioner.sim.site import control as fault_presets
 
 
 async def found(directory: Path) -> tuple[Node, float, float]:

@@ -23,7 +23,8 @@ from provisioner.control.engine.engine_shared import SharedEngine
 from provisioner.execution.actions import once
 from provisioner.execution.observe import rotation as switch_api
 from provisioner.execution.steps import methods_switch_settings as switch_drain
-from provisioner.execution.tenancy import leaf, leaf_config
+from provisioner.execution.tenancy import leaf
+from provisioner.execution.tenancy import vrf_fabric as leaf_config
 from provisioner.store.rows import operation_rows
 from provisioner.store.schema.schema import operations
 

@@ -10,7 +10,7 @@ from rig import World
 
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import fault_presets
+from provisioner.sim.site import control as fault_presets
 
 HOUR_S = 3600.0
 

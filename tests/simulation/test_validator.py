@@ -19,7 +19,7 @@ from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.sim.site.fault_presets import inject_fault
+from provisioner.sim.site.control import inject_fault
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 

@@ -25,7 +25,7 @@ from provisioner.planning.places.port_filters import list_filters, plan_guards, 
 from provisioner.planning.tenancy.tenants import Request, change_tenant, create
 from provisioner.planning.tenancy.vrf_difference import find_missing_change, plan_leaf_change
 from provisioner.planning.tenancy.vrf_plan import plan_networks
-from provisioner.sim.switches.nvue_acl import find_acl_violation
+from provisioner.sim.switches.nvue import find_acl_violation
 
 FABRIC = two_units()
 WEB = SecurityGroup(

@@ -8,7 +8,7 @@ from typing import cast
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
-from provisioner.control.repairs.ticketing import Ticketing
+from provisioner.control.repairs.repair_shop import Ticketing
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.repair.case_evidence import Bundler
 from provisioner.model.case import (

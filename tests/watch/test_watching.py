@@ -14,7 +14,7 @@ from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.model.alert import ANY, Override
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
-from provisioner.sim.redfish.redfish_registries import mount_registry
+from provisioner.sim.redfish.bmc import mount_registry
 
 Result = TypeVar("Result")
 XID_79 = ["GPU_SXM_3 Driver Event Message",

@@ -10,14 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from provisioner.adapters.redfish import (
-    accounts,
-    boot,
-    collect,
-    obstacles,
-    storage,
-    updates,
-)
+from provisioner.adapters.redfish import accounts, boot, collect, obstacles, updates
 from provisioner.adapters.redfish import (
     boot as media,
 )
@@ -34,13 +27,14 @@ from provisioner.adapters.redfish import (
     updates as rshim,
 )
 from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
-from provisioner.adapters.redfish.parsing import at, link, text
+from provisioner.adapters.redfish.parsing import at, link, mac, objects, path_of, text
 from provisioner.adapters.redfish.parts import power_of
 from provisioner.adapters.redfish.service import (
     Pause,
     Service,
     action_of,
     raise_silence,
+    raise_unread,
     target_of,
 )
 from provisioner.adapters.redfish.settings import bios_writes as bios_defaults
@@ -62,6 +56,53 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.quirks import Quirk
+
+# ------------------------------------------------------------------------------
+# What only a visit to the maintenance image asks of a BMC: its drives, and the host's addresses.
+#
+# Kept out of the inventory: a service needs a request for each drive, and nothing else asks.
+
+
+DRIVES_MAX = 128
+
+
+async def drive_serials(service: Service) -> tuple[str, ...]:
+    """Serials of the drives that the host's system lists, sorted; () if it lists none.
+
+    Raises `Unreachable` when a drive or the list does not come: silence is no absence.
+    """
+    system = await service.read_system()
+    path = link(system.data, "Storage") if system is not None else None
+    if path is None:
+        return ()
+    walk = service.walk()
+    drives: list[str] = []
+    for storage in await walk.read_members(path):
+        listed = objects(at(storage.data, "Drives"))
+        drives += [p for d in listed if (p := path_of(d)) is not None]
+    serials = []
+    for drive in await walk.read_several(list(dict.fromkeys(drives))[:DRIVES_MAX]):
+        state = text(at(drive.data, "Status", "State"))
+        serial = text(drive.data.get("SerialNumber"))
+        if serial is not None and state != "Absent":
+            serials.append(serial)
+    raise_unread(walk.gaps)
+    return tuple(sorted(serials))
+
+
+async def host_macs(service: Service) -> tuple[str, ...]:
+    """Addresses of the host's own Ethernet interfaces, sorted; many services list none."""
+    system = await service.read_system()
+    path = link(system.data, "EthernetInterfaces") if system is not None else None
+    addresses = set()
+    walk = service.walk()
+    for interface in await walk.read_members(path):
+        for field in ("MACAddress", "PermanentMACAddress"):
+            if (address := mac(interface.data.get(field))) is not None:
+                addresses.add(address)
+    raise_unread(walk.unread)
+    return tuple(sorted(addresses))
+
 
 Admit = Callable[[], Awaitable[Blocker | None]]
 # a BMC that is up serves its root within seconds (docs/sources/redfish.md#silence)
@@ -285,11 +326,11 @@ class Redfish:
 
     async def drive_serials(self) -> tuple[str, ...]:
         """Serials of the drives that the host's system lists."""
-        return await storage.drive_serials(self._service)
+        return await drive_serials(self._service)
 
     async def host_macs(self) -> tuple[str, ...]:
         """Addresses of the host's own Ethernet interfaces, as far as they are listed."""
-        return await storage.host_macs(self._service)
+        return await host_macs(self._service)
 
     async def eject_media(self) -> Blocker | None:
         """Eject whatever virtual CD is inserted."""

@@ -3,39 +3,284 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+from provisioner.adapters.redfish.accounts import identify
 from provisioner.control.context import Context
 from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.retiring import Retirer
 from provisioner.control.repairs.case_desk import CaseDesk
 from provisioner.control.repairs.repairs import Repairs
-from provisioner.control.repairs.ticketing import Ticketing
 from provisioner.control.watch.watcher import Watcher
+from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.identify import bill_of_materials
-from provisioner.execution.repair.case_evidence import Bundler, EvidenceCollector
+from provisioner.execution.repair.case_evidence import STORED, Bundler, EvidenceCollector
 from provisioner.execution.rewriting import build_eraser
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy, find_wrong_cables
 from provisioner.execution.validate.validator import Validator
 from provisioner.model.adoption.capability import Capability
+from provisioner.model.case import Case, Service, Stage, Ticket
 from provisioner.model.case import Origin as CaseOrigin
-from provisioner.model.case import Service
+from provisioner.model.events.case_events import (
+    CaseBundled,
+    CaseEvent,
+    CaseIndicatorSwitched,
+    CaseTicketSent,
+)
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.ports import AlertRepository, Credentials, DamagedRow, StaleWrite
+from provisioner.planning.repair import evidence_bundle
+from provisioner.planning.repair import repair_report as ticket_words
+from provisioner.planning.repair.case_policy import is_taken_over
+from provisioner.ports import AlertRepository, Credentials, DamagedRow, PortError, StaleWrite
 from provisioner.ports.campaigns import CaseRepository
-from provisioner.ports.tickets import TicketSystem
+from provisioner.ports.tickets import TicketRef, TicketSystem
 from provisioner.store.signing import Signer
+
+# ------------------------------------------------------------------------------
+# Give work to people: evidence archive, identify LED, one ticket for each case.
+#
+# A timer loop by level: the ticket's desired content follows from the case (`ticket_words`). It is
+# written into the case before it is sent. A successor that finds it written and not marked as sent
+# checks first whether it arrived, so that a case never has two tickets.
+
+
+log = logging.getLogger(__name__)
+RETRY_MAX_S = 3600.0
+TRIES_MAX = 100  # four days of an hour each: then a person has it sent again (`case tell`)
+SAVES_MAX = 5  # people change a case too; a second or third conflict in a row is chance
+GIVEN_UP = "given up"  # how a problem begins that is tried no more
+CASES_MAX = 10_000  # looked through once, at the start, for tickets that are still open there
+
+
+@dataclass
+class _Wait:
+    """When something of a case is tried again, and how often it was."""
+
+    at: float = 0.0
+    tries: int = 0
+
+
+@dataclass
+class _Kept:
+    """The state of a case beside its row; lost with the process, and then restored."""
+
+    led: _Wait = field(default_factory=_Wait)
+    ticket: _Wait = field(default_factory=_Wait)
+
+
+class Ticketing:
+    """`system` None: work is shown on the command line and the API, and LED and archive remain."""
+
+    def __init__(
+        self,
+        context: Context,
+        book: CaseRepository,
+        reach: Reach,
+        bundler: Bundler,
+        system: TicketSystem | None,
+    ) -> None:
+        self._store = context.store
+        self._book = book
+        self._clock = context.clock
+        self._settings = context.settings
+        self._reach = reach
+        self._bundler = bundler
+        self._system = system
+        self._kept: dict[str, _Kept] | None = None
+
+    async def run(self) -> None:
+        """Tick for ever, at the pace of `poll_s`."""
+        while True:
+            await self.tick()
+            await self._clock.sleep(self._settings.poll_s)
+
+    async def tick(self) -> None:
+        """Look at all cases with a ticket once."""
+        if self._kept is None:
+            recent = await self._book.list(limit=CASES_MAX)
+            self._kept = {c.id: _Kept() for c in recent if not self._over(c)}
+        for case in await self._book.list_open():
+            if case.ticket is not None:
+                self._kept.setdefault(case.id, _Kept())
+        for name in list(self._kept):
+            now_case = await self._book.get(name)
+            if now_case is None or (not now_case.open and self._over(now_case)):
+                del self._kept[name]
+                continue
+            try:
+                await self._advance(now_case, self._kept[name])
+            except StaleWrite:
+                continue  # a person was faster; the next tick sees it
+
+    def _over(self, case: Case) -> bool:
+        """Return whether nothing is left to be sent or switched off."""
+        ticket = case.ticket
+        if ticket is None:
+            return True
+        led_done = not ticket.led or self._gave_up(ticket.led_problem)
+        is_sent = self._system is None or ticket_words.identify_wanted(case) in ("", ticket.told)
+        return case.stage is not Stage.HARDWARE and led_done and (is_sent or self._spent(ticket))
+
+    async def _advance(self, case: Case, kept: _Kept) -> None:
+        node = await self._store.nodes.get(case.node)
+        if case.ticket is None or node is None:
+            return
+        working = case.stage is Stage.HARDWARE
+        if working and not case.ticket.bundle:
+            case = await self._bundle(case)
+        if self._settings.repair_led and is_taken_over(node, case):
+            case = await self._led(case, node, kept.led, on=working)
+        if self._system is not None:
+            await self._tell(case, node, kept.ticket, self._system)
+
+    # --- the archive
+
+    async def _bundle(self, case: Case) -> Case:
+        now = self._clock.now()
+        content = await self._bundler.make_archive(case, now)
+        digest = evidence_bundle.digest(content)
+        evidence = {**case.evidence, STORED: await self._bundler.store_archive(content)}
+        case = case.model_copy(update={"evidence": evidence})
+        event = CaseBundled(about=case.node, case=case.id, sha256=digest, bytes=len(content))
+        return await self._save(case, {"bundle": digest}, event)
+
+    # --- the LED
+
+    async def _led(self, case: Case, node: Node, wait: _Wait, *, on: bool) -> Case:
+        ticket = case.ticket
+        now = self._clock.now()
+        assert ticket is not None
+        if ticket.led is on or now < wait.at or self._gave_up(ticket.led_problem):
+            return case
+        problem = await self._switch(node, on=on)
+        if not problem:
+            event = CaseIndicatorSwitched(about=case.node, case=case.id, on=on)
+            return await self._save(case, {"led": on, "led_problem": ""}, event)
+        self._later(wait, now)
+        if wait.tries >= TRIES_MAX:
+            problem = f"{GIVEN_UP}: {problem}"
+        if problem == ticket.led_problem:
+            return case
+        return await self._save(case, {"led_problem": problem}, None)
+
+    async def _switch(self, node: Node, *, on: bool) -> str:
+        """Return why the LED is not as it is to be; "" if it is."""
+        try:
+            client = await self._reach.redfish(node, "host")
+            if isinstance(client, Blocker):
+                return client.detail
+            answer = await identify(client.service, on=on)
+        except PortError as error:
+            return str(error)[:300]
+        return "" if answer is None else answer.detail[:300]
+
+    @staticmethod
+    def _gave_up(problem: str) -> bool:
+        return problem.startswith(GIVEN_UP)
+
+    # --- the ticket
+
+    async def _tell(self, case: Case, node: Node, wait: _Wait, system: TicketSystem) -> None:
+        ticket = case.ticket
+        now = self._clock.now()
+        assert ticket is not None
+        message_id = ticket_words.identify_wanted(case)
+        if not message_id or (message_id == ticket.told and ticket.asked == ticket.told):
+            return
+        certain = ticket.asked == ticket.told  # nothing was under way that may have arrived
+        if certain:
+            intent = {"asked": message_id, "asks": ticket.asks + 1, "tries": 0, "problem": ""}
+            case = await self._save(case, intent, None)
+        elif self._spent(ticket) or (ticket.tries and now < wait.at):
+            return
+        try:
+            ref = await self._deliver(case, node, system, look=not certain)
+        except PortError as error:
+            self._later(wait, now)
+            assert case.ticket is not None
+            failed = {"tries": case.ticket.tries + 1, "problem": str(error)[:300]}
+            await self._save(case, failed, None)
+            log.warning("%s: its ticket was not sent: %s", case.id, error)
+            return
+        wait.at = 0.0
+        wait.tries = 0
+        await self._told(case, ref, system)
+
+    async def _deliver(
+        self, case: Case, node: Node, system: TicketSystem, *, look: bool
+    ) -> TicketRef:
+        inventory = await self._store.evidence.get_inventory(node.id)
+        message = ticket_words.make_message(case, node, inventory, self._settings.site)
+        if look:
+            answer = await system.look(message.id)
+            if answer.certain and answer.ref is not None:
+                return answer.ref
+        content = b"" if message.event == "closed" else await self._bundler.read_archive(case)
+        return await system.send(message, content)
+
+    async def _told(self, case: Case, ref: TicketRef, system: TicketSystem) -> None:
+        ticket = case.ticket
+        assert ticket is not None
+        first = {} if ticket.id else {"id": ref.id, "url": ref.url, "system": system.name}
+        event = CaseTicketSent(
+            about=case.node,
+            case=case.id,
+            ticket=ticket.id or ref.id,
+            told=ticket.asked.split()[0],
+        )
+        changes = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
+        await self._save(case, changes, event)
+
+    def _spent(self, ticket: Ticket) -> bool:
+        return ticket.tries >= TRIES_MAX
+
+    def _later(self, wait: _Wait, now: float) -> None:
+        wait.at = now + min(RETRY_MAX_S, self._settings.ticket_retry_s * 2 ** min(wait.tries, 16))
+        wait.tries += 1
+
+    async def _save(
+        self,
+        case: Case,
+        changes: Mapping[str, object],
+        event: CaseEvent | None,
+    ) -> Case:
+        """Store the case with its ticket changed, also after other changes to the case meanwhile.
+
+        A sent message must not be forgotten because a person changed the case at the same time.
+        """
+        evidence = case.evidence
+        for _ in range(SAVES_MAX):
+            assert case.ticket is not None
+            ticket = case.ticket.model_copy(update=changes)
+            changed = case.model_copy(update={"ticket": ticket, "evidence": evidence})
+            events = [] if event is None else [event]
+            try:
+                return await self._book.save(changed, events=events, now=self._clock.now())
+            except StaleWrite:
+                newer = await self._book.get(case.id)
+                if newer is None or newer.ticket is None:
+                    raise
+                evidence = {**newer.evidence, **_own(evidence)}
+                case = newer
+        raise StaleWrite(f"case {case.id} changes all the time")
+
+
+def _own(evidence: Mapping[str, str]) -> dict[str, str]:
+    """Return the archive's row, which this loop alone writes."""
+    return {STORED: evidence[STORED]} if STORED in evidence else {}
+
 
 # ------------------------------------------------------------------------------
 # Opens a case, as advice, where a reading of an adopted node names a fault.

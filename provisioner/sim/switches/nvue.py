@@ -9,18 +9,110 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
-from provisioner.sim.switches.nvue_acl import find_acl_violation
 from provisioner.sim.switches.nvue_schema import find_violation, hide_secrets
 from provisioner.sim.switches.switch import Switch
-from provisioner.sim.switches.switch_config import Revision, Tree
+from provisioner.sim.switches.switch_config import Revision
+from provisioner.sim.switches.switch_config import Tree as SwitchConfigTree
 from provisioner.sim.switches.switch_fabric import Fabric
 from provisioner.sim.switches.switch_release import neighbour_tables
+
+# ------------------------------------------------------------------------------
+# What NVUE refuses in a body about filters: names and values of `acl`, and of a port's lists.
+#
+# source: NVUE reference of Cumulus Linux 5, "ACL" of the commands that set and unset (in
+# CumulusNetworks/docs, content/nvue-reference, read 2026-11-28): the properties of `match ip` and
+# their values, and "Interface": `acl <acl-id> inbound|outbound`. Assumed: the numbers of rules are
+# 1
+# to 65535, a refusal is HTTP 400, and a port with a list that is not there is no error.
+
+
+Tree = dict[str, Any]
+MATCHES = frozenset({"ip", "mac"})
+OF_IP = frozenset(
+    (
+        *("connection-state", "dest-ip", "dest-port", "dscp", "ecn", "fragment", "hashlimit"),
+        *("icmp-type", "icmpv6-type", "protocol", "recent-list", "source-ip", "source-port"),
+        *("tcp", "udp"),
+    )
+)
+OF_LAYER_4 = {
+    "tcp": frozenset(
+        ("all-mss-except", "dest-port", "flags", "mask", "mss", "source-port", "state")
+    ),
+    "udp": frozenset({"dest-port", "source-port"}),
+}
+PROTOCOLS = ("tcp", "udp", "ospf", "pim", "icmp", "icmpv6", "igmp")
+ACTIONS = frozenset(
+    (
+        *("deny", "erspan", "log", "permit", "police", "recent", "set", "source-nat"),
+        *("dest-nat", "span"),
+    )
+)
+TYPES = ("ipv4", "ipv6", "mac")
+WAYS = frozenset({"inbound", "outbound"})
+RULES_LAST = 65_535
+PORTS_LAST = 65_535
+
+
+def find_acl_violation(parts: tuple[str, ...], body: Tree) -> str:
+    """Why a body of a PATCH at this path is refused; "" if it is taken. Null takes a part away."""
+    tree = body
+    for part in reversed(parts):
+        tree = {part: tree}
+    for name, acl in _inner(tree, "acl"):
+        for error in _list_acl_errors(acl):
+            return f"acl/{name}: {error}"
+    for name, interface in _inner(tree, "interface"):
+        for bound, ways in _inner(interface, "acl"):
+            if strange := sorted(ways.keys() - WAYS):
+                return f"interface/{name}/acl/{bound}: {strange[0]} is not a property"
+    return ""
+
+
+def _list_acl_errors(acl: Tree) -> Iterator[str]:
+    if acl.get("type") not in (None, *TYPES):
+        yield f"type {acl['type']} is not one of {', '.join(TYPES)}"
+    for number, rule in _inner(acl, "rule"):
+        if not (number.isascii() and number.isdigit() and 0 < int(number) <= RULES_LAST):
+            yield f"rule {number} is no number of a rule"
+        for key in (rule.get("action") or {}).keys() - ACTIONS:
+            yield f"rule/{number}/action: {key} is not a property"
+        for key in (rule.get("match") or {}).keys() - MATCHES:
+            yield f"rule/{number}/match: {key} is not a property"
+        ip = (rule.get("match") or {}).get("ip") or {}
+        yield from (f"rule/{number}/match/ip: {error}" for error in _list_ip_errors(ip))
+
+
+def _list_ip_errors(ip: Tree) -> Iterator[str]:
+    for key in sorted(ip.keys() - OF_IP):
+        yield f"{key} is not a property"
+    if ip.get("protocol") not in (None, *PROTOCOLS):
+        yield f"protocol {ip['protocol']} is not one of {', '.join(PROTOCOLS)}"
+    for name, known in OF_LAYER_4.items():
+        inner = ip.get(name) or {}
+        for key in sorted(inner.keys() - known):
+            yield f"{name}/{key} is not a property"
+        if inner.get("state") not in (None, "established"):
+            yield f"{name}/state: {inner['state']} is not established"
+        for port in inner.get("dest-port") or {}:
+            low, _, high = str(port).partition("-")
+            if not all(p.isdigit() and 0 < int(p) <= PORTS_LAST for p in (low, high or low)):
+                yield f"{name}/dest-port: {port} is no port"
+
+
+def _inner(tree: Tree, key: str) -> Iterator[tuple[str, Tree]]:
+    """Yield the objects below a key; what is taken away (null) is not among them."""
+    listed = tree.get(key)
+    for name, value in (listed if isinstance(listed, dict) else {}).items():
+        if isinstance(value, dict):
+            yield str(name), value
+
 
 PREFIX = "/nvue_v1"
 BODY_MAX = 1024 * 1024  # bytes; a whole configuration is below 100 KB
@@ -35,7 +127,7 @@ class NvueService:
         self.fabric = Fabric(switch)
         self.requests = 0
         self.reachable: Callable[[], bool] = lambda: True  # faults may cut the management link
-        self._jobs: dict[str, Tree] = {}
+        self._jobs: dict[str, SwitchConfigTree] = {}
         self._accepted = ("", b"")  # a valid Authorization header and its password hash
 
     def handle(
@@ -106,7 +198,7 @@ class NvueService:
         special = self.fabric.read_document(parts, now)
         if special is not None:
             return _json(200, special)
-        tree: Tree
+        tree: SwitchConfigTree
         if rev == "operational":
             tree = switch.operational
         elif rev in ("applied", "startup"):
@@ -125,7 +217,7 @@ class NvueService:
     def _with_link(self, document: Any, parts: tuple[str, ...], now: float) -> Any:
         """Add the VRF, even the default one, and the link to operational interfaces."""
 
-        def show_interface(name: str, entry: Tree) -> Tree:
+        def show_interface(name: str, entry: SwitchConfigTree) -> SwitchConfigTree:
             up = self.switch.link_up(name, now)
             ip = {"vrf": "default"} | entry.get("ip", {})
             link = {"state": {"up" if up else "down": {}}, "mtu": 9216, "speed": "400G"}
@@ -204,7 +296,7 @@ class NvueService:
     # --- actions
 
     def _start(
-        self, parts: tuple[str, ...], action: str, parameters: Tree, now: float
+        self, parts: tuple[str, ...], action: str, parameters: SwitchConfigTree, now: float
     ) -> str | None:
         """Start an action; return its job id, or None if there is no such action here."""
         switch = self.switch
@@ -228,7 +320,7 @@ class NvueService:
         self.switch.reboot(at)
         return ""
 
-    def _boot_next(self, parameters: Tree) -> str:
+    def _boot_next(self, parameters: SwitchConfigTree) -> str:
         switch = self.switch
         partition = next((str(v) for v in parameters.values() if isinstance(v, str | int)), "other")
         inactive = 2 if switch.current == 1 else 1
@@ -285,7 +377,7 @@ class NvueService:
         }
 
 
-def _revision(revision: Revision) -> Tree:
+def _revision(revision: Revision) -> SwitchConfigTree:
     transition = {"issue": revision.issue, "progress": revision.progress}
     return {"state": revision.state, "transition": transition}
 

@@ -7,21 +7,19 @@ for a change of VRF; it is in force when the kernel shows it. Sources: `config_d
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from provisioner.adapters.switches.sonic import (
-    acl_rows,
-    config_db,
-    services,
-    sonic_look,
-    switch_state,
-)
-from provisioner.adapters.switches.systems import ShellLine
+from provisioner.adapters.switches.sonic import acl_rows, config_db, services, switch_state
+from provisioner.adapters.switches.sonic.config_db import Configuration, Kernel
+from provisioner.adapters.switches.systems import ShellLine, list_port_macs
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
-from provisioner.model.recovery import LeafState
+from provisioner.model.recovery import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import (
     Images,
     LoginCheck,
@@ -42,6 +40,166 @@ from provisioner.model.tenant_network import (
 )
 from provisioner.ports import Clock, HostShell, Malformed, PortError, Secret, SwitchAddress
 from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
+
+# ------------------------------------------------------------------------------
+# Reads all of one SONiC leaf that the gate of a release judges.
+#
+# A command whose output cannot be read ends the look: it is whole or it is none.
+
+
+FAMILIES = ("ipv4", "ipv6")
+PHYSICAL = re.compile(r"Ethernet[0-9]{1,4}")  # a port of the front panel
+
+
+async def read_configuration(line: ShellLine, source: str = "applied") -> Configuration:
+    """Return CONFIG_DB ("applied") or the file of the next start ("startup")."""
+    command = config_db.STARTUP if source == "startup" else config_db.CONFIGURATION
+    read = config_db.read_configuration(await line.read_json(command))
+    return line.check(read, command)
+
+
+async def read_kernel(line: ShellLine, applied: Configuration) -> Kernel:
+    """Return the kernel's VRFs and ports."""
+    kernel = config_db.read_kernel(await line.read_json(config_db.LINKS), applied)
+    return line.check(kernel, config_db.LINKS)
+
+
+async def read_counts(line: ShellLine, interface: str) -> tuple[int, int, int] | None:
+    """Return bytes in, bytes out and damaged frames of one port; None if it has no counters."""
+    oid = switch_state.read_port_id(await line.read_text(switch_state.PORT_IDS), interface)
+    if oid is None:
+        return None
+    command = switch_state.build_counters_query(oid)
+    return line.check(switch_state.read_counters(await line.read_text(command)), command)
+
+
+async def read_port_counters(line: ShellLine, interface: str) -> PortCounters:
+    """Return the counters of one port. SONiC does not count changes of carrier here."""
+    counts = await read_counts(line, interface)
+    if counts is None:
+        return PortCounters()
+    return PortCounters(carried_bytes=counts[0] + counts[1], in_errors=counts[2])
+
+
+async def read_neighbours(line: ShellLine, interface: str) -> frozenset[tuple[str, str]]:
+    """Return the devices that one port hears by LLDP."""
+    answer = await line.read_json(switch_state.LLDP)
+    return line.check(switch_state.read_lldp(answer, interface), switch_state.LLDP)
+
+
+async def read_macs(line: ShellLine) -> dict[str, frozenset[str]]:
+    """Return front-panel port -> MACs, of its VLANs and of its routed ports."""
+    listed = switch_state.read_neighbours(await line.read_json(switch_state.NEIGHBOURS))
+    bridged = switch_state.read_macs(await line.read_text(switch_state.MACS))
+    return list_port_macs(
+        PHYSICAL,
+        line.check(listed, switch_state.NEIGHBOURS),
+        line.check(bridged, switch_state.MACS),
+    )
+
+
+async def read_state(line: ShellLine, clock: Clock, interfaces: Sequence[str]) -> LeafState:
+    """Return the leaf with these ports."""
+    applied = await read_configuration(line)
+    startup = await read_configuration(line, "startup")
+    kernel = await read_kernel(line, applied)
+    health = switch_state.read_health(await line.read_text(switch_state.HEALTH))
+    listed = switch_state.read_neighbours(await line.read_json(switch_state.NEIGHBOURS))
+    lldp = await line.read_json(switch_state.LLDP)
+    ports = {}
+    for name in interfaces:
+        heard = line.check(switch_state.read_lldp(lldp, name), switch_state.LLDP)
+        ports[name] = await _read_port(line, name, applied, kernel, heard)
+    return LeafState(
+        switch=line.name,
+        at=clock.now(),
+        applied=_digest([sorted(applied.vrfs), repr(sorted(applied.ports.items()))]),
+        unsaved=config_db.list_unsaved_ports(applied, startup),
+        on_the_way=(),
+        issues=line.check(health, switch_state.HEALTH),
+        qos="",
+        adaptive_routing="",
+        acls={
+            name: _digest([row, _list_rules(applied.tables, name)])
+            for name, row in applied.tables.get("ACL_TABLE", {}).items()
+        },
+        ports=ports,
+        vrf_of={name: port.vrf for name, port in kernel.ports.items()},
+        vrfs={vrf: await _read_vrf(line, vrf) for vrf in sorted(kernel.vrfs)},
+        applied_targets={},
+        applied_peers={vrf: frozenset() for vrf in applied.vrfs},
+        listens=frozenset(),
+        neighbours=line.check(listed, switch_state.NEIGHBOURS),
+    )
+
+
+async def _read_port(
+    line: ShellLine,
+    name: str,
+    applied: Configuration,
+    kernel: Kernel,
+    heard: frozenset[tuple[str, str]],
+) -> PortState:
+    if name not in kernel.ports or name not in applied.ports:
+        raise Malformed(f"{line.url}: it has no interface {name}")
+    port = kernel.ports[name]
+    counts = await read_counts(line, name)
+    return PortState(
+        vrf=port.vrf,
+        applied_vrf=applied.ports[name].vrf,
+        coming=frozenset(),
+        up=port.up,
+        mtu=port.mtu,
+        addresses=frozenset(port.addresses),
+        acls=frozenset(_list_acls(applied.tables, name)),
+        neighbours=heard,
+        transitions=None,
+        in_bytes=None if counts is None else counts[0],
+        out_bytes=None if counts is None else counts[1],
+        in_errors=None if counts is None else counts[2],
+    )
+
+
+async def _read_vrf(line: ShellLine, vrf: str) -> VrfState:
+    routes: list[RouteState] = []
+    imports: frozenset[str] = frozenset()
+    for family in FAMILIES:
+        command = switch_state.build_routes_query(vrf, family)
+        read = switch_state.read_routes(await line.read_json(command))
+        routes += line.check(read, command)
+        command = switch_state.build_leaks_query(vrf, family)
+        imports |= line.check(switch_state.read_leaks(await line.read_json(command)), command)
+    command = switch_state.build_peers_query(vrf)
+    peers = line.check(switch_state.read_peers(await line.read_json(command)), command)
+    owners = switch_state.read_vnis(await line.read_json(switch_state.VNIS))
+    vnis: dict[str, VniState] = {}
+    for vni, owner in line.check(owners, switch_state.VNIS).items():
+        if owner == vrf and vni.isascii() and vni.isdigit():
+            command = switch_state.build_targets_query(vni)
+            read_vni = switch_state.read_targets(await line.read_json(command))
+            vnis[vni] = line.check(read_vni, command)
+    return VrfState(routes=tuple(routes), peers=peers, imports=imports, vnis=vnis)
+
+
+def _list_acls(tables: Mapping[str, Any], port: str) -> list[tuple[str, str]]:
+    """Return (name, direction) of each ACL that is bound to a port."""
+    bound = []
+    for name, row in tables.get("ACL_TABLE", {}).items():
+        if port in acl_rows.list_bound_ports(row):
+            egress = str(row.get("stage", acl_rows.STAGE)).lower() == "egress"
+            bound.append((name, "outbound" if egress else "inbound"))
+    return bound
+
+
+def _list_rules(tables: Mapping[str, Any], table: str) -> dict[str, Any]:
+    rules = tables.get("ACL_RULE", {})
+    return {key: row for key, row in rules.items() if key.startswith(f"{table}|")}
+
+
+def _digest(document: Any) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 # source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
 FACTS = SwitchFacts(
@@ -98,11 +256,11 @@ class SonicSwitch:
         self, interfaces: Sequence[str], *, saved: bool = True
     ) -> Mapping[str, frozenset[Place]]:
         """Return the places of each port by CONFIG_DB, the startup file and the kernel."""
-        applied = await sonic_look.read_configuration(self._line)
+        applied = await read_configuration(self._line)
         sources = [applied]
         if saved:
-            sources.append(await sonic_look.read_configuration(self._line, "startup"))
-        kernel = await sonic_look.read_kernel(self._line, applied)
+            sources.append(await read_configuration(self._line, "startup"))
+        kernel = await read_kernel(self._line, applied)
         active = await self._read_active_ports(applied)
         places: dict[str, frozenset[Place]] = {}
         for name in interfaces:
@@ -118,9 +276,9 @@ class SonicSwitch:
 
     async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
         """Return every port that is, or will be, in a VRF not in `site_vrfs`."""
-        applied = await sonic_look.read_configuration(self._line)
-        startup = await sonic_look.read_configuration(self._line, "startup")
-        kernel = await sonic_look.read_kernel(self._line, applied)
+        applied = await read_configuration(self._line)
+        startup = await read_configuration(self._line, "startup")
+        kernel = await read_kernel(self._line, applied)
         ports: dict[str, TenantPort] = {}
         for source in (applied.ports, startup.ports, kernel.ports):
             for name, port in source.items():
@@ -132,13 +290,13 @@ class SonicSwitch:
 
     async def read_descriptions(self) -> Mapping[str, str]:
         """Return the descriptions of the table PORT."""
-        applied = await sonic_look.read_configuration(self._line)
+        applied = await read_configuration(self._line)
         return {name: port.description for name, port in applied.ports.items()}
 
     async def read_routes(self) -> Mapping[str, tuple[str, ...]]:
         """Return FRR's IPv4 routes of every VRF of the kernel."""
-        applied = await sonic_look.read_configuration(self._line)
-        kernel = await sonic_look.read_kernel(self._line, applied)
+        applied = await read_configuration(self._line)
+        kernel = await read_kernel(self._line, applied)
         tables = {}
         for vrf in sorted(kernel.vrfs):
             command = switch_state.build_routes_query(vrf, "ipv4")
@@ -154,7 +312,7 @@ class SonicSwitch:
 
     async def read_filter(self, source: str) -> SeenFilter | None:
         """Return the filter between hosts of CONFIG_DB, the startup file, or the ASIC."""
-        config = await sonic_look.read_configuration(
+        config = await read_configuration(
             self._line, "startup" if source == "startup" else "applied"
         )
         configured = acl_rows.read_filter(config.tables)
@@ -164,9 +322,9 @@ class SonicSwitch:
 
     async def read_filter_state(self) -> FilterState:
         """Return that filter and its ports in every source."""
-        applied = await sonic_look.read_configuration(self._line)
-        startup = await sonic_look.read_configuration(self._line, "startup")
-        kernel = await sonic_look.read_kernel(self._line, applied)
+        applied = await read_configuration(self._line)
+        startup = await read_configuration(self._line, "startup")
+        kernel = await read_kernel(self._line, applied)
         configured = acl_rows.read_filter(applied.tables)
         active = await self._read_active(configured)
         bound = acl_rows.list_ports(applied.tables)
@@ -193,7 +351,7 @@ class SonicSwitch:
         if any(move.guard for move in change.moves):
             detail = "no filters of security groups are written on SONiC"
             raise SwitchRefused(Reason.NOT_OFFERED, detail)
-        applied = await sonic_look.read_configuration(self._line)
+        applied = await read_configuration(self._line)
         steps = config_db.plan_patch(applied, change)
         if not steps:
             return ""  # CONFIG_DB asks for it already, and the kernel is to follow
@@ -223,8 +381,8 @@ class SonicSwitch:
 
     async def is_saved(self) -> bool:
         """Return whether the startup file agrees with CONFIG_DB about ports, VRFs and filters."""
-        applied = await sonic_look.read_configuration(self._line)
-        startup = await sonic_look.read_configuration(self._line, "startup")
+        applied = await read_configuration(self._line)
+        startup = await read_configuration(self._line, "startup")
         return not config_db.list_unsaved_ports(applied, startup)
 
     async def set_password(self, username: str, new: Secret) -> str:
@@ -298,21 +456,21 @@ class SonicSwitch:
 
     async def read_carriers(self) -> tuple[str, ...]:
         """Return the ports of the table PORT, which are those of the front panel, with carrier."""
-        applied = await sonic_look.read_configuration(self._line)
-        kernel = await sonic_look.read_kernel(self._line, applied)
+        applied = await read_configuration(self._line)
+        kernel = await read_kernel(self._line, applied)
         return tuple(sorted(name for name, port in kernel.ports.items() if port.up))
 
     async def read_counters(self, interface: str) -> PortCounters:
         """Return the counters of one port."""
-        return await sonic_look.read_port_counters(self._line, interface)
+        return await read_port_counters(self._line, interface)
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""
-        return await sonic_look.read_neighbours(self._line, interface)
+        return await read_neighbours(self._line, interface)
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         """Return the MACs that were learned at each front-panel port."""
-        return await sonic_look.read_macs(self._line)
+        return await read_macs(self._line)
 
     async def find_wrong_firmware(self, version: str) -> str:
         """Return "": no pairs of SONiC images and ASIC firmware are published."""
@@ -320,7 +478,7 @@ class SonicSwitch:
 
     async def read_state(self, interfaces: Sequence[str]) -> LeafState:
         """Return all that the release gate judges."""
-        return await sonic_look.read_state(self._line, self._clock, interfaces)
+        return await read_state(self._line, self._clock, interfaces)
 
     async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
         """Return the route targets of a VNI and the sessions of its VRF, by FRR."""
@@ -343,8 +501,8 @@ class SonicSwitch:
 
     async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return VRFs and ports. No tenant's L3VNI, targets and policy are published for SONiC."""
-        applied = await sonic_look.read_configuration(self._line)
-        kernel = await sonic_look.read_kernel(self._line, applied)
+        applied = await read_configuration(self._line)
+        kernel = await read_kernel(self._line, applied)
         return NetworkState(
             switch=self._line.name,
             vrfs={vrf: VrfNetwork() for vrf in applied.vrfs},
@@ -367,12 +525,12 @@ class SonicSwitch:
 
     async def read_services(self, source: str) -> SwitchServices:
         """Return time servers, syslog servers and logins of CONFIG_DB or the startup file."""
-        config = await sonic_look.read_configuration(self._line, source)
+        config = await read_configuration(self._line, source)
         return services.read_services(config.tables)
 
     async def apply_services(self, change: ServiceChange) -> str:
         """Apply a change of them as one patch."""
-        applied = await sonic_look.read_configuration(self._line)
+        applied = await read_configuration(self._line)
         steps = services.plan_services(applied.tables, change)
         if not steps:
             return ""

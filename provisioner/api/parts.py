@@ -40,7 +40,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader
-from provisioner.ports.rehearsals import Rehearsals
+from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer

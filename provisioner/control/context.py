@@ -13,7 +13,7 @@ from provisioner.model.adoption.capability import Capability
 from provisioner.model.node import Node, State
 from provisioner.ports import Clock, Store
 from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.runtime.capability_gate import CapabilityGate, Need
+from provisioner.runtime.permit import CapabilityGate, Need
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ from provisioner.model.switch import PortCounters
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader, SwitchAddress
-from provisioner.ports.rehearsals import Rehearsals
+from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.settings import Settings

@@ -33,8 +33,7 @@ from provisioner.store.database.backup import copier
 from provisioner.store.database.data_directory import lock_data_directory, lock_database
 from provisioner.store.database.postgres import is_postgres, postgres_url
 from provisioner.store.repositories.key_exchange import KeyRing, prepare_keys
-from provisioner.store.repositories.master_key import ENVIRONMENT, open_wrapped_key
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import ENVIRONMENT, open_signer, open_wrapped_key
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore, open_store

@@ -29,7 +29,7 @@ from provisioner.ports import (
 )
 from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import Telemetry
-from provisioner.runtime.capability_gate import CapabilityGate
+from provisioner.runtime.permit import CapabilityGate
 from provisioner.settings import Settings
 
 

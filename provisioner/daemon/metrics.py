@@ -22,9 +22,14 @@ from provisioner.settings import Settings
 from provisioner.store.database import waits
 from provisioner.store.database.data_directory import Sealing
 from provisioner.store.sql_store import SqlStore
-from provisioner.telemetry.collecting import FleetMetrics, Queues
 from provisioner.telemetry.recording import Recorder
-from provisioner.telemetry.serving import build_application, require_private_address, serve_metrics
+from provisioner.telemetry.serving import (
+    FleetMetrics,
+    Queues,
+    build_application,
+    require_private_address,
+    serve_metrics,
+)
 
 
 def open_registry(

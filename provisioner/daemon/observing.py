@@ -14,13 +14,14 @@ from typing import Any
 from provisioner.adapters.read_only.hosts import (
     NoAgents,
     NoPlays,
+    ReadOnlyBmcs,
     ReadOnlyPartitions,
     ReadOnlyPdu,
     ReadOnlyShell,
+    ReadOnlySwitchWire,
 )
 from provisioner.adapters.read_only.sources import BmcSource, HostSource, OutletSource, SwitchSource
 from provisioner.adapters.read_only.switches import ReadOnlySwitches
-from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.node.observing import Eyes, SiteObserver

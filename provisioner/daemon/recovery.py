@@ -43,7 +43,7 @@ from provisioner.store.database.high_water import (
     read_revocations,
     settle_mark,
 )
-from provisioner.store.repositories.master_key import Sealing
+from provisioner.store.repositories.signing_keys import Sealing
 from provisioner.store.rows import request_rows as session_rows
 from provisioner.store.sql_store import SqlStore
 

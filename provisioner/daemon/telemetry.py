@@ -24,7 +24,7 @@ from provisioner.telemetry.several import TelemetryFanout
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from provisioner.telemetry.collecting import Queues
+    from provisioner.telemetry.serving import Queues
 
 TOKEN_MIN = 16  # characters: shorter tokens can be guessed
 

@@ -23,8 +23,8 @@ from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation, Store
 from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
-from provisioner.runtime.capability_gate import CapabilityGate
 from provisioner.runtime.integrations import open_partitions
+from provisioner.runtime.permit import CapabilityGate
 from provisioner.settings import Settings
 
 

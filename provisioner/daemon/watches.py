@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from provisioner.adapters.certificate_command import CertificateCommand
+from provisioner.adapters.site_command import CertificateCommand
 from provisioner.control.context import Context
 from provisioner.control.engine.engine import Engine, FirstFailure
 from provisioner.control.fabric.fabric import FabricSessions
@@ -20,20 +20,18 @@ from provisioner.control.node.observer import Observer
 from provisioner.control.node.observing import RestingLooks
 from provisioner.control.node.reconciler import Drivers
 from provisioner.control.node.requested_acts import RequestedActs
-from provisioner.control.watch.apart_watch import ApartWatch
 from provisioner.control.watch.attestation_watch import AttestationWatch, ReportQuestions
-from provisioner.control.watch.audit_export import AuditExport
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CertificateKeeper, CredentialKeeper
-from provisioner.control.watch.leaf_watch import LeafWatch
-from provisioner.control.watch.outbox import Outbox
+from provisioner.control.watch.leaf_watch import ApartWatch, LeafWatch
+from provisioner.control.watch.outbox import AuditExport, Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
-from provisioner.execution.tenancy.hosts_apart import HostsApart
+from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError

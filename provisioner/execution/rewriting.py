@@ -17,13 +17,14 @@ from pydantic import TypeAdapter
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site, do_work
 from provisioner.execution.executor import Executor
-from provisioner.execution.steps.activations import find_cut_outlets, restore_power
-from provisioner.execution.steps.agent_steps import find_last, find_open
-from provisioner.execution.steps.bare_resets import (
+from provisioner.execution.steps.activations import (
     build_bare_cycle,
     build_bare_pause,
     explain_no_ac_cycle,
+    find_cut_outlets,
+    restore_power,
 )
+from provisioner.execution.steps.agent_steps import find_last, find_open
 from provisioner.execution.steps.card_storage import wipe_cards
 from provisioner.execution.steps.erasure import Eraser
 from provisioner.execution.steps.maintenance_boot import Stay

@@ -121,7 +121,7 @@ class ReleaseProof(Record):
     """The observations when a node entered a customer VRF: stored beside the certificate.
 
     Version 2 has everything below `confirmed_at`. `sha256` is of the canonical JSON of all other
-    fields (`planning/release/release_proof.py`), the certificate's id included.
+    fields (`planning/release/release_probes.py`), the certificate's id included.
     """
 
     node: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.agents import Consoles
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
-    from provisioner.ports.rehearsals import Rehearsals
+    from provisioner.ports.storage import Rehearsals
     from provisioner.ports.telemetry import Telemetry
     from provisioner.ports.tickets import TicketSystem
     from provisioner.settings import Settings

@@ -12,10 +12,14 @@ from pydantic import Field, model_validator
 
 from provisioner.checks.check import Pattern
 from provisioner.settings.api import ApiSettings, BackupSettings, ClusterSettings
-from provisioner.settings.bmcs import BmcCertificateSettings, BmcSettings, CredentialSettings
+from provisioner.settings.bmcs import (
+    BmcCertificateSettings,
+    BmcSettings,
+    CredentialSettings,
+    PowerSettings,
+)
 from provisioner.settings.fabric import FabricSettings, ReleaseSettings
 from provisioner.settings.maintenance import LogIntakeSettings, MaintenanceSettings
-from provisioner.settings.power import PowerSettings
 from provisioner.settings.repair import RepairSettings
 from provisioner.settings.telemetry import AuditExportSettings, TelemetrySettings, WebhookSettings
 

@@ -6,8 +6,8 @@ connection inside a transaction, and may be run twice; `SqlStore` is the only wa
 
 from provisioner.store.database.data_directory import DataLock, lock_data_directory, lock_database
 from provisioner.store.repositories.key_exchange import prepare_key, rekey
-from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_keys import (
+    MasterKey,
     exchange_signing_key,
     open_signer,
     public_keys,

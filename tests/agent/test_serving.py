@@ -34,7 +34,7 @@ from provisioner.store.repositories.key_exchange import (
     end_exchange,
     prepare_keys,
 )
-from provisioner.store.repositories.master_key import MasterKey, read_key_file
+from provisioner.store.repositories.signing_keys import MasterKey, read_key_file
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

@@ -19,7 +19,7 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.sim.hardware.clock import make_certificate
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 

@@ -13,7 +13,7 @@ from served import Served, run
 from provisioner.integrations.twin.wires import MemoryBmcs
 from provisioner.model.node import BmcRef, Node
 from provisioner.ports import BmcAddress, Secret
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 NODE = "su0-n01"

@@ -19,7 +19,7 @@ from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.model.times.instant import format_instant
 from provisioner.ports import Store
-from provisioner.ports.rehearsals import RehearsalFailed
+from provisioner.ports.storage import RehearsalFailed
 
 BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
 DAY_S = 86400.0

@@ -13,8 +13,7 @@ from provisioner.model.node import State
 from provisioner.model.times.instant import format_instant
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.ports import Secret
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 
 HOURS_S = 3600.0

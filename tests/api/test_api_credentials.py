@@ -14,7 +14,7 @@ from served import NOW, Served, run
 from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.ports import Secret
 from provisioner.runtime import permit
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 PASSWORD = "Kq7-hidden-Word.9"

@@ -13,7 +13,7 @@ from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.planning.path.planner import PlanCache
 from provisioner.ports import BmcAddress, Call, Reply, Secret
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import evidence_rows
 

@@ -21,7 +21,7 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.rows import request_rows
 from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store

@@ -10,7 +10,7 @@ from served import Served, run
 
 from provisioner.api import table
 from provisioner.api.app import build_application
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 PATH = "/tenants/red/user-data"

@@ -12,7 +12,7 @@ from provisioner.cli.client.surface import read_specs
 from provisioner.model.integrations.webhook import secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret, StaleWrite
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 HOOK = "/webhooks/billing"

@@ -27,8 +27,14 @@ from provisioner.checks.attestation.concise_manifests import (
 )
 from provisioner.cli.offline.device_evidence import app
 from provisioner.model.matrix import AttestationRule
-from provisioner.sim.hardware.concise_manifest import Tag, encode, sign_corim, write_corim
-from provisioner.sim.hardware.device_authority import DeviceAuthority, issue
+from provisioner.sim.hardware.device_authority import (
+    DeviceAuthority,
+    Tag,
+    encode,
+    issue,
+    sign_corim,
+    write_corim,
+)
 from provisioner.sim.hardware.simulated_tpm import make_values
 
 VALUES = make_values("firmware", 8)

@@ -38,7 +38,7 @@ from provisioner.checks.attestation.reference_manifests import read_manifest
 from provisioner.checks.attested_firmware import CHECK
 from provisioner.checks.check import CheckContext
 from provisioner.cli.offline.device_evidence import app
-from provisioner.execution.observe.reference_files import attach_answers, describe_reference
+from provisioner.execution.observe.inband import attach_answers, describe_reference
 from provisioner.model.certificate import Attestation, Effect, Verdict
 from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.cohort import Verdict as Passed

@@ -15,7 +15,7 @@ from typing import Any
 from given_events import event_of
 from postgres_server import free_port
 
-from provisioner.control.watch.audit_export import AuditExport
+from provisioner.control.watch.outbox import AuditExport
 from provisioner.daemon.data import Data, open_data
 from provisioner.integrations.audit_export.opening import open_audit_sinks
 from provisioner.ports.alerts import AuditSink

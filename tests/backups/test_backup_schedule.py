@@ -22,7 +22,7 @@ from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.backup import check_backup, restore_backup
-from provisioner.store.repositories.master_key import MasterKey, read_key_file
+from provisioner.store.repositories.signing_keys import MasterKey, read_key_file
 
 DAY_S = 86400.0
 NOW = 20_000 * DAY_S

@@ -32,8 +32,8 @@ from typing import Any
 
 import this_machine
 
+from provisioner.adapters.read_only.hosts import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.adapters.read_only.sources import BmcSource, SwitchSource
-from provisioner.adapters.read_only.wires import ReadOnlyBmcs, ReadOnlySwitchWire
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches import make_switches

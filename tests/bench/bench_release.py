@@ -45,8 +45,7 @@ from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import RAILS, Place, Schedule, list_places
 from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Neighbour, Switch
-from provisioner.sim.switches.switch_config import Revision
+from provisioner.sim.switches.switch import Neighbour, Revision, Switch
 
 NODES = 512
 WIRE_S = (0.005, 0.03)  # one way, in a management network

@@ -57,7 +57,7 @@ from provisioner.model.credential import RotationCause
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.ports import BmcAddress, Call, Reply, Unreachable
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema

@@ -16,7 +16,7 @@ from provisioner.model.input_error import InputError
 from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import make_certificate
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 
 
 async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ from provisioner.adapters.redfish.messages import read_refusal
 from provisioner.cli.client.output import show_problem
 from provisioner.daemon.data import open_data
 from provisioner.ports import Reply
-from provisioner.ports.reply_words import plain_text, status_words
+from provisioner.ports.wire import plain_text, status_words
 from provisioner.store.database import database
 
 LISTS = (

@@ -13,7 +13,7 @@ from provisioner.daemon.cluster import digest_code
 from provisioner.daemon.data import held_data, open_data
 from provisioner.model.input_error import InputError
 from provisioner.ports import Secret
-from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE, MasterKey
+from provisioner.store.repositories.signing_keys import ENVIRONMENT, KEY_FILE, MasterKey
 
 
 def secret_of(data: Path, store: str = "") -> tuple[str, str]:

@@ -31,8 +31,7 @@ from provisioner.model.times.instant import format_instant
 from provisioner.ports.storage import Store
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.sql_store import SqlStore, open_store

@@ -21,7 +21,7 @@ from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.redfish.accounts import Account
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -27,7 +27,7 @@ from provisioner.settings import Settings
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.redfish.bmc import make_service
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -26,7 +26,7 @@ from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.clock import Schedule, make_certificate
 from provisioner.sim.redfish.accounts import Account
 from provisioner.sim.redfish.bmc import make_service
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 
 OURS = "Ours-And-Unique.7"
 FAILED_LOGINS_MAX = 2

@@ -17,7 +17,7 @@ from provisioner.sim.redfish.redfish_answers import Answer
 from provisioner.sim.site.control import inject_fault
 from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -14,7 +14,7 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

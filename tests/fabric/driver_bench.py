@@ -19,8 +19,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification import certification
 from provisioner.planning.lifecycle.decide import Fence, Release
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 
 
 class Parts:

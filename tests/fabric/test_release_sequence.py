@@ -16,7 +16,7 @@ from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.recovery import GateCheck
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning.release import release_proof
+from provisioner.planning.release import release_probes as release_proof
 
 CERTIFICATE = Certificate(
     id="c-1",

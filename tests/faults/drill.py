@@ -39,7 +39,7 @@ from provisioner.settings import Settings
 from provisioner.sim.hardware.build import make_image
 from provisioner.sim.site.serve import Front
 from provisioner.sim.site.site import Site
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -27,7 +27,7 @@ from provisioner.runtime.bounded_listener import (
 )
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.telemetry.serving import serve_metrics
 
 SILENT = 1100

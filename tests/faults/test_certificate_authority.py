@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from sockets import Served, run, served
 
-from provisioner.adapters.certificate_command import CertificateCommand
 from provisioner.adapters.redfish.transport import RedfishTransport, presented_fingerprint
+from provisioner.adapters.site_command import CertificateCommand
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
@@ -26,7 +26,7 @@ from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Secret, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -68,7 +68,7 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
     "planning.certification.board_identity:judge_opening": (
         "it reads one field, by decode_field, of an answer as challenge_board reads it"
     ),
-    "execution.observe.reference_files:attach_answers": "it takes a text of ours",
+    "execution.observe.inband:attach_answers": "it takes a text of ours",
     "checks.attested_firmware:parse_answers": "a part of judges, which are all attempted",
     "checks.collected_reports:judge_devices": "a part of judges, which are all attempted",
     "checks.collected_reports:read_reports": "a part of judges, which are all attempted",

@@ -22,7 +22,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService
 from provisioner.ports import Secret
 from provisioner.sim.hardware.clock import make_certificate
-from provisioner.store.repositories.master_key import ENVIRONMENT, KEY_FILE, WRAPPED_FILE
+from provisioner.store.repositories.signing_keys import ENVIRONMENT, KEY_FILE, WRAPPED_FILE
 
 RECORDED = json.loads((Path(__file__).parent / "openbao-2.7.2.json").read_text())
 needs_bao = pytest.mark.skipif(
@@ -219,7 +219,7 @@ def test_a_start_is_refused_with_the_reason_while_the_service_does_not_open_the_
             async with open_data(data, 1.0) as opened:
                 await opened.vault.put("n1/host", "root", Secret("hunter2"))
                 key = opened.master.newest()
-            from provisioner.store.repositories.master_key import wrap_key
+            from provisioner.store.repositories.signing_keys import wrap_key
 
             await wrap_key(key, service, data, TransitService)
             async with open_data(data, 1.0) as opened:

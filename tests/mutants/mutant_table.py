@@ -30,7 +30,7 @@ TABLE = (
         (
             "provisioner.planning.release.release_gate:*",
             "provisioner.planning.release.release_gate_routes:*",
-            "provisioner.planning.release.release_proof:*",
+            "provisioner.planning.release.release_probes:*",
             "provisioner.planning.release.port_isolation:*",
         ),
         (

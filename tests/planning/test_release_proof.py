@@ -10,7 +10,7 @@ from release_world import World
 from provisioner.model.certificate import Certificate
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.model.tenant import ReleaseProof
-from provisioner.planning.release.release_proof import (
+from provisioner.planning.release.release_probes import (
     certificate_digest,
     list_bad_rows,
     list_proof_objections,

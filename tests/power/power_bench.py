@@ -28,7 +28,7 @@ from provisioner.sim.hardware.power_unit import Cords, PowerUnit
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.sim.redfish.redfish_pdu import PduService
 from provisioner.sim.site.site import Site
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

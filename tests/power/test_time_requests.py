@@ -13,7 +13,7 @@ from provisioner.control.node.requested_acts import is_requested
 from provisioner.model.inventory import BmcClock
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.operation import ActionStatus, Operation, OperationStatus
-from provisioner.planning.lifecycle.time_requests import (
+from provisioner.planning.lifecycle.operator_requests import (
     WANT,
     describe_effect,
     find_objection,

@@ -35,7 +35,7 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.hardware.parts import Durations
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -41,7 +41,7 @@ from provisioner.planning.erasure.deployment import render_stamp
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

@@ -27,7 +27,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.ports import AgentAddress, AgentResult, LoginRefused, Secret, Unreachable
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

@@ -22,7 +22,7 @@ from provisioner.model.alert import Way
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.quirks import UNKNOWN
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.sql_store import open_store
 
 

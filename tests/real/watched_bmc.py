@@ -25,7 +25,7 @@ from provisioner.sim.hardware.clock import FastClock
 from provisioner.sim.redfish.redfish_events import Events
 from provisioner.sim.site.serve_site import serve_site
 from provisioner.sim.site.site import Site
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

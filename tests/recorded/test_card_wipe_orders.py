@@ -10,7 +10,7 @@ from tree_transport import ADDRESS
 from provisioner import quirks
 from provisioner.adapters.redfish.dry_run import DryRunTransport
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.settings.card_writes import order_wipe, read_wipe_orders
+from provisioner.adapters.redfish.settings.bmc_writes import order_wipe, read_wipe_orders
 from provisioner.model.outcome import Blocker
 
 ORDERS = ("EmmcWipe", "NvmeWipe")

@@ -12,7 +12,7 @@ from bmc_wire import Wire
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport
-from provisioner.adapters.redfish.settings.card_writes import order_wipe, read_wipe_orders, set_card
+from provisioner.adapters.redfish.settings.bmc_writes import order_wipe, read_wipe_orders, set_card
 from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason

@@ -27,9 +27,13 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.settings import (
     bios_writes,
-    bmc_defaults,
     bmc_writes,
-    card_writes,
+)
+from provisioner.adapters.redfish.settings import (
+    bmc_writes as bmc_defaults,
+)
+from provisioner.adapters.redfish.settings import (
+    bmc_writes as card_writes,
 )
 from provisioner.adapters.redfish.upkeep import bmc_time, certificates, leaks
 from provisioner.model.outcome import Blocker, Reason

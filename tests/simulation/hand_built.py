@@ -31,7 +31,7 @@ from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.sim.site.control import inject_fault
 from provisioner.sim.site.truth import NOBODYS, collect_truth
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 PASSWORD = "Built-by-hand-1"  # of every BMC but one

@@ -54,8 +54,7 @@ from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock
 from provisioner.sim.site.truth import NOBODYS
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED
 from provisioner.store.schema.schema import certificates

@@ -27,8 +27,7 @@ from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.ports import StaleWrite
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 
 LIES_MAX = 4  # answers of a leaf that a misreading lasts
 RESTS_WITHIN_S = 6 * 3600.0  # of virtual time, once nothing fails any more

@@ -31,8 +31,7 @@ from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import Site
 from provisioner.sim.site.truth import collect_truth, find_uncertified
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -23,7 +23,7 @@ from provisioner.model.outcome import Reason
 from provisioner.planning.intake import expected_text
 from provisioner.planning.release.adoption import detach_node
 from provisioner.runtime import permit
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 NAMES = [f"su0-n{number:02d}" for number in range(6)]

@@ -11,10 +11,10 @@ import virtual_time
 from rig import World
 from test_fabric_sessions import HOUR_S, Place
 
-from provisioner.adapters.switches.cumulus.host_filter import NAME
+from provisioner.adapters.switches.cumulus.port_filter import NAME
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
-from provisioner.execution.tenancy.hosts_apart import HostsApart
+from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.node import NodeKind
 

@@ -27,8 +27,7 @@ from provisioner.store.database.journal_archive import (
     read_span,
     write_archive,
 )
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import exchange_signing_key, open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, exchange_signing_key, open_signer
 from provisioner.store.rows.credential_rows import believed
 from provisioner.store.rows.journal import check_beginning, read_base, verify
 from provisioner.store.rows.journal_prune import Needs, Span, prune, read_needs

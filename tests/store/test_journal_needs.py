@@ -20,8 +20,7 @@ from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import ReleaseProof
 from provisioner.store import SqlStore
 from provisioner.store.database.journal_archive import read_lines, write_archive
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.rows.journal import GENESIS
 from provisioner.store.rows.journal_prune import Span, prune_unneeded
 from provisioner.store.rows.request_rows import add_request, save_request

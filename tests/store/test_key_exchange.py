@@ -25,7 +25,7 @@ from provisioner.store.repositories.key_exchange import (
     prepare_keys,
     walk,
 )
-from provisioner.store.repositories.master_key import KEY_FILE, NEXT_FILE, MasterKey, read_key_ids
+from provisioner.store.repositories.signing_keys import KEY_FILE, NEXT_FILE, MasterKey, read_key_ids
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.schema.schema import credentials
 

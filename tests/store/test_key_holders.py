@@ -16,7 +16,7 @@ from provisioner.ports import Secret
 from provisioner.store import open_store
 from provisioner.store.database.seat import Seat, count_key_holders
 from provisioner.store.repositories.key_exchange import KeyRing, prepare_keys
-from provisioner.store.repositories.master_key import KEY_FILE, NEXT_FILE, read_key_file
+from provisioner.store.repositories.signing_keys import KEY_FILE, NEXT_FILE, read_key_file
 from provisioner.store.repositories.vault import Vault
 
 

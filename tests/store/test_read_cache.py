@@ -16,7 +16,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Secret, StoreFailed
 from provisioner.store import SqlStore, open_store
 from provisioner.store.database import read_cache
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 
 Runner = Callable[[Callable[[SqlStore], object]], object]

@@ -34,8 +34,8 @@ from provisioner.store.database.backup import copy_file, make_backup, restore_ba
 from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.high_water import MARK_FILE, RevocationFile
 from provisioner.store.database.journal_archive import read_lines, read_span, write_archive
-from provisioner.store.repositories.master_key import MasterKey
 from provisioner.store.repositories.signing_keys import (
+    MasterKey,
     exchange_signing_key,
     open_signer,
     public_keys,

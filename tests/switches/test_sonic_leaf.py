@@ -19,7 +19,7 @@ from provisioner.execution.actions.work import Site, Work
 from provisioner.execution.observe.rotation import open_switch
 from provisioner.execution.steps.methods_switch import boot_image, install_sonic_image
 from provisioner.execution.steps.methods_switch_settings import Drain
-from provisioner.execution.tenancy.hosts_apart import HostsApart
+from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node

@@ -33,7 +33,7 @@ from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Secret
 from provisioner.ports.switch import ServiceChange
 from provisioner.sim.switches.nvue_schema import find_violation, take_over
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -33,7 +33,7 @@ from provisioner.model.plan import Disruption, Plan, Step, StepKind
 from provisioner.ports import Call, Reply, Unreachable
 from provisioner.ports.telemetry import Telemetry
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.rows import evidence_rows
 from provisioner.store.sql_store import SqlStore, open_store
 

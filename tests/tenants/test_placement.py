@@ -22,8 +22,8 @@ from provisioner.planning.tenancy.allocation import (
     choose_departures,
     share_nodes,
 )
-from provisioner.planning.tenancy.defragmentation import propose_exchanges
 from provisioner.planning.tenancy.placement import Site, Wish, cost_placement, place_tenants
+from provisioner.planning.tenancy.spares import propose_exchanges
 
 PER_RACK = 4
 

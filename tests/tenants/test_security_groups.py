@@ -21,7 +21,7 @@ from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase
 from provisioner.model.tenant_network import FilterMatch, GroupRule, PortGuard, SecurityGroup
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.places.port_filters import list_filters, plan_guards, plan_port_filter
+from provisioner.planning.places.place_ports import list_filters, plan_guards, plan_port_filter
 from provisioner.planning.tenancy.tenants import Request, change_tenant, create
 from provisioner.planning.tenancy.vrf_difference import find_missing_change, plan_leaf_change
 from provisioner.planning.tenancy.vrf_plan import plan_networks

@@ -20,7 +20,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import list_logins
 from provisioner.ports import Call, LoginRefused, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.sim.switches.switch import Switch
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -25,8 +25,7 @@ from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcTransport, Secret, Switches
 from provisioner.ports.tickets import TicketSystem
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import SqlStore, open_store
 

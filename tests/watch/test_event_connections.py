@@ -17,7 +17,7 @@ from provisioner.daemon.event_connections import BODY_MAX, EVENTS, HEAD_MAX
 from provisioner.daemon.events import WEBHOOK, open_watch
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.sql_store import open_store
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

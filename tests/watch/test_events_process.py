@@ -34,7 +34,7 @@ from provisioner.model.input_error import InputError
 from provisioner.runtime.bounded_listener import Limits
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 
 ELSEWHERE = {"another path", "no path of ours"}  # by the daemon itself; the process closes them
 LIMITS = Limits(64, 64, 60.0, stranger_s=10.0)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from leaf_bench import SPARE, A, Bench, play
 
+from provisioner.control.watch.port_owners import UnownedPorts
 from provisioner.control.watch.recovery import Recovery
-from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.model.node import Origin, State
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.planning.watch.high_water import settle_port_by_word

@@ -28,7 +28,7 @@ from provisioner.model.alert import Signal
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.watch.pushed_alerts import Source
 from provisioner.ports import Secret
-from provisioner.store.repositories.master_key import MasterKey
+from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.sql_store import open_store
 
 BEARER, SIGNED = "a bearer token of 32 characters..", "a signing secret of 32 characters"

@@ -39,7 +39,7 @@ from provisioner.ports.agents import AgentAddress, AgentResult
 from provisioner.ports.inband import READING_METHODS
 from provisioner.ports.isolation import Partitions, Pdu
 from provisioner.runtime import permit
-from provisioner.runtime.capability_gate import CapabilityGate, Need
+from provisioner.runtime.permit import CapabilityGate, Need
 
 
 @asynccontextmanager

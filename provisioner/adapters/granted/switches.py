@@ -17,7 +17,7 @@ from provisioner.model.switch import Move, PortChange
 from provisioner.model.tenant_network import MARK, NetworkChange
 from provisioner.ports import Clock, Secret, SwitchAddress, SwitchPasswords
 from provisioner.ports.switch import ServiceChange, Switch, Switches, SwitchFacts, Turn
-from provisioner.runtime.capability_gate import CapabilityGate, Need
+from provisioner.runtime.permit import CapabilityGate, Need
 from provisioner.settings import Settings
 
 

@@ -7,7 +7,7 @@ that only observes boots none. Outlets are read and not switched.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.location import OutletState
@@ -15,17 +15,29 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.ports import (
+    BmcAddress,
+    Call,
     FabricDelta,
     LookOnly,
     Member,
     PlaybookCall,
     PlaybookResult,
+    Reply,
     Secret,
     ShellCommand,
     ShellOutput,
+    SwitchAddress,
 )
 from provisioner.ports.agents import AgentAddress, AgentResult
-from provisioner.ports.inband import HostReads, OutletReads, ReadCommand
+from provisioner.ports.inband import (
+    READING_METHODS,
+    BmcReads,
+    HostReads,
+    OutletReads,
+    ReadCall,
+    ReadCommand,
+    SwitchWireReads,
+)
 from provisioner.ports.isolation import PartitionReads
 from provisioner.runtime import permit
 
@@ -161,3 +173,56 @@ class ReadOnlyPdu:
 
     async def switch_outlet(self, outlet: str, *, on: bool) -> Blocker | None:
         raise refuse_act(self._name, f"outlet {outlet} {'on' if on else 'off'}")
+
+
+# ------------------------------------------------------------------------------
+# `BmcTransport` and `SwitchTransport` of a daemon that only observes: GET and HEAD.
+
+
+def read_call(device: str, call: Call) -> ReadCall:
+    """Return a call as a reading one. Raises `LookOnly` for a call that may change something."""
+    if call.method not in READING_METHODS or call.body is not None:
+        raise refuse_act(device, f"{call.method} {call.path}")
+    return ReadCall(
+        cast('Literal["GET", "HEAD"]', call.method),
+        call.path,
+        call.headers,
+        call.timeout_s,
+        call.size_max_bytes,
+        call.known_s,
+    )
+
+
+class ReadOnlyBmcs:
+    """`BmcTransport` over readings alone."""
+
+    def __init__(self, reads: BmcReads) -> None:
+        self._reads = reads
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        return await self._reads.read(bmc, read_call(bmc.url, call))
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return await self._reads.fingerprint(bmc)
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        return await self._reads.password_change(bmc)
+
+    async def forget(self, bmc: BmcAddress) -> None:
+        await self._reads.forget(bmc)
+
+    async def close(self) -> None:
+        await self._reads.close()
+
+
+class ReadOnlySwitchWire:
+    """`SwitchTransport` over readings alone."""
+
+    def __init__(self, reads: SwitchWireReads) -> None:
+        self._reads = reads
+
+    async def request(self, switch: SwitchAddress, call: Call) -> Reply:
+        return await self._reads.read(switch, read_call(switch.url, call))
+
+    async def close(self) -> None:
+        await self._reads.close()

@@ -25,7 +25,7 @@ from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Malformed, Reply
-from provisioner.ports.reply_words import plain_text
+from provisioner.ports.wire import plain_text
 from provisioner.quirks.message_ids import Meaning, find_meaning
 
 _MESSAGES_MAX = 256  # of one task; a whole tray's update has under 100

@@ -42,7 +42,7 @@ from provisioner.planning.certification.regression import Rejudgement, rejudge_r
 from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain
 from provisioner.planning.matrix import thresholds_text
-from provisioner.planning.release.release_proof import list_proof_objections
+from provisioner.planning.release.release_probes import list_proof_objections
 
 TAG = "nodes"
 THRESHOLDS_MAX = 200_000  # characters; a site's own thresholds are some hundred lines

@@ -14,8 +14,8 @@ from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant_network import TenantFilters
 from provisioner.planning.tenancy.allocation import find_area, is_coming
-from provisioner.planning.tenancy.defragmentation import Exchange, propose_exchanges
 from provisioner.planning.tenancy.placement import RACK, UNIT
+from provisioner.planning.tenancy.spares import Exchange, propose_exchanges
 
 
 class TenantPlaces(Record):

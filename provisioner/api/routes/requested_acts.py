@@ -16,7 +16,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.base import Record
 from provisioner.model.node import Node
 from provisioner.planning.lifecycle import gpu_requests
-from provisioner.planning.lifecycle.time_requests import WANT, describe_effect, find_objection
+from provisioner.planning.lifecycle.operator_requests import WANT, describe_effect, find_objection
 
 
 class GpuReset(Record):

@@ -33,7 +33,7 @@ from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption, Table, check_directory, open_console
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
 from provisioner.execution.artifacts import bundles
-from provisioner.execution.observe.reference_files import describe_reference, list_references
+from provisioner.execution.observe.inband import describe_reference, list_references
 from provisioner.model.agent import BundleManifest, BundleReference
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import AT_EDGE

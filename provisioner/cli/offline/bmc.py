@@ -25,8 +25,7 @@ from provisioner.adapters.redfish.dry_run import (
 )
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
-from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
-from provisioner.adapters.redfish.settings.card_writes import set_card
+from provisioner.adapters.redfish.settings.bmc_writes import set_bmc, set_card
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.adapters.redfish.walk import Walk

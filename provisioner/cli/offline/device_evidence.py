@@ -58,7 +58,7 @@ from provisioner.cli.options.evidence_files import (
     parse_expected,
 )
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
-from provisioner.execution.observe.reference_files import ANSWER, list_references
+from provisioner.execution.observe.inband import ANSWER, list_references
 from provisioner.model.certificate import Attestation, Unacceptable, Verdict
 from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError

@@ -19,8 +19,8 @@ from provisioner.cli.options.checked_options import Table
 from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix_texts
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.machine_settings.learned_sets import LearnedSets, learn_sets
 from provisioner.planning.machine_settings.pinned_sets import BIOS
+from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
 from provisioner.planning.matrix.imports.overlay_draft import (
     Draft,
     Place,

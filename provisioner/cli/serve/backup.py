@@ -45,7 +45,7 @@ from provisioner.store.repositories.key_exchange import (
     rekey,
     walk,
 )
-from provisioner.store.repositories.master_key import (
+from provisioner.store.repositories.signing_keys import (
     ENVIRONMENT,
     KEY_FILE,
     NEXT_FILE,

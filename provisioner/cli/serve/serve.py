@@ -35,8 +35,8 @@ from provisioner.cli.serve.daemon_parts import (
     served_api,
 )
 from provisioner.control.engine.engine_shared import WorkQueue
+from provisioner.control.watch.port_owners import UnownedPorts
 from provisioner.control.watch.recovery import Recovery, find_lost_moves
-from provisioner.control.watch.unowned_ports import UnownedPorts
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import (
     AgentDoor,

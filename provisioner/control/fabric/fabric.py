@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.checks.fabric.rail_port import Member
 from provisioner.control.context import Context
-from provisioner.execution.tenancy.hosts_apart import HostsApart
+from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.cohort import CheckResult, HealthReport
 from provisioner.model.events.fleet_events import FabricSessionOpened

@@ -26,6 +26,7 @@ from provisioner.planning.lifecycle.gpu_requests import WANT_FOR_TENANT, is_gpu_
 from provisioner.planning.lifecycle.gpu_requests import (
     find_objection as gpu_requests_find_objection,
 )
+from provisioner.planning.lifecycle.operator_requests import WANT, list_clocks
 from provisioner.planning.lifecycle.power_requests import (
     HOST,
     PowerAct,
@@ -34,7 +35,6 @@ from provisioner.planning.lifecycle.power_requests import (
     read_want,
     write_want,
 )
-from provisioner.planning.lifecycle.time_requests import WANT, list_clocks
 from provisioner.planning.path.history import OPEN
 from provisioner.ports import PortError
 

@@ -25,8 +25,7 @@ from provisioner.control.watch.alert_keeper import CERTIFIED, AlertKeeper
 from provisioner.control.watch.watched_nodes import LookLane
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
-from provisioner.execution.observe.inband import ask_host
-from provisioner.execution.observe.reference_files import attach_answers
+from provisioner.execution.observe.inband import ask_host, attach_answers
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import Evidence

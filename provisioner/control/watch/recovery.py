@@ -11,8 +11,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from provisioner.control.watch.port_owners import PortOwners
-from provisioner.control.watch.unowned_ports import UnownedPorts
+from provisioner.control.watch.port_owners import PortOwners, UnownedPorts
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.campaign import CampaignState
 from provisioner.model.events.fleet_events import describe_change

@@ -13,7 +13,7 @@ from typing import Any
 
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
-from provisioner.control.watch.unowned_ports import as_port
+from provisioner.control.watch.port_owners import as_port
 from provisioner.execution.tenancy.tenancy import MoveOutcome
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Classification, Signal

@@ -23,7 +23,7 @@ from yarl import URL
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.discovery import probe
-from provisioner.adapters.redfish.settings.bmc_defaults import (
+from provisioner.adapters.redfish.settings.bmc_writes import (
     list_resets,
     read_bmc_state,
     reset_bmc_defaults,

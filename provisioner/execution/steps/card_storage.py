@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.settings.card_writes import (
+from provisioner.adapters.redfish.settings.bmc_writes import (
     WipeOrders,
     order_wipe,
     read_wipe_orders,

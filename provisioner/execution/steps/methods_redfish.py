@@ -13,8 +13,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
-from provisioner.adapters.redfish.settings.bmc_writes import set_bmc
-from provisioner.adapters.redfish.settings.card_writes import set_card
+from provisioner.adapters.redfish.settings.bmc_writes import set_bmc, set_card
 from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.pacing import grow_waits

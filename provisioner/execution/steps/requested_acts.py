@@ -22,9 +22,9 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.planning.lifecycle.gpu_requests import WANT
+from provisioner.planning.lifecycle.operator_requests import WANT as TIME_REQUESTS_WANT
+from provisioner.planning.lifecycle.operator_requests import is_set
 from provisioner.planning.lifecycle.power_requests import PowerAct, judge_effect, write_want
-from provisioner.planning.lifecycle.time_requests import WANT as TIME_REQUESTS_WANT
-from provisioner.planning.lifecycle.time_requests import is_set
 from provisioner.planning.repair.remedies import plan_gpu_reset
 from provisioner.ports import ShellCommand
 

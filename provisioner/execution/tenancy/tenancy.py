@@ -27,7 +27,7 @@ from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.switch import Move, TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.places.port_filters import plan_port_filter
+from provisioner.planning.places.place_ports import plan_port_filter
 from provisioner.planning.release import release_cables
 from provisioner.planning.release.port_isolation import (
     find_misplaced_ports,

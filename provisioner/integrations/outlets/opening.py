@@ -13,7 +13,7 @@ from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, BmcTransport, Secret
 from provisioner.ports.isolation import Pdu
-from provisioner.settings.power import (
+from provisioner.settings.bmcs import (
     CommandPduSettings,
     PduSettings,
     RedfishPduSettings,

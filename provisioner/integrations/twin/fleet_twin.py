@@ -33,8 +33,7 @@ from provisioner.sim.hardware.clock import NODES_PER_UNIT
 from provisioner.sim.redfish.bmc import from_files, make_service
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
-from provisioner.store.repositories.master_key import MasterKey
-from provisioner.store.repositories.signing_keys import open_signer
+from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 

@@ -21,7 +21,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Store
-from provisioner.ports.rehearsals import RehearsalFailed
+from provisioner.ports.storage import RehearsalFailed
 from provisioner.settings import Settings
 
 LIMIT_S = 1800.0  # of wall-clock time; the largest twin takes some five minutes of a core

@@ -46,7 +46,7 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.ports.isolation import UfmAddress
-from provisioner.ports.reply_words import status_words
+from provisioner.ports.wire import status_words
 
 REQUEST_S = 60.0
 TRIES_MAX = 3  # an answer that got lost, then another writer's change

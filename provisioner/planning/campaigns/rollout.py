@@ -30,7 +30,6 @@ from provisioner.model.campaign import (
 )
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.limits import count_allowed
-from provisioner.planning.campaigns.outside_holds import find_outside_holds
 from provisioner.planning.campaigns.rollout_room import (
     Choice,
     choose_hosts,
@@ -39,7 +38,7 @@ from provisioner.planning.campaigns.rollout_room import (
     switch_floor,
 )
 from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Standing
-from provisioner.planning.campaigns.waves import is_canary, soak_s, wave_name
+from provisioner.planning.campaigns.waves import find_outside_holds, is_canary, soak_s, wave_name
 
 # ------------------------------------------------------------------------------
 # Conditions that stop a campaign: canaries, failure budget, circuit breaker, regressions. Pure.

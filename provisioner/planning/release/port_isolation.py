@@ -19,7 +19,7 @@ from provisioner.model.recovery import LeafRecord, LeafState
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing, network_of
-from provisioner.planning.places.port_filters import plan_port_filter
+from provisioner.planning.places.place_ports import plan_port_filter
 
 # ------------------------------------------------------------------------------
 # Requirements of a release: the desired state of one node's ports in one tenant's VRF. Pure.

@@ -23,7 +23,7 @@ from provisioner.model.tenant_network import (
     SecurityGroup,
 )
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.planning.places.port_filters import list_filters, mark_filters
+from provisioner.planning.places.place_ports import list_filters, mark_filters
 from provisioner.planning.tenancy.allocation import (
     choose_departures,
     count_usage,

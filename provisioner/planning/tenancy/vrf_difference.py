@@ -24,7 +24,7 @@ from provisioner.model.tenant_network import (
     VrfImports,
     VrfNetwork,
 )
-from provisioner.planning.places.port_filters import mark_filters, plan_port_filter
+from provisioner.planning.places.place_ports import mark_filters, plan_port_filter
 from provisioner.planning.tenancy.vrf_plan import LeafPlan, owned_mark
 
 # ------------------------------------------------------------------------------

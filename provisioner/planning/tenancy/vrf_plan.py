@@ -27,8 +27,7 @@ from provisioner.model.tenant_network import (
 )
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Ports
-from provisioner.planning.places.port_filters import list_filters, plan_guards
+from provisioner.planning.places.place_ports import Ports, list_filters, plan_guards
 
 # ------------------------------------------------------------------------------
 # A change of tenants' networks as lines for a person, in the fabric's words. Pure.

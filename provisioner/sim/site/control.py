@@ -17,8 +17,8 @@ from typing import Any
 
 from aiohttp import web
 
-from provisioner.sim.agent import agent_faults
-from provisioner.sim.faults import load_faults
+from provisioner.sim.agent import agent as agent_faults
+from provisioner.sim.faults import faults as load_faults
 from provisioner.sim.faults.faults import BadRule, read_rules
 from provisioner.sim.hardware import curable_faults
 from provisioner.sim.hardware.curable_faults import exchange_part

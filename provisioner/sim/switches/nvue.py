@@ -16,9 +16,8 @@ from urllib.parse import unquote, urlsplit
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.redfish.redfish_answers import GONE, Answer
 from provisioner.sim.switches.nvue_schema import find_violation, hide_secrets
-from provisioner.sim.switches.switch import Switch
-from provisioner.sim.switches.switch_config import Revision
-from provisioner.sim.switches.switch_config import Tree as SwitchConfigTree
+from provisioner.sim.switches.switch import Revision, Switch
+from provisioner.sim.switches.switch import Tree as SwitchConfigTree
 from provisioner.sim.switches.switch_fabric import Fabric
 from provisioner.sim.switches.switch_release import neighbour_tables
 

@@ -8,6 +8,7 @@ follows it after `settle_s`, is a port's true state, and only `startup` survives
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -16,24 +17,98 @@ from typing import Any
 from provisioner.sim.hardware.clock import Schedule
 from provisioner.sim.hardware.parts import Event
 from provisioner.sim.switches.nvue_schema import take_over
-from provisioner.sim.switches.switch_config import (
-    Revision,
-    find_problems,
-    image_version,
-    merge_at,
-)
-from provisioner.sim.switches.switch_config import (
-    Tree as SwitchConfigTree,
-)
 
 # ------------------------------------------------------------------------------
-# Faults that can be planted in a simulated switch.
-#
-# A planted fault is the truth: it is in no configuration, and shows only where a real switch would
-# show it (routes, sessions, tables, counters) or in the delivery of packets.
+# A switch's configuration as a tree: merges, revisions, and NVUE's validation.
 
 
 Tree = dict[str, Any]
+
+VRF_NAME_MAX = 15  # characters (docs/sources/switches.md#vrf)
+VRFS_MAX = 255
+# Cumulus Linux guide, "Interface Configuration and Management", "Interface Descriptions": at most
+# 256 characters, neither apostrophes nor non-ASCII ones
+DESCRIPTION_MAX = 256
+
+
+@dataclass
+class Revision:
+    """Pending changes: operations in order, each (path, value); None deletes."""
+
+    id: str
+    changes: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
+    state: str = "pending"
+    issue: Tree = field(default_factory=dict)
+    progress: str = ""
+
+
+def find_problems(tree: Tree, applied: Tree) -> str:
+    """NVUE's reason to reject this configuration; "" if it is valid."""
+    vrfs = tree.get("vrf")
+    interfaces = tree.get("interface")
+    if not isinstance(vrfs, dict) or not isinstance(interfaces, dict):
+        return "the configuration has no interfaces or no VRFs"
+    if len(vrfs) > VRFS_MAX:
+        return f"more than {VRFS_MAX} VRFs"
+    if long := [v for v in vrfs if len(v) > VRF_NAME_MAX]:
+        return f"VRF name {long[0]} is longer than {VRF_NAME_MAX} characters"
+    for name, entry in interfaces.items():
+        if name not in applied["interface"]:
+            return f"interface {name} does not exist"
+        address = entry.get("ip", {}) if isinstance(entry, dict) else {}
+        if address.get("vrf", "default") not in vrfs:
+            return f"interface {name}: vrf {address['vrf']} does not exist"
+        text = entry.get("description", "") if isinstance(entry, dict) else ""
+        if not isinstance(text, str) or not text.isascii() or "'" in text:
+            return f"interface {name}: the description has characters that are not parsed"
+        if len(text) > DESCRIPTION_MAX:
+            return f"interface {name}: the description is longer than {DESCRIPTION_MAX} characters"
+    return ""
+
+
+def image_version(body: bytes) -> str | None:
+    """The version inside a simulated switch image, or None for any other file."""
+    try:
+        image = json.loads(body)
+        contents = image["contents"]
+        if image["simulated"] is True and image["target"] == "switch.os" and len(contents) == 1:
+            return str(next(iter(contents.values())))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return None
+
+
+def merge_at(tree: Tree, path: tuple[str, ...], value: Any) -> None:
+    """Merge `value` into the tree at `path`; None deletes the subtree."""
+    node = tree
+    for key in path[:-1]:
+        inner = node.get(key)
+        if not isinstance(inner, dict):
+            if value is None:
+                return
+            inner = node[key] = {}
+        node = inner
+    if not path:
+        _merge(tree, value if isinstance(value, dict) else {})
+    elif value is None:
+        node.pop(path[-1], None)
+    elif isinstance(value, dict) and isinstance(node.get(path[-1]), dict):
+        _merge(node[path[-1]], value)
+    else:
+        node[path[-1]] = value
+
+
+def _merge(tree: Tree, change: Tree) -> None:
+    for key, value in change.items():
+        if value is None:
+            tree.pop(key, None)
+        elif isinstance(value, dict):
+            inner = tree.get(key)
+            if not isinstance(inner, dict):
+                inner = tree[key] = {}
+            _merge(inner, value)
+        else:
+            tree[key] = value
 
 
 @dataclass
@@ -115,7 +190,7 @@ class Switch:
         self.username = username
         self.password = password
         self.password_expired = False  # the factory password: everything is answered with 403
-        self.applied: SwitchConfigTree = {
+        self.applied: Tree = {
             "system": {"hostname": name},
             "interface": {
                 "eth0": {"type": "eth", "ip": {"vrf": "mgmt"}},
@@ -126,8 +201,8 @@ class Switch:
             "nve": {"vxlan": {"enable": "on"}},
         }
         self.applied = take_over(version, self.applied)
-        self.startup: SwitchConfigTree = copy.deepcopy(self.applied)
-        self.operational: SwitchConfigTree = copy.deepcopy(self.applied)
+        self.startup: Tree = copy.deepcopy(self.applied)
+        self.operational: Tree = copy.deepcopy(self.applied)
         self.revisions: dict[str, Revision] = {}
         self.neighbours: dict[str, Neighbour] = {}
         self.partitions: dict[int, str | None] = {1: version, 2: None}
@@ -176,7 +251,7 @@ class Switch:
     ) -> None:
         """Add a front-panel port that exists from the start, in the default VRF."""
         for tree in (self.applied, self.startup, self.operational):
-            entry: SwitchConfigTree = {"type": "swp"}
+            entry: Tree = {"type": "swp"}
             if address:
                 entry["ip"] = {"address": {address: {}}}
             tree["interface"][interface] = entry
@@ -204,7 +279,7 @@ class Switch:
             del self.revisions[next(iter(self.revisions))]
         return revision
 
-    def build_tree(self, revision: Revision) -> SwitchConfigTree:
+    def build_tree(self, revision: Revision) -> Tree:
         """The configuration with this revision applied."""
         tree = copy.deepcopy(self.applied)
         for path, value in revision.changes:
@@ -259,7 +334,7 @@ class Switch:
             )
             self._next_in_line(at)
 
-        def settle_ports(target: SwitchConfigTree, at: float) -> None:
+        def settle_ports(target: Tree, at: float) -> None:
             if boots == self.boots and "moves_ignored" not in self.faults:
                 self._become(target, at)
 
@@ -278,7 +353,7 @@ class Switch:
         if self._applying:
             self._verify_next(now)
 
-    def _become(self, target: SwitchConfigTree, now: float) -> None:
+    def _become(self, target: Tree, now: float) -> None:
         """Make forwarding follow the configuration; log every port that changes its VRF."""
         before = {name: self.get_vrf(name) for name in self.operational["interface"]}
         self.operational = target

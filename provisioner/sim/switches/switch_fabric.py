@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from provisioner.sim.switches.nvue_schema import take_over
-from provisioner.sim.switches.switch import Switch
-from provisioner.sim.switches.switch_config import Tree
+from provisioner.sim.switches.switch import Switch, Tree
 from provisioner.sim.switches.switch_release import build_document, list_routes
 
 # ------------------------------------------------------------------------------

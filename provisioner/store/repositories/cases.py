@@ -19,8 +19,7 @@ from provisioner.runtime import permit
 from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import node_rows, operation_rows
-from provisioner.store.rows.json_text import json_text
-from provisioner.store.rows.records import clean, parse_each
+from provisioner.store.rows.records import clean, json_text, parse_each
 from provisioner.store.rows.tenant_rows import put_notice
 from provisioner.store.schema.schema import cases, notices
 

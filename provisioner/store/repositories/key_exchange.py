@@ -25,7 +25,7 @@ from provisioner.store.database.data_directory import (
     write_private,
 )
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.repositories.master_key import (
+from provisioner.store.repositories.signing_keys import (
     ENVIRONMENT,
     KEY_FILE,
     NEXT_FILE,

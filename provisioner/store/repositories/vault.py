@@ -17,7 +17,7 @@ from provisioner.ports.errors import StaleWrite
 from provisioner.ports.wire import Secret
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.key_exchange import prepare_keys
-from provisioner.store.repositories.master_key import MasterKey, Sealing
+from provisioner.store.repositories.signing_keys import MasterKey, Sealing
 from provisioner.store.schema.schema import credentials
 
 Login = tuple[str, Secret]

@@ -17,7 +17,7 @@ from provisioner.model.integrations.audit_export import ExportStatus
 from provisioner.model.node import State
 from provisioner.store.rows import credential_rows
 from provisioner.store.rows import journal as export_rows
-from provisioner.store.rows.json_text import json_text
+from provisioner.store.rows.records import json_text
 from provisioner.store.schema.schema import (
     alerts,
     campaign_nodes,

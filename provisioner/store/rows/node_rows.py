@@ -14,8 +14,7 @@ from provisioner.planning.lifecycle.journey import describe_transition
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows import records as damage
-from provisioner.store.rows.json_text import json_text
-from provisioner.store.rows.records import STAND_IN, parse, parse_node
+from provisioner.store.rows.records import STAND_IN, json_text, parse, parse_node
 from provisioner.store.schema.schema import alerts, campaign_nodes, campaigns, certificates, nodes
 
 # made once: to build a statement costs more than to run it

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import host_filter, port_filter
+from provisioner.adapters.switches.cumulus import port_filter
+from provisioner.adapters.switches.cumulus import port_filter as host_filter
 from provisioner.model.switch import Images, Move, PortChange
 
 PREFIX = "/nvue_v1"

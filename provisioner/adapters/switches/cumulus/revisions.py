@@ -15,8 +15,8 @@ from provisioner.adapters.switches.cumulus import nvue_calls
 from provisioner.adapters.switches.cumulus.nvue_calls import Ask, RevisionState
 from provisioner.model.outcome import Reason
 from provisioner.ports import Call, Clock, Malformed, Reply, SwitchAddress, SwitchTransport
-from provisioner.ports.reply_words import status_words
 from provisioner.ports.switch import SwitchRefused
+from provisioner.ports.wire import status_words
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------

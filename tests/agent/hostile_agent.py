@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
+from authority_rig import open_own_authority
 
-from provisioner.adapters.agent.tls import open_authority
 from provisioner.ports import AgentAddress, Secret
 
 HOST, TOKEN = "127.0.0.1", "token-of-this-boot-and-of-no-other-one-43-x"
@@ -20,7 +20,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @asynccontextmanager
 async def hostile_agent(folder: Path, handle: Handle) -> AsyncIterator[AgentAddress]:
     """Serve `handle` for every request; its address has the right certificate."""
-    context = open_authority(folder).server_context((HOST,))
+    context = open_own_authority(folder).server_context((HOST,))
     app = web.Application()
 
     async def answer(request: web.Request) -> web.StreamResponse:

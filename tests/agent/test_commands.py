@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from authority_rig import open_own_authority
 from hostile_agent import TOKEN, Handle, hostile_agent
 from scripted_agent import Scripted, broken, busy, lost, taken, taken_and_lost
 
 from provisioner.adapters.agent.client import AgentClient, HttpsWire
-from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.agent import AgentRequest
 from provisioner.ports import (
     AgentAddress,
@@ -223,7 +223,7 @@ def test_what_is_no_list_of_commands_sends_nothing(
 
 def test_another_certificate_gets_no_token(tmp_path: Path) -> None:
     agent = Scripted(taken)
-    other = open_authority(tmp_path).ca_pem()
+    other = open_own_authority(tmp_path).ca_pem()
     with pytest.raises(CertificateChanged):
         run(tmp_path, agent, change={"certificate": other})
 

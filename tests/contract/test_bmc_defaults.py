@@ -19,6 +19,7 @@ from provisioner.execution.steps.maintenance_boot import Stay
 from provisioner.integrations.twin.wires import present_certificate
 from provisioner.model.erasure import ErasureRecord, Result
 from provisioner.model.inventory import Inventory
+from provisioner.model.node import Boots, Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.bmc_defaults import choose_reset
 from provisioner.ports import Secret
@@ -40,6 +41,13 @@ QUICK = (("ami_dgx", "killed after it"), ("nvidia_openbmc", "answer lost"))
 QUIRKS = {"dell": "dell_idrac", "ami_dgx": "ami_megarac", "nvidia_openbmc": "nvidia_openbmc"}
 
 
+FENCED = {  # as a node is while it is erased
+    "placement": Placement.MAINTENANCE,
+    "fenced_at": 1.0,
+    "boots": Boots.RAMDISK,
+}
+
+
 class FusedHold:
     """A hold whose writes are moments."""
 
@@ -49,6 +57,9 @@ class FusedHold:
     @property
     def operation(self) -> Any:
         return self._inner.operation
+
+    async def read_node(self) -> Any:
+        return await self._inner.read_node()
 
     async def list_entries(self) -> Any:
         return await self._inner.list_entries()
@@ -98,7 +109,7 @@ class DefaultsBench(ExchangeBench):
         node = await self.store.nodes.get(self.node)
         serial = self.machine.host.serial if self.slot == "host" else self.bmc.serial
         ref = node.bmcs[0].model_copy(update={"serial": serial})
-        await self.store.nodes.save(node.model_copy(update={"bmcs": (ref,), "fenced_at": 1.0}))
+        await self.store.nodes.save(node.model_copy(update={"bmcs": (ref,), **FENCED}))
         return self
 
     async def restore(self, fuse: Fuse | None = None) -> ErasureRecord | Blocker:

@@ -42,16 +42,16 @@ class FusedStandings(SqlCredentialStandings):
     async def begin_attempt(
         self, name: str, node: str, retry_at: float
     ) -> CredentialStanding | None:
-        act = SqlCredentialStandings.begin_attempt
-        return await self.fuse.moment(lambda: act(self, name, node, retry_at), wire=False)
+        act = super().begin_attempt
+        return await self.fuse.moment(lambda: act(name, node, retry_at), wire=False)
 
     async def record_change(self, name: str, node: str, now: float, event: Event) -> None:
-        act = SqlCredentialStandings.record_change
-        await self.fuse.moment(lambda: act(self, name, node, now, event), wire=False)
+        act = super().record_change
+        await self.fuse.moment(lambda: act(name, node, now, event), wire=False)
 
     async def record_failure(self, name: str, problem: str, retry_at: float) -> None:
-        act = SqlCredentialStandings.record_failure
-        await self.fuse.moment(lambda: act(self, name, problem, retry_at), wire=False)
+        act = super().record_failure
+        await self.fuse.moment(lambda: act(name, problem, retry_at), wire=False)
 
 
 class EveryAwait:

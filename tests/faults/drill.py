@@ -26,7 +26,7 @@ from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.rotation import rotate
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
-from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
@@ -85,6 +85,8 @@ class Drill:
             kind=NodeKind.HOST,
             address=self.site.build_expected()["nodes"][0].get("address", NODE),
             bmcs=(BmcRef(name="host", url=URL),),
+            placement=Placement.MAINTENANCE,
+            fenced_at=1.0,
         )
 
     async def open(self) -> Drill:

@@ -21,7 +21,7 @@ from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
-from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
@@ -64,7 +64,14 @@ class Bench:
             await self.vault.put(name, hardware.username, Secret(hardware.password))
             pin = await self.transport.fingerprint(BmcAddress(url))
             refs.append(BmcRef(name=bmc, url=url, kind=kind, pin=pin, rotated=True))
-        node = Node(id=HOST, kind=NodeKind.HOST, address=HOST, bmcs=tuple(refs))
+        node = Node(
+            id=HOST,
+            kind=NodeKind.HOST,
+            address=HOST,
+            bmcs=tuple(refs),
+            placement=Placement.MAINTENANCE,
+            fenced_at=1.0,
+        )
         self.node = await self.store.nodes.add(node)
         opened = await self.store.operations.open(HOST, "test", self.clock.now())
         assert opened is not None

@@ -24,10 +24,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "agent_lab"))
 
+from authority_rig import open_own_authority
 from image_driver import MAC, NODE
 from lab import Link, ip, lay, link, real_agent
 
-from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import Secret
@@ -137,7 +137,7 @@ class Machine:
         self.boots += 1
         if self.boots > 1:
             lay(self.cable)
-        ca_pem, url = open_authority(self.folder).ca_pem(), f"https://{self.cable.gateway}"
+        ca_pem, url = open_own_authority(self.folder).ca_pem(), f"https://{self.cable.gateway}"
         self._agent.enter_context(
             real_agent(
                 self.folder, self.cable, f"{url}:{self.port}", ca_pem, MAC, DISKS, self.state,

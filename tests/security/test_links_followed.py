@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from authority_rig import open_own_authority
 from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
 
 from provisioner.adapters.agent.client import HttpsWire
-from provisioner.adapters.agent.tls import open_authority
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switches.https_wire import SwitchHttps
@@ -44,7 +44,7 @@ class Tls:
 
     def __init__(self, folder: Path) -> None:
         self.ca = folder / "agent-ca.pem"
-        self.server: ssl.SSLContext = open_authority(folder).server_context(("127.0.0.1",))
+        self.server: ssl.SSLContext = open_own_authority(folder).server_context(("127.0.0.1",))
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,14 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
+from authority_rig import open_own_authority
 from cryptography.hazmat.primitives import serialization
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
 from provisioner.adapters.agent.protocol import Heartbeat, parse_heartbeat
-from provisioner.adapters.agent.tls import Authority, _certificate, open_authority
+from provisioner.adapters.agent.tls import Authority, _certificate
 from provisioner.adapters.bounded_http import own_url
 from provisioner.adapters.redfish import discovery as ssdp
 from provisioner.adapters.redfish import parsing, session
@@ -78,7 +79,7 @@ AGENT = "10.0.0.1"
 @pytest.fixture(scope="module")
 def agents_own(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A certificate for AGENT, and for an address where clouds keep their secrets."""
-    authority: Authority = open_authority(tmp_path_factory.mktemp("agent"))
+    authority: Authority = open_own_authority(tmp_path_factory.mktemp("agent"))
     names = (AGENT, "169.254.169.254", "::1")
     made = _certificate("agent", authority.key, authority.certificate, authority.key, names)
     return made.public_bytes(serialization.Encoding.PEM).decode()

@@ -48,7 +48,7 @@ NAMED_MAX = 100  # nodes of one version that are named
 class VersionCount(Record):
     """One version of a component that runs in the fleet, and how it stands to the pins."""
 
-    kind: str
+    kind: str = Field(description="The component, as the matrix names it.")
     version: str = Field(description='"?": the device gives no version.')
     standing: str = Field(description='"as pinned", "differs" or "not pinned".')
     wanted: tuple[str, ...] = Field(description="The pinned versions of the nodes that run it.")

@@ -140,9 +140,14 @@ async def run(
 def read_authority(data: Path) -> str:
     """Return the daemon's CA, made as `provisioner serve` makes it."""
     from provisioner.adapters.agent.tls import open_authority
+    from provisioner.store.database.data_directory import SealedFile, write_private
+    from provisioner.store.repositories.signing_keys import MasterKey, read_key_file
 
     data.mkdir(mode=0o700, exist_ok=True)
-    return open_authority(data).ca_pem()
+    file = data / "master.key"
+    if not file.exists():
+        write_private(file, MasterKey.generate().text().encode())
+    return open_authority(data, SealedFile(data, read_key_file(file))).ca_pem()
 
 
 async def _connect(transport: RedfishTransport, login: Login) -> Redfish:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import mmap
 from collections.abc import Container, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -16,9 +17,14 @@ from rich.markup import escape
 
 from provisioner import components
 from provisioner.cli.options.checked_options import Table
-from provisioner.cli.options.matrix_files import read_located_matrix, read_matrix_texts
+from provisioner.cli.options.matrix_files import (
+    read_inventory,
+    read_located_matrix,
+    read_matrix_texts,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.model.outcome import Blocker
 from provisioner.planning.machine_settings.pinned_sets import BIOS
 from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
 from provisioner.planning.matrix.imports.overlay_draft import (
@@ -27,11 +33,13 @@ from provisioner.planning.matrix.imports.overlay_draft import (
     Verdict,
     check_place,
     draft_overlay,
+    state_good_node,
 )
 from provisioner.planning.matrix.imports.reading import read_import
 from provisioner.planning.matrix.imports.statements import Import
 from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.planning.matrix.review import Remark, Weight, review_matrix
+from provisioner.planning.path.profiles import choose_profile
 
 # ------------------------------------------------------------------------------
 # `provisioner matrix import --settings`: draft sets from a good node's settings.
@@ -227,9 +235,90 @@ def import_versions(
         problem = f"more than {FILES_MAX} files" if files else "no file is named"
         raise InputError("FILE", "", problem, f"Name 1 to {FILES_MAX} files, or --settings FILE.")
     maps = dict(_read_map(text) for text in name_map or [])
-    texts = read_matrix_texts(matrix or [])
-    pinned, located = read_located_matrix(matrix or [])
     imports = [_read_file(path, maps, tuple(system or ())) for path in files]
+    _draft(imports, matrix or [], place, evidence, out, as_json=json_)
+
+
+def fill_versions(
+    node: Annotated[
+        Path,
+        typer.Argument(help="Inventory of a good node: `provisioner node inventory NODE -o json`."),
+    ],
+    release: Annotated[str, typer.Option("--release", help="Release whose unknown pins it fills.")],
+    by: Annotated[str, typer.Option("--by", help="Who declares the node good: a name.")],
+    profile: Annotated[
+        str, typer.Option("--profile", help="Its profile; by default the one that matches.")
+    ] = "",
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", help="KIND=NAME: the file that brings a component; repeatable."),
+    ] = None,
+    artifacts: Annotated[
+        Path, typer.Option(help="Folder of these files: their SHA-256 is computed.")
+    ] = Path("artifacts"),
+    matrix: Annotated[
+        list[Path] | None,
+        typer.Option("--matrix", help="Overlay, or matrix file; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the overlay to this new file.")
+    ] = None,
+    *,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
+) -> None:
+    """Draft an overlay that fills unknown pins with the versions of a known good node.
+
+    Each version is the site's own evidence, with the node, the name and the date. What the node
+    does not show, or shows in several versions, stays unknown and is named. Published versions are
+    never replaced. Nodes with other versions need edges to these, which no node can show.
+
+    Example: provisioner matrix fill node.json --release spectrum-x-1.3.0 --by ada --out site.yaml
+    """
+    pinned = read_located_matrix(matrix or [])[0]
+    inventory = read_inventory(node)
+    if release not in pinned.releases:
+        remedy = f"It is one of: {', '.join(pinned.releases)}."
+        raise InputError("--release", release, "there is no such release", remedy)
+    chosen = profile or choose_profile(inventory, pinned.releases[release])
+    if isinstance(chosen, Blocker):
+        raise InputError(str(node), "", chosen.detail, "Name it with --profile.")
+    place = Place(release=release, profiles=(chosen,))
+    check_place(pinned, place)
+    if not by.strip():
+        raise InputError("--by", "", "it is empty", "Name the person who declares the node good.")
+    day = datetime.now(UTC).date().isoformat()
+    source = f"node {inventory.node}, which {by.strip()} declares good; read {day}"
+    brought = dict(_read_brought(text, artifacts) for text in files or [])
+    pins = pinned.releases[release].profiles[chosen].pins
+    stated = state_good_node(inventory, pins, source, brought)
+    _draft([stated], matrix or [], place, source, out, as_json=json_)
+
+
+def _read_brought(text: str, folder: Path) -> tuple[str, tuple[str, str]]:
+    """Return a component kind with the name and the SHA-256 of its file. Raises InputError."""
+    kind, _, name = text.partition("=")
+    if kind not in components.ALL or not name or Path(name).name != name:
+        raise InputError("--file", text, "this is no KIND=NAME", "Name a file of --artifacts.")
+    try:
+        with (folder / name).open("rb") as file:
+            return kind, (name, hashlib.file_digest(file, "sha256").hexdigest())
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError("--file", str(folder / name), problem, "Check --artifacts.") from None
+
+
+def _draft(
+    imports: Sequence[Import],
+    matrices: Sequence[Path],
+    place: Place,
+    evidence: str,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the difference and the overlay, and end with its exit code."""
+    texts = read_matrix_texts(matrices)
+    pinned, located = read_located_matrix(matrices)
     draft = draft_overlay(pinned, located, imports, place, evidence=evidence)
     result, result_text = parse_located([*texts, ("the draft", draft.text)])
     known = {(r.where, r.problem) for r in review_matrix(pinned) if r.weight is Weight.BLOCKS}
@@ -240,7 +329,7 @@ def import_versions(
     ]
     if out is not None:
         _write_new(out, draft.text)
-    _show(draft, obstacles, out, as_json=json_)
+    _show(draft, obstacles, out, as_json=as_json)
     raise typer.Exit(BLOCKED if obstacles else 0)
 
 

@@ -9,7 +9,7 @@ and the person writes `override: true` with a reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -17,9 +17,15 @@ import yaml
 
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin
 from provisioner.model.versions import is_same_version
-from provisioner.planning.matrix.imports.statements import Contents, Import, Statement
+from provisioner.planning.matrix.imports.statements import (
+    Contents,
+    Import,
+    Statement,
+    clean_version,
+)
 from provisioner.planning.matrix.located_yaml import Located
 from provisioner.planning.matrix.review import FILELESS
 from provisioner.planning.path.conditions import grammar_of
@@ -103,6 +109,48 @@ def check_place(matrix: Matrix, place: Place) -> None:
         if name not in profiles:
             remedy = f"It is one of: {', '.join(profiles)}."
             raise InputError("--profile", name, f"{place.release} has no such profile", remedy)
+
+
+def state_good_node(
+    inventory: Inventory,
+    pins: Mapping[str, Pin],
+    evidence: str,
+    files: Mapping[str, tuple[str, str]],
+) -> Import:
+    """Return the versions of a node that its site declares good, for the pins that are unknown.
+
+    `files`: (name, SHA-256) of the file that brings a component's version, by kind. A slot without
+    a version, and a kind that the node does not show, are notes: they stay unknown. Slots of one
+    kind with several versions contradict each other in the draft, and nothing of them is written.
+    """
+    wanted = {kind for kind, pin in pins.items() if not pin.known}
+    statements = []
+    notes = []
+    for part in inventory.components:
+        if part.kind not in wanted:
+            continue
+        if not part.version:
+            notes.append(f"{part.kind}/{part.slot} shows no version")
+        elif part.staged is not None:
+            notes.append(f"{part.kind}/{part.slot}: {part.staged} waits for a reset; not read")
+        else:
+            where = f"{part.kind}/{part.slot}"
+            version = clean_version(inventory.node, where, part.version)
+            name, sha256 = files.get(part.kind, ("", ""))
+            statement = Statement(
+                part.kind, version, part.kind, file=name, sha256=sha256, evidence=evidence
+            )
+            statements.append(statement)
+    read = {s.kind for s in statements}
+    notes += [f"{kind} stays unknown: the node does not show it" for kind in sorted(wanted - read)]
+    files_wanted = sorted(read - FILELESS - files.keys())
+    notes += [f"{kind} has no file yet: --file {kind}=NAME" for kind in files_wanted]
+    return Import(
+        source=inventory.node,
+        format="the inventory of a node that its site declares good",
+        statements=tuple(dict.fromkeys(statements)),
+        notes=tuple(notes),
+    )
 
 
 class _Draft:

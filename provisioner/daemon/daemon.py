@@ -45,10 +45,9 @@ from provisioner.daemon.watches import (
     build_resting_looks,
     list_senders,
 )
-from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.power import Feeds, LeakGate
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.actions.work import Site
+from provisioner.execution.actions.work import HostLogin, Site
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.executor import Executor

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from provisioner.planning.watch.journal_lines import LogLine, describe_row, format_fields
 from provisioner.ports import Clock, StoreFailed
-from provisioner.store.repositories.audit_exports import SqlJournalRepository
+from provisioner.store.repositories.journal_archives import SqlJournalRepository
 
 log = logging.getLogger("provisioner.site")
 

@@ -35,7 +35,7 @@ from provisioner.daemon.data import (
 )
 from provisioner.daemon.hosts import kept_clock
 from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
-from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in

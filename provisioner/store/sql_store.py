@@ -23,11 +23,6 @@ from provisioner.store.repositories.agents import (
 from provisioner.store.repositories.alerts import SqlAlertRepository
 from provisioner.store.repositories.answers import SqlAnswerRepository, SqlRequestRepository
 from provisioner.store.repositories.atlas import SqlAtlasRepository, SqlHomeRepository
-from provisioner.store.repositories.audit_exports import (
-    SqlAuditExportRepository,
-    SqlClockMarkRepository,
-    SqlJournalRepository,
-)
 from provisioner.store.repositories.campaigns import SqlCampaignRepository
 from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.repositories.cohorts import (
@@ -35,13 +30,18 @@ from provisioner.store.repositories.cohorts import (
     SqlEvidenceRepository,
     SqlFabricRepository,
 )
-from provisioner.store.repositories.credential_standings import SqlCredentialStandings
 from provisioner.store.repositories.grants import SqlGrantRepository, SqlTenantRepository
 from provisioner.store.repositories.images import SqlImageRepository, SqlPolicyRepository
-from provisioner.store.repositories.journal_archives import SqlArchiveRepository
+from provisioner.store.repositories.journal_archives import (
+    SqlArchiveRepository,
+    SqlAuditExportRepository,
+    SqlClockMarkRepository,
+    SqlJournalRepository,
+)
 from provisioner.store.repositories.nodes import SqlNodeRepository, SqlOperationRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.signing_keys import SqlSigningKeyRepository
+from provisioner.store.repositories.vault import SqlCredentialStandings
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 

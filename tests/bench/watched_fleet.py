@@ -36,8 +36,8 @@ from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_answers import Answer
 from provisioner.sim.redfish.redfish_events import SUBSCRIPTIONS
+from provisioner.sim.redfish.redfish_tree import Answer
 from provisioner.sim.site.serve import Addresses, Front, Server, _raise_file_limit
 from provisioner.sim.site.site import Site
 from provisioner.store.rows import node_rows

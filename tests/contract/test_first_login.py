@@ -13,7 +13,7 @@ from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.ports import BmcAddress, Secret, Unreachable
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.redfish.redfish_tree import Answer
 from provisioner.sim.site.control import inject_fault
 from provisioner.sim.site.serve import Addresses, Front, Server
 from provisioner.sim.site.site import Site

@@ -27,7 +27,7 @@ from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import AccountLocked, BmcAddress, Call, Reply
 from provisioner.settings import Settings
-from provisioner.store.repositories.credential_standings import SqlCredentialStandings
+from provisioner.store.repositories.vault import SqlCredentialStandings
 
 BMC = BmcRef(name="bmc", url=URL, rotated=True)
 NODE = Node(id="n", kind=NodeKind.HOST, bmcs=(BMC,))

@@ -18,7 +18,7 @@ from provisioner.model.machine.settings import SetupPasswordState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import SETUP, list_logins
 from provisioner.ports import BmcAddress, Secret, Unreachable
-from provisioner.sim.hardware.bios import SetupPassword
+from provisioner.sim.hardware.parts import SetupPassword
 from provisioner.store.repositories.signing_keys import MasterKey
 
 FATES = ("killed before it", "killed after it", "answer lost", "connection refused")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from provisioner.execution.actions.host_keys import credential_of, host_key, login_of
+from provisioner.execution.actions.work import credential_of, host_key, login_of
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError

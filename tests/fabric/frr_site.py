@@ -17,7 +17,7 @@ from frr_nvue import Nvue
 from frr_rendering import TIMERS
 from frr_switch import FrrSwitch
 
-from provisioner.model.place import NodePlace, RailEnd, SwitchPlace, Uplink
+from provisioner.model.location import NodePlace, RailEnd, SwitchPlace, Uplink
 from provisioner.model.tenant import Outside
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing

@@ -99,7 +99,7 @@ TABLE = (
         "acts that nothing undoes",
         (
             "provisioner.planning.lifecycle.destruction:*",
-            "provisioner.execution.actions.gate:*",
+            "provisioner.execution.actions.once:*",
         ),
         ("tests/planning/test_destruction.py", "tests/simulation/test_act_gate.py"),
     ),

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from provisioner.model.input_error import InputError
-from provisioner.model.place import LEAF, NodePlace, RailEnd, SwitchPlace, TenantPlace, Uplink
+from provisioner.model.location import LEAF, NodePlace, RailEnd, SwitchPlace, TenantPlace, Uplink
 from provisioner.planning.places.address_plan import (
     AddressPlan,
     Names,
@@ -18,8 +18,7 @@ from provisioner.planning.places.address_plan import (
     parse,
 )
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Ports
-from provisioner.planning.places.place_text import Gazetteer, NoPlace
+from provisioner.planning.places.place_ports import Gazetteer, NoPlace, Ports
 
 SHIPPED = AddressPlan()
 THREE_TIERS = AddressPlan(

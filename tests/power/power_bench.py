@@ -24,7 +24,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
 from provisioner.settings import Settings
-from provisioner.sim.hardware.power_unit import Cords, PowerUnit
+from provisioner.sim.hardware.machine import Cords, PowerUnit
 from provisioner.sim.redfish.bmc import make_service
 from provisioner.sim.redfish.redfish_pdu import PduService
 from provisioner.sim.site.site import Site

@@ -25,7 +25,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, LoginRefused, Malformed, PortError, Secret, Unreachable
 from provisioner.settings import Settings
 from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.hardware.power_unit import PowerUnit
+from provisioner.sim.hardware.machine import PowerUnit
 from provisioner.sim.redfish.redfish_pdu import OUTLETS, PduService
 
 LOGIN = ("pdu", "secret-of-the-pdu")

@@ -25,9 +25,8 @@ from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.components.host_os import DEPLOY, HOST_OS, NOTHING, STAMP
 from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.reach import Reach
-from provisioner.execution.actions.work import Site
+from provisioner.execution.actions.work import HostLogin, Site
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.inband import run_commands

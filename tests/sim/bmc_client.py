@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.clock import HandClock, Schedule
 from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.redfish.redfish_tree import Answer
 
 ITEMS = "/redfish/v1/UpdateService/FirmwareInventory"
 TASKS = "/redfish/v1/TaskService/Tasks"

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.sim.hardware.build import build_machine
 from provisioner.sim.hardware.clock import HandClock, Schedule
 from provisioner.sim.redfish.bmc import make_service
-from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.redfish.redfish_tree import Answer
 
 ROOT = "/redfish/v1"
 SESSIONS = f"{ROOT}/SessionService/Sessions"

@@ -6,7 +6,7 @@ import json
 
 from bmc_client import Client
 
-from provisioner.sim.redfish.redfish_answers import Answer
+from provisioner.sim.redfish.redfish_tree import Answer
 
 SSE = "/redfish/v1/EventService/SSE"
 SUBSCRIPTIONS = "/redfish/v1/EventService/Subscriptions"

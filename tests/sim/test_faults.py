@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.sim.faults.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
 from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.redfish.redfish_answers import GONE, Answer
+from provisioner.sim.redfish.redfish_tree import GONE, Answer
 from provisioner.sim.site.control import ALL, inject_fault
 from provisioner.sim.site.site import Site
 

@@ -11,7 +11,7 @@ import pytest
 from provisioner.sim.hardware.build import make_image
 from provisioner.sim.hardware.clock import HandClock
 from provisioner.sim.redfish.bmc import from_files
-from provisioner.sim.redfish.redfish_answers import GONE
+from provisioner.sim.redfish.redfish_tree import GONE
 from provisioner.sim.site import fault_presets_bmc
 from provisioner.sim.site.control import ALL, inject_fault
 from provisioner.sim.site.serve import Front

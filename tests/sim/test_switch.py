@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.sim.hardware.clock import HandClock, Schedule
-from provisioner.sim.redfish.redfish_answers import GONE
+from provisioner.sim.redfish.redfish_tree import GONE
 from provisioner.sim.switches.nvue import NvueService
 from provisioner.sim.switches.switch import Neighbour, Switch
 

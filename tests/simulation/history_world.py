@@ -43,8 +43,8 @@ from provisioner.adapters.switches import make_switches
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
-from provisioner.execution.actions.host_keys import HostLogin
 from provisioner.execution.actions.reach import list_held_turns
+from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell

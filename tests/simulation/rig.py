@@ -17,7 +17,7 @@ from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
 from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare_files
-from provisioner.execution.actions.host_keys import HostLogin
+from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in

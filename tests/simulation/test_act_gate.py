@@ -9,9 +9,8 @@ import pytest
 from once_device import SETTINGS, Device, operation, statuses
 from virtual_time import VirtualClock, run
 
-from provisioner.execution.actions.gate import is_stored, pass_gate, pass_login_gate
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.once import once
+from provisioner.execution.actions.once import is_stored, once, pass_gate, pass_login_gate
 from provisioner.model.case import Case, Fault, Origin, Service, Stage
 from provisioner.model.location import Port
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State, TenantData

@@ -12,7 +12,7 @@ import virtual_time
 from rig import World
 from test_taken_back import holders, serve
 
-from provisioner.execution.actions import gate
+from provisioner.execution.actions import once as gate
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.destruction import Destruction

@@ -12,7 +12,7 @@ import yaml
 from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
 from rig import World
 
-from provisioner.execution.actions.host_keys import host_key
+from provisioner.execution.actions.work import host_key
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason

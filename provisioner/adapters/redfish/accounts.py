@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from provisioner.adapters.redfish import messages
+from provisioner.adapters.redfish.collect import list_power_supplies
 from provisioner.adapters.redfish.eventing.events import Metric, read_document
-from provisioner.adapters.redfish.host_parts import list_power_supplies
 from provisioner.adapters.redfish.messages import body_of, collect_messages, read_refusal
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, path_of, text, truth
 from provisioner.adapters.redfish.parts import is_present, of_type, read_health

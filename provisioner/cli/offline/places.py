@@ -15,7 +15,7 @@ from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_text import Gazetteer, NoPlace
+from provisioner.planning.places.place_ports import Gazetteer, NoPlace
 
 PlanOption = Annotated[
     Path | None,

@@ -33,7 +33,7 @@ from provisioner.daemon.data import Data, read_text, read_thresholds
 from provisioner.daemon.events import Sender
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.tenants import FabricAccess, open_keeper
-from provisioner.execution.actions.host_keys import HostLogin, login_of
+from provisioner.execution.actions.work import HostLogin, login_of
 from provisioner.execution.artifacts import artifacts as artifact_files
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts

@@ -43,8 +43,7 @@ from provisioner.planning.campaigns.campaign_moves import (
     update_progress,
 )
 from provisioner.planning.campaigns.rollout import decide
-from provisioner.planning.campaigns.select_expression import select
-from provisioner.planning.campaigns.ungranted_nodes import refuse_ungranted
+from provisioner.planning.campaigns.select_expression import refuse_ungranted, select
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, Store, StoreFailed

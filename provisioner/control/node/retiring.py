@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from glob import escape
 
 from provisioner.control.node.observer import Observer
-from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import pass_gate
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.rotation import change_after_tenant
 from provisioner.execution.steps import farewell

@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.execution.actions.gate import pass_login_gate
-from provisioner.execution.actions.once import blocked
+from provisioner.execution.actions.once import blocked, pass_login_gate
 from provisioner.execution.actions.reach import Reach, turn
 from provisioner.execution.actions.work import Site
 from provisioner.model.credential import CredentialStanding, RotationCause

@@ -18,8 +18,7 @@ from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings import bios_writes as setup_password
 from provisioner.adapters.redfish.settings.bios_writes import SUBJECT
 from provisioner.adapters.redfish.tasks import list_running_tasks
-from provisioner.execution.actions.gate import pass_login_gate
-from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
+from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked, pass_login_gate
 from provisioner.execution.actions.work import Work, do_work
 from provisioner.execution.observe.rotation import new_password
 from provisioner.execution.steps.agent_steps import find_last, find_open, record_outcome

@@ -14,9 +14,8 @@ from typing import Any
 
 from provisioner.components.host_os import HOST_OS, STAMP
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.host_keys import host_key
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
-from provisioner.execution.actions.work import Site, Work, do_work
+from provisioner.execution.actions.work import Site, Work, do_work, host_key
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.steps.agent_steps import (
     DEPLOY,

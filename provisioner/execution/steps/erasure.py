@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from glob import escape
 from typing import Protocol
 
-from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.host_keys import credential_of
-from provisioner.execution.actions.once import blocked
-from provisioner.execution.actions.work import Site
+from provisioner.execution.actions.once import blocked, pass_gate
+from provisioner.execution.actions.work import Site, credential_of
 from provisioner.execution.steps import bios_defaults
 from provisioner.execution.steps.agent_steps import ask_step, find_open
 from provisioner.execution.steps.bios_defaults import check_keys

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.execution.actions.gate import is_stored, pass_gate
 from provisioner.execution.actions.hold import Hold
+from provisioner.execution.actions.once import is_stored, pass_gate
 from provisioner.execution.actions.work import Site
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker, Reason

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from provisioner.execution.actions.gate import pass_gate
 from provisioner.execution.actions.hold import Hold
-from provisioner.execution.actions.host_keys import host_key
-from provisioner.execution.actions.work import Site
+from provisioner.execution.actions.once import pass_gate
+from provisioner.execution.actions.work import Site, host_key
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker

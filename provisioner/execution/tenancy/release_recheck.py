@@ -22,10 +22,10 @@ from provisioner.execution.validate.validator import judging_context, read_port_
 from provisioner.model import cohort as health
 from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import Inventory
+from provisioner.model.location import TenantPlace
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.place import TenantPlace
 from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.addressing import Addressing

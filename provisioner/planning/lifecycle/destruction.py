@@ -2,7 +2,7 @@
 
 `TABLE` has a row for each act: what allows it, by which second look that is confirmed, how many at
 once, and who is told. `judge_destruction` decides from the table and from rows that were read
-immediately before the act; `execution/actions/gate.py` asks it at the edge. A row that is wrong is
+immediately before the act; `execution/actions/once.py` asks it at the edge. A row that is wrong is
 corrected here, and nowhere else: no caller has a rule of its own.
 """
 

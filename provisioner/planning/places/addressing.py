@@ -12,7 +12,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from provisioner.model.place import RailEnd, SwitchPlace, TenantPlace
+from provisioner.model.location import RailEnd, SwitchPlace, TenantPlace
 from provisioner.planning.places.address_plan import COUNTED, AddressPlan
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
 
-from provisioner.model.location import Port
+from provisioner.model.location import Port, TenantPlace
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.place import TenantPlace
 from provisioner.model.recovery import LeafRecord, LeafState
 from provisioner.model.tenant import MAINTENANCE_VRF, Phase, PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan

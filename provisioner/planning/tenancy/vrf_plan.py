@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from provisioner.model.base import Record
+from provisioner.model.location import TenantPlace, Uplink
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.place import TenantPlace, Uplink
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.model.tenant_network import (
     FilterMatch,

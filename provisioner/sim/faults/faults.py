@@ -15,7 +15,7 @@ from typing import Any
 
 from multidict import CIMultiDict
 
-from provisioner.sim.redfish.redfish_answers import GONE, JSON_TYPE, Answer
+from provisioner.sim.redfish.redfish_tree import GONE, JSON_TYPE, Answer
 
 # ------------------------------------------------------------------------------
 # Faults that only a load test shows, on one node or between several; no inventory shows them.

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
     Answer,
     Json,
+    Request,
+    Resource,
+    Tree,
     make_answer,
     make_base_message,
     make_error,
+    make_patch_check,
 )
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, make_patch_check
 from provisioner.sim.redfish.shape import Shape
 
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"

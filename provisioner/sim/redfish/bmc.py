@@ -12,12 +12,11 @@ from typing import Any
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish import redfish_logs as redfish_telemetry
-from provisioner.sim.redfish.redfish_answers import BASE_TEXTS, Json
 from provisioner.sim.redfish.redfish_events import Deliver, Events
 from provisioner.sim.redfish.redfish_integrity import Integrity
 from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT, Read, Resource, Tree
+from provisioner.sim.redfish.redfish_tree import BASE_TEXTS, ROOT, Json, Read, Resource, Tree
 from provisioner.sim.redfish.redfish_updates import Fetch, UpdateService
 from provisioner.sim.redfish.shape import SHAPES
 from provisioner.sim.redfish.shapes_bios import find_listed_registry, mount_bios_registry

@@ -15,16 +15,19 @@ from zlib import crc32
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
     Answer,
     Json,
     Listen,
+    Request,
+    Resource,
+    Tree,
     answer_done,
     make_answer,
     make_error,
     make_message,
 )
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.tasks import format_time
 
 EVENTS = f"{ROOT}/EventService"

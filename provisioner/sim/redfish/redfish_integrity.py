@@ -16,10 +16,9 @@ from functools import cache, partial
 from provisioner.sim.hardware.device_authority import SimulatedDevice, find_authority
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.simulated_tpm import SpdmResponder, make_values
-from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT, Request
+from provisioner.sim.redfish.redfish_tree import ROOT, Answer, Json, Request, make_error
 
 MEASUREMENTS = 8  # of a root of trust; genuine ones have up to 64, most without a published meaning
 ANSWER_S = 20.0

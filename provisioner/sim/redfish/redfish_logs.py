@@ -11,9 +11,16 @@ from collections.abc import Callable
 from functools import partial
 
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.redfish_answers import Answer, Json
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree, get_allowed_value
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Answer,
+    Json,
+    Request,
+    Resource,
+    Tree,
+    get_allowed_value,
+)
 from provisioner.sim.redfish.tasks import format_time
 
 # ------------------------------------------------------------------------------

@@ -7,14 +7,17 @@ from functools import partial
 
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Device
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_power import make_link
 from provisioner.sim.redfish.redfish_tree import (
     ROOT,
+    Answer,
+    Json,
     Request,
     Resource,
     Tree,
+    answer_done,
     get_allowed_value,
+    make_error,
     make_patch_check,
 )
 from provisioner.sim.redfish.shape import Shape

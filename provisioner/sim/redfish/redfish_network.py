@@ -16,15 +16,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
     Answer,
+    Change,
     Json,
+    Request,
     answer_done,
     make_answer,
     make_error,
+    make_patch_check,
 )
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT, Change, Request, make_patch_check
 from provisioner.sim.redfish.tasks import format_time
 
 # ------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ import json
 from collections.abc import Mapping
 
 from provisioner.sim.hardware.clock import SimClock
-from provisioner.sim.hardware.power_unit import PowerUnit
-from provisioner.sim.redfish.redfish_answers import GONE, Answer, Json, make_answer, make_error
-from provisioner.sim.redfish.redfish_tree import ROOT
+from provisioner.sim.hardware.machine import PowerUnit
+from provisioner.sim.redfish.redfish_tree import GONE, ROOT, Answer, Json, make_answer, make_error
 
 EQUIPMENT = f"{ROOT}/PowerEquipment"
 UNITS = f"{EQUIPMENT}/RackPDUs"

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 
-from provisioner.sim.hardware.bios import Bios
 from provisioner.sim.hardware.clock import make_certificate
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.hardware.parts import Bios
 from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.sim.redfish.redfish_tree import (
     ROOT,
+    Answer,
+    Json,
     Request,
     Resource,
     Tree,
+    answer_done,
     get_allowed_value,
+    make_error,
     make_patch_check,
 )
 from provisioner.sim.redfish.shape import Shape

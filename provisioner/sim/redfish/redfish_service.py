@@ -16,16 +16,19 @@ from zlib import crc32
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.redfish.accounts import ACCOUNTS, SESSIONS, Account, Accounts, Sessions
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_events import Events
+from provisioner.sim.redfish.redfish_tree import (
     GONE,
     JSON_TYPE,
+    ROOT,
     Answer,
     Json,
+    Request,
+    Resource,
+    Tree,
     dump_json,
     make_error,
 )
-from provisioner.sim.redfish.redfish_events import Events
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.shape import Shape
 from provisioner.sim.redfish.tasks import TaskTable
 

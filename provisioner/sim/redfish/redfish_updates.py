@@ -13,20 +13,18 @@ from provisioner.sim.hardware.build import MIRRORS, NAMES
 from provisioner.sim.hardware.clock import SimClock
 from provisioner.sim.hardware.machine import Machine
 from provisioner.sim.hardware.parts import Firmware
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Act,
     Answer,
     Json,
+    Request,
+    Resource,
+    Tree,
     answer_done,
     make_answer,
     make_error,
     make_message,
-)
-from provisioner.sim.redfish.redfish_tree import (
-    ROOT,
-    Act,
-    Request,
-    Resource,
-    Tree,
     make_patch_check,
 )
 from provisioner.sim.redfish.shape import INVENTORY, UPDATE, Shape

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from provisioner.sim.hardware.bios import Bios
-from provisioner.sim.hardware.bios import Value as BiosValue
 from provisioner.sim.hardware.device_authority import issue
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
+from provisioner.sim.hardware.parts import Bios
+from provisioner.sim.hardware.parts import Value as BiosValue
 from provisioner.sim.redfish.redfish_power import mount_setup_password
 from provisioner.sim.redfish.redfish_tree import (
     ROOT,
+    Answer,
     Change,
+    Json,
     Request,
     Resource,
     Tree,
+    answer_done,
+    make_error,
     make_patch_check,
 )
 from provisioner.sim.redfish.shape import Shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.redfish_answers import Answer, Json, answer_done, make_error
 from provisioner.sim.redfish.redfish_network import (
     change_time,
     mount_network,
@@ -12,7 +11,16 @@ from provisioner.sim.redfish.redfish_network import (
 )
 from provisioner.sim.redfish.redfish_power import make_link, mount_defaults, reset_action
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, get_allowed_value, make_patch_check
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
+    Answer,
+    Json,
+    Request,
+    answer_done,
+    get_allowed_value,
+    make_error,
+    make_patch_check,
+)
 from provisioner.sim.redfish.shapes_host import OK
 from provisioner.sim.redfish.tasks import format_time
 

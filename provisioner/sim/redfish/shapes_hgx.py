@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from provisioner.sim.redfish.redfish_answers import Answer, Json, make_error
 from provisioner.sim.redfish.redfish_logs import mount_journal
 from provisioner.sim.redfish.redfish_media import mount_nvlinks
 from provisioner.sim.redfish.redfish_power import make_link, reset_action
-from provisioner.sim.redfish.redfish_tree import ROOT
+from provisioner.sim.redfish.redfish_tree import ROOT, Answer, Json, make_error
 from provisioner.sim.redfish.shapes_host import OK, HostTree
 from provisioner.sim.redfish.tasks import format_time
 

@@ -9,7 +9,6 @@ from provisioner.sim.hardware.parts import Device
 from provisioner.sim.redfish import redfish_logs
 from provisioner.sim.redfish import redfish_logs as redfish_leaks
 from provisioner.sim.redfish import redfish_logs as redfish_sensors
-from provisioner.sim.redfish.redfish_answers import Json
 from provisioner.sim.redfish.redfish_media import mount_first_boot, mount_media
 from provisioner.sim.redfish.redfish_network import (
     change_time,
@@ -28,7 +27,7 @@ from provisioner.sim.redfish.redfish_power import (
     reset_action,
 )
 from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.redfish_tree import ROOT
+from provisioner.sim.redfish.redfish_tree import ROOT, Json
 from provisioner.sim.redfish.shapes_bios import mount_bios, mount_secure_boot
 from provisioner.sim.redfish.tasks import format_time
 

@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from provisioner.sim.hardware.parts import Bmc, Firmware
-from provisioner.sim.redfish.redfish_answers import (
+from provisioner.sim.redfish.redfish_tree import (
+    ROOT,
     Answer,
     Json,
+    Request,
+    Resource,
+    Tree,
     make_answer,
     make_error,
     make_message,
 )
-from provisioner.sim.redfish.redfish_tree import ROOT, Request, Resource, Tree
 from provisioner.sim.redfish.shape import Shape
 
 JOBS = f"{ROOT}/JobService/Jobs"

@@ -25,9 +25,9 @@ from aiohttp.http import RawRequestMessage
 from provisioner.sim.hardware.clock import Schedule, SimClock, load_certificate, server_context
 from provisioner.sim.hardware.parts import Bmc
 from provisioner.sim.redfish.bmc import make_service, no_server
-from provisioner.sim.redfish.redfish_answers import GONE, Answer, Json, Listen
 from provisioner.sim.redfish.redfish_events import Deliver
 from provisioner.sim.redfish.redfish_service import RedfishService
+from provisioner.sim.redfish.redfish_tree import GONE, Answer, Json, Listen
 from provisioner.sim.redfish.redfish_updates import Fetch
 from provisioner.sim.site.site import Site
 from provisioner.sim.switches import ufm

@@ -14,12 +14,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from provisioner.sim.hardware.clock import SimClock
-from provisioner.sim.redfish.redfish_answers import GONE, Answer
+from provisioner.sim.redfish.redfish_tree import GONE, Answer
 from provisioner.sim.switches.nvue_schema import find_violation, hide_secrets
 from provisioner.sim.switches.switch import Revision, Switch
 from provisioner.sim.switches.switch import Tree as SwitchConfigTree
-from provisioner.sim.switches.switch_fabric import Fabric
-from provisioner.sim.switches.switch_release import neighbour_tables
+from provisioner.sim.switches.switch_fabric import Fabric, neighbour_tables
 
 # ------------------------------------------------------------------------------
 # What NVUE refuses in a body about filters: names and values of `acl`, and of a port's lists.

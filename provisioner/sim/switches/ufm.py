@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.sim.redfish.redfish_answers import Answer, Json, make_answer
+from provisioner.sim.redfish.redfish_tree import Answer, Json, make_answer
 
 NAME = "ufm"  # of its endpoint
 DEFAULT = "0x7fff"

@@ -17,7 +17,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, Op
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import ReleaseProof
 from provisioner.runtime import permit
-from provisioner.store.database.setting_aside import Aside
+from provisioner.store.database.database import Aside
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
     node_rows,

@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from provisioner.api.app import list_models
 from provisioner.api.problem import MEDIA, Problem
 from provisioner.api.route import PREFIX, STREAM_MEDIA, Effect, Route, list_media
-from provisioner.api.routes.pages import Document, Page
+from provisioner.api.routes.home import Document, Page
 from provisioner.model.events import EVENTS, Event, EventKind
 from provisioner.planning.watch.webhooks import CONTENT_TYPE, TYPE_PREFIX
 

@@ -29,7 +29,7 @@ from provisioner.api.callers import Callers, GatheredRows
 from provisioner.api.changes import Works
 from provisioner.api.fleet_atlas import Feed
 from provisioner.api.parts import ApiParts
-from provisioner.api.routes import pages
+from provisioner.api.routes import home
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
@@ -274,7 +274,7 @@ def api_parts(
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),
         exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
-        static=pages.read_static_files(),
+        static=home.read_static_files(),
         write_document=_write_document,
     )
 

@@ -20,7 +20,7 @@ from test_api_routes import path_of, with_campaign_and_case
 from provisioner.api import table
 from provisioner.api.openapi import FILE
 from provisioner.api.route import Route
-from provisioner.api.routes.pages import Document, Page
+from provisioner.api.routes.home import Document, Page
 
 DOCUMENT = read_document()
 JSON = "application/json"

@@ -21,7 +21,7 @@ from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.api.console_pages import COOKIE
 from provisioner.api.route import OPERATORS, Effect, Route
-from provisioner.api.routes.matters import Me
+from provisioner.api.routes.alerts import Me
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts

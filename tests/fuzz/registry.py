@@ -372,12 +372,10 @@ DECODE_FOR: Mapping[str, str] = {
     "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,
-    "api.routes.bundles": _OURS,
+    "api.routes.site": _OURS,
     "adapters.consoles.console_files": _OURS,
     "adapters.machine_logs": _OURS,
     "execution.observe.inband": _OURS,  # evidence that this program collected
-    "api.routes.signing_keys": _OURS,
-    "api.routes.site": _OURS,
     "api.routes.certificates": "planning.certification.attestation:parse_envelope",
     "api.routes.tenants": "api.app:_checked",
     "control.engine.engine_dbos": _OURS,

@@ -29,7 +29,7 @@ from provisioner.api.route import (
 )
 from provisioner.api.routes.campaign_nodes import Deferral
 from provisioner.api.routes.cases import TAG, open_desk, read_case
-from provisioner.api.routes.pages import Page
+from provisioner.api.routes.home import Page
 from provisioner.control.repairs.case_desk import Exchanges, kept_factory
 from provisioner.control.repairs.stand_ins import compute_figures
 from provisioner.execution.repair.case_evidence import Bundler

@@ -13,7 +13,7 @@ from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Effect, Route
-from provisioner.api.routes.matters import Me, show_caller
+from provisioner.api.routes.alerts import Me, show_caller
 from provisioner.model.access import Bound, ChangeKind, ChangeRequest, RequestState, Role
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant

@@ -49,8 +49,11 @@ SIM_NODE = "su0-n00"
 class Machine:
     """The machine; `runs` is "off", "agent" or "disk". Its thread ends with `close`."""
 
-    def __init__(self, folder: Path, cable: Link, port: int, chunk_s: float) -> None:
+    def __init__(
+        self, folder: Path, cable: Link, port: int, chunk_s: float, key: MasterKey
+    ) -> None:
         self.folder, self.cable, self.port = folder, cable, port
+        self.key = key
         self.more = ("--chunk-s", str(chunk_s))
         self.state = folder / "agent"
         self.runs, self.boots, self.failed = "off", 0, ""
@@ -137,7 +140,10 @@ class Machine:
         self.boots += 1
         if self.boots > 1:
             lay(self.cable)
-        ca_pem, url = open_own_authority(self.folder).ca_pem(), f"https://{self.cable.gateway}"
+        ca_pem, url = (
+            open_own_authority(self.folder, self.key).ca_pem(),
+            f"https://{self.cable.gateway}",
+        )
         self._agent.enter_context(
             real_agent(
                 self.folder, self.cable, f"{url}:{self.port}", ca_pem, MAC, DISKS, self.state,
@@ -164,14 +170,14 @@ def machine(folder: Path, chunk_s: float) -> Iterator[tuple[Machine, dict[str, A
     with link() as cable:
         # ours also while no agent holds the other end of the cable
         ip("address", "add", f"{cable.gateway}/32", "dev", "lo")
-        built = Machine(folder, cable, free_port(), chunk_s)
+        secret = MasterKey.generate()
+        built = Machine(folder, cable, free_port(), chunk_s, secret)
         try:
             built.state.mkdir()
             for number in range(DISKS):
                 content = hashlib.shake_256(f"disk {number}".encode()).digest(DISK_BYTES)
                 (built.state / f"disk{number}").write_bytes(content)
             built.start()
-            secret = MasterKey.generate()
             asyncio.run(register(folder, secret, built))
             yield (
                 built,

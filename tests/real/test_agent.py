@@ -86,7 +86,7 @@ class Bench:
         app.router.add_get("/{name}", serve)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        context = open_own_authority(self.folder).server_context((self.cable.gateway,))
+        context = open_own_authority(self.folder, self.key).server_context((self.cable.gateway,))
         try:
             await web.TCPSite(runner, self.cable.gateway, 0, ssl_context=context).start()
             yield f"https://{self.cable.gateway}:{runner.addresses[0][1]}"
@@ -230,7 +230,7 @@ def test_a_foreign_token_or_certificate_moves_nothing(bench: Bench) -> None:
         stranger = replace(found, token=Secret("x" * 43))
         with pytest.raises(LoginRefused):
             await served.agents.command(stranger, "standby.sync", {}, 60.0)
-        other = open_own_authority(bench.folder).ca_pem()
+        other = open_own_authority(bench.folder, bench.key).ca_pem()
         forged = replace(found, certificate=other)
         with pytest.raises(Unreachable):  # not the agent that called
             await served.agents.command(forged, "standby.sync", {}, 60.0)

@@ -15,6 +15,6 @@ def _key_of(_folder: Path) -> MasterKey:
     return MasterKey.generate()
 
 
-def open_own_authority(folder: Path) -> Authority:
-    """Open the authority of `folder`; the same folder has the same key in one process."""
-    return open_authority(folder, SealedFile(folder, _key_of(folder.resolve())))
+def open_own_authority(folder: Path, key: MasterKey | None = None) -> Authority:
+    """Open the authority of `folder`, under `key`, or else under a key of the folder's own."""
+    return open_authority(folder, SealedFile(folder, key or _key_of(folder.resolve())))

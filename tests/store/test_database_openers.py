@@ -16,7 +16,7 @@ ALLOWED = {
     "demo/__init__.py": "demo",
     "demo/stay.py": "demo",
     "store/sql_store.py": "`open_store` itself",
-    "twin/fleet_twin.py": "a rehearsal's own database, in memory",
+    "integrations/twin/fleet_twin.py": "a rehearsal's own database, in memory",
 }
 
 

@@ -126,7 +126,8 @@ class Site:
             keeper = TenantKeeper(store, clock, [], no_leaves)
             if self._leaves:
                 keeper = TenantKeeper(store, clock, [PaperLeaves()], paper_plan)
-            settings = Settings(**self._chosen)
+            # tests share a site for longer than a proof lasts: those about it choose their own
+            settings = Settings(**{"api_session_proof_s": 3600.0, **self._chosen})
             key = MasterKey.generate()
             self.vault = Vault(store, key)
             parts = api_parts(

@@ -134,8 +134,8 @@ def _fits(fingerprint: aiohttp.Fingerprint, transport: asyncio.Transport) -> boo
 class Trust:
     """The trusted certificates: one TLS context for all devices, and a pin per device.
 
-    A context per device would cost 0.8 MB and 89 ms each (facts/redfish 0.5). The options are
-    cached, because the connection pool compares them by identity.
+    A context per device would cost 0.8 MB and 89 ms each (docs/sources/engine.md#tls). The options
+    are cached, because the connection pool compares them by identity.
     """
 
     def __init__(self, ca_file: Path | None = None) -> None:
@@ -329,7 +329,7 @@ class BoundedAnswer:
 class BoundedSession:
     """An aiohttp session, as far as a client needs one, with limits and trust for one exchange.
 
-    redfish.aio takes any object with such a `request` (facts/redfish 0.5).
+    redfish.aio takes any object with such a `request`.
     """
 
     def __init__(

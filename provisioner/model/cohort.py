@@ -21,8 +21,9 @@ class Verdict(StrEnum):
 
 
 class Severity(StrEnum):
-    """The remedy that a finding asks for (facts, health 1): from repairing the host to returning
-    the part.
+    """The remedy that a finding asks for: from repairing the host to returning the part.
+
+    source: docs/sources/health.md#dcgm-severity.
     """
 
     CONFIG = "config"  # repair the host and run again

@@ -1,6 +1,7 @@
 """Stored records of work: operations (one active per node) and the ledger of physical actions.
 
-facts/engine.md section 4 has the protocol: intent with a snapshot, action within a window, outcome.
+The protocol is intent with a snapshot, action within a window, outcome
+(docs/sources/engine.md#ledger).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The daemon keeps tens of thousands of connections. asyncio keeps a 256 KiB buffer for each TLS
 connection (308 KB measured); uvloop needs 57 KB, and asyncio with a smaller buffer 67 KB
-(facts/redfish 1.5).
+(docs/sources/engine.md#tls).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The order of flashing behind one BMC. source: facts, writes 1: NVIDIA's DGX runbooks, Lenovo's
-manual, Dell and HPE alike: BMC first and restarted, then the motherboard, then the GPU tray.
+"""The order of flashing behind one BMC: it first and restarted, then motherboard, then GPU tray.
+
+source: docs/sources/redfish.md#flash-order (NVIDIA's DGX runbooks, Lenovo's manual, Dell, HPE).
 """
 
 from __future__ import annotations

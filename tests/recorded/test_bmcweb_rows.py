@@ -1,7 +1,7 @@
 """NVIDIA's own Redfish server, row by row: what the client copes with, and what the simulator does.
 
-source: facts/bmcweb.md: NVIDIA/bmcweb 7f3a16ae, run with real PAM and TLS, rows 1 to 13 and the
-table below them. Rows that a story of the whole watch proves are named in docs/simulator.md.
+source: NVIDIA/bmcweb 7f3a16ae, run with real PAM and TLS.
+Rows that a story of the whole watch proves are named in docs/simulator.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Streams of a simulated BMC. source: facts/bmcweb.md, row 10 and the table below the rows."""
+"""Streams of a simulated BMC.
+
+source: NVIDIA/bmcweb 7f3a16ae, run; docs/sources/redfish.md#events.
+"""
 
 from __future__ import annotations
 

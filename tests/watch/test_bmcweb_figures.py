@@ -1,6 +1,6 @@
 """What is promised of events, in figures, against NVIDIA's own Redfish server's behaviour.
 
-source: facts/bmcweb.md: NVIDIA/bmcweb 7f3a16ae, run with real PAM and TLS. Its other rows are in
+source: NVIDIA/bmcweb 7f3a16ae, run with real PAM and TLS. Its other rows are in
 tests/recorded/test_bmcweb_rows.py, tests/watch/test_replayed_events.py, tests/sim/
 test_event_streams.py and tests/real/test_watch_events.py.
 """

@@ -32,9 +32,8 @@ from provisioner.ports import BmcAddress, BmcTransport, Call, Malformed, PortErr
 # ------------------------------------------------------------------------------
 # SSDP discovery in a process of its own, by the redfish package's `discover_ssdp`.
 #
-# A process, because that function blocks, and sets the default timeout of every socket of the
-# process
-# it runs in (facts/redfish 1.1). One malformed datagram would end it: see `_Datagram`.
+# A process, because that function (redfish/discovery/discovery.py) blocks, and sets the default
+# timeout of every socket of its process. One malformed datagram would end it: see `_Datagram`.
 
 
 RESPONSE_S = 3  # SSDP's MX: devices answer at a random moment within it

@@ -1,8 +1,8 @@
 """Logging in to one BMC and out again, without ever leaving a session behind.
 
 redfish.aio can log in too, but it forgets a session whose `Location` names another host or is
-missing (facts/redfish 1.3): eight such logins lock everybody out of an iDRAC. So the session is
-created here, and only the path of its `Location` is believed.
+missing (docs/sources/engine.md#session-leak): eight such logins lock everybody out of an iDRAC. So
+the session is created here, and only the path of its `Location` is believed.
 """
 
 from __future__ import annotations

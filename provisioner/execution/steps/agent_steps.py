@@ -76,7 +76,10 @@ async def boot_disk(host: Redfish, pace: Pace) -> Blocker | None:
 
 
 async def from_disk(host: Redfish) -> Blocker | None:
-    """Choose the disk, in full, for some services keep "Once" for ever (facts: image 3)."""
+    """Choose the disk, in full, for some services keep "Once" for ever.
+
+    source: docs/sources/agent.md#sushy-tools.
+    """
     refused = await host.boot_disk()
     # a service without that target has used its "Once" up, and boots the first entry: the disk
     return refused if refused is None or refused.reason is not Reason.NOT_OFFERED else None

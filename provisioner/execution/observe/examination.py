@@ -152,7 +152,9 @@ async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
     """
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
-        finding = judge.report_later("switch", node.id, "it is reached by SSH key only", remedy)
+        finding = judge.report_not_looked(
+            "switch", node.id, "it is reached by SSH key only", remedy
+        )
         return Looked(subject=node.id, examined=(finding,))
     try:
         address = await reach.switch(node)

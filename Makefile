@@ -163,7 +163,7 @@ ACCEPTANCE := docs/examples/acceptance
 .PHONY: acceptance acceptance-counterproofs acceptance-ironic acceptance-venv
 acceptance: acceptance-venv ##- NVIDIA's suite against a demonstration (Python 3.12; SUITE=DIR); last line JSON
 	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python \
-		--result $(ACCEPTANCE)/result.json --page docs/acceptance-suite.md $(ARGS)
+		--result $(ACCEPTANCE)/result.json $(ARGS)
 
 acceptance-counterproofs: acceptance-venv ##- each step of it with the thing behind it broken, which has to fail; SUITE=DIR
 	@$(VENV)/bin/python $(ACCEPTANCE)/run.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python --counterproofs $(ARGS)

@@ -4,7 +4,10 @@ Each check names the commands that it needs and judges their raw outputs. Pure: 
 verdicts go out; nothing here reads a device.
 """
 
-from collections.abc import Collection, Sequence
+import csv
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
 
 from provisioner.checks import (
     attested_firmware,
@@ -179,3 +182,10 @@ def list_results(mine: Sequence[Check]) -> tuple[str, ...]:
 def name_result_after_load(check: str, load: str) -> str:
     """Return the name of the result of a check that is judged again after a load test."""
     return f"{check} after {load}"
+
+
+@functools.cache
+def read_passes_when() -> Mapping[str, str]:
+    """Return for each check, in the order of `ALL`, when it passes (`passes_when.csv`)."""
+    text = resources.files(__name__).joinpath("passes_when.csv").read_text(encoding="utf-8")
+    return {row["check"]: row["passes_when"] for row in csv.DictReader(text.splitlines())}

@@ -1,16 +1,19 @@
 """All settings: each with its unit in the name, its default, its limits and its reason.
 
-One frozen model; no other code reads the environment or a configuration file. `docs/settings.md`
-lists all settings (a test keeps it equal to this package).
+One frozen model; no other code reads the environment or a configuration file. `render_markdown`
+makes the list of all settings, for `make docs` and `provisioner help settings`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
 from provisioner.checks.check import Pattern
+from provisioner.model.base import Record
 from provisioner.settings.api import ApiSettings, BackupSettings, ClusterSettings
 from provisioner.settings.bmcs import (
     BmcCertificateSettings,
@@ -324,9 +327,46 @@ class Settings(
         return self
 
 
+_GROUPS: Mapping[type[Record], str] = {
+    Settings: "Nodes: limits, waits, the watch, certificates",
+    BmcSettings: "BMCs",
+    CredentialSettings: "Passwords",
+    BmcCertificateSettings: "TLS certificates of BMCs",
+    MaintenanceSettings: "The maintenance image and its agent",
+    FabricSettings: "Tenants' networks",
+    ReleaseSettings: "Release to a tenant",
+    RepairSettings: "Repair, spares and tickets",
+    PowerSettings: "Outlets of PDUs",
+    ApiSettings: "The API, its callers and its listeners",
+    ClusterSettings: "Several daemons on one PostgreSQL",
+    BackupSettings: "Backups",
+    WebhookSettings: "Webhooks",
+    AuditExportSettings: "Export of the journal",
+    LogIntakeSettings: "System logs that are received",
+    TelemetrySettings: "Metrics, traces and the daemon's log",
+}
+
+
 def render_markdown() -> str:
-    """Return the table of docs/settings.md, made from the model itself."""
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
-    for name, field in Settings.model_fields.items():
-        rows.append(f"| `{name}` | `{field.default}` | {field.description} |")
-    return "\n".join(rows) + "\n"
+    """Return the list of all settings by subject, made from the model itself."""
+    return "\n".join(line for owner, title in _GROUPS.items() for line in _render(owner, title))
+
+
+def _render(owner: type[Record], title: str) -> list[str]:
+    """Return the section of the settings that one class declares."""
+    lines = ["", f"## {title}", "", "| setting | default | values | meaning |", "|---|---|---|---|"]
+    for name in owner.__annotations__:
+        field = Settings.model_fields[name]
+        values = _describe_values(field)
+        lines.append(f"| `{name}` | `{field.default}` | {values} | {field.description} |")
+    return [*lines, ""]
+
+
+def _describe_values(field: FieldInfo) -> str:
+    """Return the words or the bounds that a setting permits; empty where only its type does."""
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(field.annotation))
+    signs = {"gt": "> ", "ge": "≥ ", "lt": "< ", "le": "≤ "}
+    bounds = ((sign, getattr(rule, name, None)) for rule in field.metadata
+              for name, sign in signs.items())  # fmt: skip
+    return ", ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)

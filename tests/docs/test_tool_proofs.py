@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ROOT / "ansible/collections/ansible_collections/provisioner/fleet/plugins"
 AGENT = ROOT / "images/hardware_manager/provisioner_hardware_manager"
-IN_BAND = ROOT / "docs/in-band.md"
+ROWS = ROOT / "ansible/tool_proofs.yaml"
 _TOOL = re.compile(r"[a-z][A-Za-z0-9_+.-]{1,30}")
 _ARGV = re.compile(r"argv:\s*(?:\[\s*|\"\{\{ \[')([a-z][A-Za-z0-9_.-]+)")
 
 
-def read_table(page: Path, heading: str) -> list[list[str]]:
-    """Return the cells of the rows of the first table below a heading."""
-    below = page.read_text().split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line for line in below.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
+def read_rows() -> list[dict[str, str]]:
+    """Return the rows; `make docs` makes a page of them."""
+    rows: list[dict[str, str]] = yaml.safe_load(ROWS.read_text(encoding="utf-8"))
+    return rows
 
 
 def first_words(node: ast.AST) -> Iterator[str]:
@@ -84,19 +84,19 @@ NO_TOOLS = {"-k", "installed", "provisioner"}
 
 @pytest.mark.parametrize("find", [tools_of_modules, tools_of_agent, tools_of_roles])
 def test_each_tool_that_is_run_has_a_row_with_its_proof_of_success(find) -> None:
-    rows = read_table(IN_BAND, "## What proves that a tool succeeded")
-    listed = {tool for row in rows for tool in re.findall(r"`([^` ]+)[^`]*`", row[0])}
+    rows = read_rows()
+    listed = {tool for row in rows for tool in re.findall(r"`([^` ]+)[^`]*`", row["tools"])}
 
     run = find() - NO_TOOLS
 
     assert len(run) > 3
-    assert run <= listed, f"no row in docs/in-band.md: {sorted(run - listed)}"
-    assert all(len(row) == 3 and len(row[1]) > 10 and row[2] for row in rows)
+    assert run <= listed, f"no row in {ROWS}: {sorted(run - listed)}"
+    assert all(len(row["proof"]) > 10 and row["where"] for row in rows)
 
 
 def test_each_row_names_a_tool_that_is_run() -> None:
-    rows = read_table(IN_BAND, "## What proves that a tool succeeded")
-    listed = {tool for row in rows for tool in re.findall(r"`([^` ]+)[^`]*`", row[0])}
+    rows = read_rows()
+    listed = {tool for row in rows for tool in re.findall(r"`([^` ]+)[^`]*`", row["tools"])}
 
     assert listed <= tools_of_modules() | tools_of_agent() | tools_of_roles()
 

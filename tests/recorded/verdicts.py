@@ -1,4 +1,4 @@
-"""The verdicts of docs/hardware-writes.md, made from the recorded requests of each tree."""
+"""The page of recorded requests (docs/reference_tables.py), made from those of each tree."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "hardware-writes.md"
-BEGIN, END = "<!-- verdicts: begin -->\n", "<!-- verdicts: end -->"
-
 ROWS = {
     "dell_idrac9": "Dell iDRAC 9",
     "hpe_ilo5": "HPE iLO 5",
@@ -33,13 +30,6 @@ def build_verdicts() -> str:
             verdict, text = _describe(result)
             lines.append(f"| {title} | {action} | {verdict} | {text} |")
     return "\n".join(lines) + "\n"
-
-
-def replace_verdicts(page: str) -> str:
-    """Return the page with the tables between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{build_verdicts()}{END}{after}"
 
 
 def _read(folder: str, name: str) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run NVIDIA's ai-cloud-validation against a demonstration, and counter-proofs of each pass.
 
-    run.py --suite DIR --python .../bin/python [--counterproofs] [--page FILE]
+    run.py --suite DIR --python .../bin/python [--counterproofs]
 
 The last output is one JSON object: passed, failed, skipped with reasons, of. A pass counts only if
 the same step fails once the thing behind it is broken.
@@ -26,7 +26,6 @@ import counterproofs
 import yaml
 from demonstration import Demonstration, run_demonstration
 from guest_host import ToolError, read_last_lines
-from page import write_page
 from second_site import run_second_site
 from verdicts import OWN, Verdict, read_verdicts
 
@@ -144,7 +143,6 @@ def main() -> int:
     )
     parser.add_argument("--counterproofs", action="store_true", help="these only")
     parser.add_argument("--result", type=Path, help="file to write the result to")
-    parser.add_argument("--page", type=Path, help="page to write from the result")
     options = parser.parse_args()
     suite = options.suite.resolve()
     python = options.python.absolute()  # not resolved: a link is how a venv names itself
@@ -197,8 +195,6 @@ def main() -> int:
         "counterproofs": proofs,
     }
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if options.page is not None:
-        write_page(result, options.page)
     sys.stdout.write(json.dumps(summary) + "\n")
     return 1 if summary["failed"] else 0
 

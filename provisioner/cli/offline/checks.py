@@ -111,6 +111,7 @@ def _row(check: Check) -> dict[str, Any]:
         "check": check.name,
         "gate": check.gate.value,
         "about": " ".join(about.split()),
+        "passes_when": checks.read_passes_when()[check.name],
         "runs": "every validation"
         if check.name in checks.list_standard_checks(check.kind)
         else "where selected",

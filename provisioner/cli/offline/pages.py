@@ -9,6 +9,7 @@ import typer
 from rich.markdown import Markdown
 from rich.text import Text
 
+from provisioner import settings
 from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import find_pages
@@ -42,6 +43,8 @@ def show_page(
         remedy = f"Did you mean {', '.join(near)}?" if near else "`provisioner help` lists them."
         raise InputError("TOPIC", topic, "there is no such page", remedy)
     text = pages[name].read_text(encoding="utf-8")
+    if name == "settings":  # `make docs` makes the list from the same model
+        text += settings.render_markdown()
     if plain or not console.is_terminal:
         typer.echo(text, nl=False)
     else:

@@ -1,0 +1,212 @@
+"""Reference pages made from tables in the code, in data files and in the tests' recordings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provisioner import checks, quirks, settings
+from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.planning.machine_settings.resolution import VOCABULARY
+
+ROOT = Path(__file__).parents[1]
+# beyond the vendors' rows of BIOS attributes: who takes a setting, and by what
+DECLARED_BY = {
+    "syslog": "Dell iDRAC (three servers), HPE iLO (one), Supermicro (one, three with newer "
+    "firmware), by their own attributes; Cumulus Linux, SONiC",
+    "ntp": "all BMCs, by standard properties; Cumulus Linux, SONiC",
+    "host_rshim": "NVIDIA OpenBMC of a BlueField (`HostRshim.Set`)",
+    "card_mode": "NVIDIA OpenBMC of a BlueField (`Mode.Set`; of a BlueField-2 its `NicMode`)",
+    "host_privilege": "NVIDIA OpenBMC of a BlueField (`HostPrivilegeLevel`)",
+}
+BY_GROUP = {"switch": "Cumulus Linux, SONiC"}
+
+
+def load(folder: str, module: str) -> Any:
+    """Return a module that stands in no package: of the tests, or of an example."""
+    place = ROOT / folder
+    if str(place) not in sys.path:
+        sys.path.append(str(place))  # for what stands beside it
+    spec = spec_from_file_location(f"_of_pages_{module}", place / f"{module}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def draw(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[Any]) -> list[str]:
+    """Return a table; bars within a cell are escaped."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [cell.replace("\\|", "|").replace("|", "\\|") or " " for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def page(title: str, about: str, *parts: list[str]) -> str:
+    """Return a page: its title, what it is made from, and its tables."""
+    lines = [f"# {title}", "", about]
+    for part in parts:
+        lines += ["", *part]
+    return "\n".join(lines) + "\n"
+
+
+def list_settings() -> str:
+    """Return the page of all settings of the daemon."""
+    about = "Made from the code. How settings are given is in [settings](../settings.md)."
+    return page("All settings", about) + settings.render_markdown()
+
+
+def list_checks() -> str:
+    """Return the page of all health checks."""
+    rows = [
+        (
+            f"`{check.name}`",
+            check.gate.value + (", asked for" if check.on_request else ""),
+            checks.read_passes_when()[check.name],
+            "yes" if check.after_load else "",
+            ", ".join(f"`{name}`" for name in check.thresholds),
+        )
+        for check in checks.ALL
+    ]
+    about = (
+        "Made from the code. Gates and verdicts are explained in [health checks](../checks.md), "
+        "thresholds with their sources are in [thresholds](../thresholds.md). `again`: judged "
+        "again after every load test."
+    )
+    return page("All health checks", about, draw(("check", "gate", "passes when", "again",
+                                                  "thresholds"), rows))  # fmt: skip
+
+
+def list_commands() -> str:
+    """Return the page of the commands that inventory and checks run inside a host."""
+    users: dict[str, list[str]] = {}
+    lines = {command.name: command.line for command in HOST_COMMANDS}
+    for check in checks.ALL:
+        for command in check.commands:
+            if not command.bmc:
+                lines[command.name] = command.line
+                users.setdefault(command.name, []).append(check.name)
+    parts = []
+    for name, line in lines.items():
+        judged = ", ".join(f"`{user}`" for user in users.get(name, ()))
+        judged = f"Judged by {judged}." if judged else "Read for the inventory."
+        parts.append([f"## {name}", "", judged, "", "```text", line, "```"])
+    about = (
+        "Made from the code: each line as it is run, in the order of the inventory and of the "
+        "checks. Where an output could be cut short unnoticed, the line ends with an `echo`, and "
+        "an output without its words is not judged."
+    )
+    return page("Commands that run inside a host or a switch", about, *parts)
+
+
+def list_tool_proofs() -> str:
+    """Return the page of the tools that change something, and what proves their success."""
+    text = (ROOT / "ansible" / "tool_proofs.yaml").read_text(encoding="utf-8")
+    rows = [(row["tools"], row["proof"], row["where"]) for row in yaml.safe_load(text)]
+    about = (
+        "Made from `ansible/tool_proofs.yaml`. An exit code of 0 is necessary and proves nothing "
+        "by itself. A test finds each tool that roles, modules and the agent of the maintenance "
+        "image run, and fails without a row."
+    )
+    return page("What proves that a tool succeeded", about,
+                draw(("tool", "proof of its success", "where"), rows))  # fmt: skip
+
+
+def list_machine_settings() -> str:
+    """Return the page of the settings of machines by meaning."""
+    rows = []
+    for name, meaning in VOCABULARY.items():
+        between = "; " if any("," in value for value in meaning.values) else ", "
+        rows.append(
+            (
+                f"`{name}`",
+                meaning.title,
+                between.join(meaning.values) or "as described",
+                meaning.group,
+                _declared(name, meaning.group),
+            )
+        )
+    about = (
+        "Made from the code. How they are pinned is in "
+        "[settings of machines](../settings-of-machines.md)."
+    )
+    return page("Settings of machines by meaning", about,
+                draw(("setting", "meaning", "values", "group", "declared for"), rows))  # fmt: skip
+
+
+def _declared(name: str, group: str) -> str:
+    titles = [q.title for q in quirks.ALL.values() if any(r.meaning == name for r in q.meanings)]
+    vendors = ", ".join(dict.fromkeys(titles)) if group == "bios" else ""
+    return vendors or DECLARED_BY.get(name) or BY_GROUP.get(group) or "all, by standard properties"
+
+
+def list_fault_outcomes() -> str:
+    """Return the page of BMC faults: what the daemon did in each test of one."""
+    sys.path.append(str(ROOT / "tests/simulation"))  # its clock
+    catalogue = load("tests/faults", "test_catalogue")
+    rows = [catalogue.tell_outcome(name) for name in (*catalogue.CASES, *catalogue.WIRE)]
+    rows.sort(key=lambda row: ("STEUVP".index(row[0][0]), int(row[0][1:])))
+    about = (
+        "Made from the tests. The number is that of the [catalogue](../sources/bmc-faults.md). The "
+        "act is what is attempted during the fault; the outcome is that of its turns, two minutes "
+        "apart: `done`, or the reason of the blocker. [Faults](../faults.md) explains them."
+    )
+    return page("BMC faults and their outcomes", about,
+                draw(("#", "preset", "fault", "act", "outcome"), rows))  # fmt: skip
+
+
+def list_recorded_requests() -> str:
+    """Return the page of the requests that the dry run makes on each recorded tree."""
+    about = (
+        "Made from the recordings in `tests/recorded`. R: the requests are right by the sources "
+        "in [hardware writes](../hardware-writes.md); X: refused, with the remedy. "
+        "`boot-maintenance` alone is the vendor's own way. All trees are from NVIDIA/libredfish, "
+        "reduced to what the client reads."
+    )
+    verdicts = load("tests/recorded", "verdicts").build_verdicts()
+    return page("Recorded requests by vendor", about, verdicts.splitlines())
+
+
+def list_gates_by_distribution() -> str:
+    """Return the page of what each check's tools were tried by."""
+    about = (
+        "Made from `tests/golden/distributions.toml` and the recorded runs. *Run*: the check's own "
+        "line in a root directory of a Debian suite (11, 12, 13) with that version of the tool, "
+        "judged as a pass beside the check's good example; where Ubuntu's version lies between "
+        "two suites' versions, both were run. *Run over files*: the line's shell, `grep` and `awk` "
+        "over files in the form of the kernel's documents. *Published*: the tool needs a device, "
+        "and the form of its output is that of the named source."
+    )
+    table = load("tests/checks", "distribution_table").write_table()
+    return page("Gates A to D by distribution", about, table.splitlines())
+
+
+def list_acceptance_results() -> str:
+    """Return the page of the last run of NVIDIA's acceptance suite."""
+    drawer = load("docs/examples/acceptance", "page")
+    result: Mapping[str, Any] = json.loads(
+        (ROOT / "docs/examples/acceptance/result.json").read_text(encoding="utf-8")
+    )
+    return str(drawer.draw_page(result))
+
+
+PAGES = {
+    "settings.md": list_settings,
+    "health-checks.md": list_checks,
+    "in-band-commands.md": list_commands,
+    "tool-proofs.md": list_tool_proofs,
+    "machine-settings.md": list_machine_settings,
+    "fault-outcomes.md": list_fault_outcomes,
+    "recorded-requests.md": list_recorded_requests,
+    "gates-by-distribution.md": list_gates_by_distribution,
+    "acceptance-results.md": list_acceptance_results,
+}

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import HandClock, Schedule
-from provisioner.sim.redfish.bmc import make_service, read_shape
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.redfish.sources import ASSUMED, RULES
-from provisioner.sim.site.control import ALL as FAULTS
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.clock import HandClock, Schedule
+from provisioner.integrations.sim.redfish.bmc import make_service, read_shape
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.redfish.sources import ASSUMED, RULES
+from provisioner.integrations.sim.site.control import ALL as FAULTS
 
 ROOT = "/redfish/v1"
 REDUCED = Path(__file__).parents[1] / "tests" / "recorded" / "writes"

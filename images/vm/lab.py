@@ -19,7 +19,7 @@ import bcrypt
 
 from delivery import tools
 from images.locks import BadInput
-from provisioner.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.hardware.clock import make_certificate
 
 NETWORK = "198.51.100"  # TEST-NET-2 (RFC 5737), which no real network uses
 GATEWAY = f"{NETWORK}.1"

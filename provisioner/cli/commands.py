@@ -32,8 +32,8 @@ class Command:
 
 COMMANDS = {
     "demo": Command(
-        "serve.demo",
-        "demo",
+        INTEGRATION,
+        "",
         "Take a simulated rack from just cabled to two tenants, "
         "with three nodes broken on purpose.",
     ),
@@ -201,7 +201,7 @@ COMMANDS = {
         "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
     "bundle": Command("client.bundle", "app", "Air-gap bundles: create, verify, unpack."),
-    "sim": Command("serve.sim", "app", "A simulated site: serve it, break parts, exchange them."),
+    "sim": Command(INTEGRATION, "", "A simulated site: serve it, break parts, exchange them."),
 }
 
 

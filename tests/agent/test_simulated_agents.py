@@ -12,6 +12,7 @@ import pytest
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.site.control import inject_fault
 from provisioner.ports import (
     AgentAddress,
     AgentResult,
@@ -19,7 +20,6 @@ from provisioner.ports import (
     PortError,
     Unreachable,
 )
-from provisioner.sim.site.control import inject_fault
 
 NODE = "su0-n00"
 LIMIT_S = 1800.0

@@ -22,9 +22,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from hosts import Host
 
-from provisioner.sim.hardware.clock import FastClock, Schedule, make_certificate
-from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Switch
+from provisioner.integrations.sim.hardware.clock import FastClock, Schedule, make_certificate
+from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.integrations.sim.switches.switch import Switch
 
 PORT = 8765
 SPEED = 100.0  # an installation takes minutes; the clock runs that much faster

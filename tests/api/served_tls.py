@@ -16,9 +16,9 @@ from served import Served, serving
 from provisioner.api import table
 from provisioner.api.app import build_application
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.sim.hardware.clock import make_certificate
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from test_api_oidc import Provider, run
 
 from provisioner.access.oidc import OidcProvider, OidcSite
-from provisioner.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.hardware.clock import make_certificate
 
 
 def run_over_tls(

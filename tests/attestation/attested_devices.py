@@ -16,9 +16,13 @@ from provisioner.checks.attestation.certificate_chains import parse_certificates
 from provisioner.checks.attestation.device_reports import Evidence, Expectation, verify_report
 from provisioner.checks.attestation.reference_manifests import ReferenceManifest, read_manifest
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
+from provisioner.integrations.sim.hardware.device_authority import DeviceAuthority, SimulatedDevice
+from provisioner.integrations.sim.hardware.simulated_tpm import (
+    SpdmResponder,
+    gpu_fields,
+    make_values,
+)
 from provisioner.model.certificate import Attestation
-from provisioner.sim.hardware.device_authority import DeviceAuthority, SimulatedDevice
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder, gpu_fields, make_values
 
 NONCE = bytes.fromhex("5a" * 32)
 AT = datetime(2026, 11, 22, tzinfo=UTC).timestamp()

@@ -23,6 +23,7 @@ from provisioner.checks import collected_reports
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.collected_reports import GPUS, NVSWITCHES, ReportKind, wrap_output
+from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder, make_values
 from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.matrix import (
     AttestationRule,
@@ -31,7 +32,6 @@ from provisioner.model.matrix import (
     ReportRule,
     TrustedMaker,
 )
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder, make_values
 
 SWITCH_BIOS = "96.10.55.00.01"
 SWITCH_VALUES = make_values("switch", 31)

@@ -20,9 +20,9 @@ from attested_devices import AUTHORITY, flip
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import CHECK
 from provisioner.checks.check import CheckContext
+from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder, make_values
 from provisioner.model.cohort import Evidence, Verdict
 from provisioner.model.matrix import AttestationRule, AttestedComponents, TrustedMaker
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder, make_values
 
 ROOTS = ("HGX_ERoT_BMC_0", "HGX_ERoT_GPU_SXM_1", "HGX_ERoT_GPU_SXM_2")
 GENUINE, IMPLANT = make_values("pinned", 4), {**make_values("pinned", 4), 3: b"\xee" * 48}

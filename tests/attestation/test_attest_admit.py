@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from provisioner.checks.check import CheckContext
 from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.sim.hardware.device_authority import SimulatedDevice
+from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder, make_values
 from provisioner.model.cohort import Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import AttestationRule
-from provisioner.sim.hardware.device_authority import SimulatedDevice
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder, make_values
 
 NAMES = [f"HGX_ERoT_GPU_SXM_{n}" for n in (1, 2, 3)]
 DEVICES = {name: AUTHORITY.make_device("CEC173x EC", f"A{name[-1]}", None) for name in NAMES}

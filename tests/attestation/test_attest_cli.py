@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from provisioner.cli.commands import load
 from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.sim.hardware.simulated_tpm import SimulatedTpm
 from provisioner.model.input_error import InputError
-from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 GPU = make_gpu()
 REPORT, CHAIN = GPU.answer(NONCE), chain_of(GPU.device)

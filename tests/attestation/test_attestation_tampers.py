@@ -27,9 +27,14 @@ from attested_devices import (
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from provisioner.checks.attestation.device_reports import find_shared_identities
+from provisioner.integrations.sim.hardware.device_authority import (
+    DeviceAuthority,
+    issue,
+    make_key,
+    sign_raw,
+)
+from provisioner.integrations.sim.hardware.simulated_tpm import make_values
 from provisioner.model.certificate import Effect, Verdict
-from provisioner.sim.hardware.device_authority import DeviceAuthority, issue, make_key, sign_raw
-from provisioner.sim.hardware.simulated_tpm import make_values
 
 RECORD_AT = 37 + 8  # of the first measurement block in a 1.1 report
 SIGNATURE = 96

@@ -19,8 +19,8 @@ from attested_devices import (
 )
 
 from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
+from provisioner.integrations.sim.hardware.device_authority import issue
 from provisioner.model.certificate import Verdict
-from provisioner.sim.hardware.device_authority import issue
 
 
 def test_22_a_signer_that_expired_after_the_admission_is_accepted_and_noted() -> None:

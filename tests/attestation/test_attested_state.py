@@ -11,6 +11,7 @@ from lying_histories import CONTEXT, DEVICES, GENUINE, IMPLANT, ROOTS, RULE
 
 from provisioner.checks.attested_firmware import CHECK, NAME
 from provisioner.checks.check import CheckContext
+from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import CheckResult, Evidence, Finding, Gate, Severity, Verdict
 from provisioner.model.matrix import AttestationRule, Match, Matrix, Profile, Release
@@ -29,7 +30,6 @@ from provisioner.planning.watch.leaks import (
     judge_renewal,
     was_reset,
 )
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder
 
 PROVED_AT = 1_795_305_600.0  # 2026-11-22
 

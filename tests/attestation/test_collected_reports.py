@@ -22,6 +22,7 @@ from collected_evidence import (
 
 from provisioner.checks.check import CheckContext
 from provisioner.checks.collected_reports import CHECK_GPUS, GPUS, NVSWITCHES
+from provisioner.integrations.sim.hardware.simulated_tpm import make_values
 from provisioner.model.cohort import Severity, Verdict
 from provisioner.model.matrix import AttestationRule, GpuReportRule
 from provisioner.planning.certification.attested_state import (
@@ -29,7 +30,6 @@ from provisioner.planning.certification.attested_state import (
     read_devices,
     summarise_devices,
 )
-from provisioner.sim.hardware.simulated_tpm import make_values
 
 
 def test_devices_that_sign_our_nonce_and_the_golden_values_pass() -> None:

@@ -26,8 +26,7 @@ from provisioner.checks.attestation.concise_manifests import (
     read_concise,
 )
 from provisioner.cli.offline.device_evidence import app
-from provisioner.model.matrix import AttestationRule
-from provisioner.sim.hardware.device_authority import (
+from provisioner.integrations.sim.hardware.device_authority import (
     DeviceAuthority,
     Tag,
     encode,
@@ -35,7 +34,8 @@ from provisioner.sim.hardware.device_authority import (
     sign_corim,
     write_corim,
 )
-from provisioner.sim.hardware.simulated_tpm import make_values
+from provisioner.integrations.sim.hardware.simulated_tpm import make_values
+from provisioner.model.matrix import AttestationRule
 
 VALUES = make_values("firmware", 8)
 DIGESTS = {index: [VALUES[index]] for index in (1, 2, 3)}

@@ -39,12 +39,12 @@ from provisioner.checks.attested_firmware import CHECK
 from provisioner.checks.check import CheckContext
 from provisioner.cli.offline.device_evidence import app
 from provisioner.execution.observe.inband import attach_answers, describe_reference
+from provisioner.integrations.sim.hardware.device_authority import Holder, issue
+from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder
 from provisioner.model.certificate import Attestation, Effect, Verdict
 from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.cohort import Verdict as Passed
 from provisioner.model.input_error import InputError
-from provisioner.sim.hardware.device_authority import Holder, issue
-from provisioner.sim.hardware.simulated_tpm import SpdmResponder
 
 NOW = datetime.fromtimestamp(AT, UTC)
 DEVICE = AUTHORITY.make_device("GH100 A01 GSP", "A1")

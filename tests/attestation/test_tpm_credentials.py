@@ -20,11 +20,11 @@ from provisioner.checks.attestation.endorsement_certificates import (
     verify_endorsement,
 )
 from provisioner.checks.attestation.tpm_quotes import make_credential, parse_attestation_key
+from provisioner.integrations.sim.hardware.device_authority import Holder, issue
+from provisioner.integrations.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 from provisioner.model.certificate import Unacceptable
 from provisioner.model.node import BoardTpm, TpmProof
 from provisioner.planning.certification.board_identity import challenge_board, judge_opening
-from provisioner.sim.hardware.device_authority import Holder, issue
-from provisioner.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 
 NOW = 1_800_000_000.0
 SECRET = b"\x5c" * 32

@@ -23,8 +23,8 @@ from provisioner.checks.attestation.tpm_quotes import (
     parse_quote,
     verify_quote,
 )
+from provisioner.integrations.sim.hardware.simulated_tpm import SimulatedTpm
 from provisioner.model.certificate import Attestation, Unacceptable, Verdict
-from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 NONCE = b"\x5a" * 32
 

@@ -18,10 +18,10 @@ from postgres_server import free_port
 from provisioner.control.watch.outbox import AuditExport
 from provisioner.daemon.data import Data, open_data
 from provisioner.integrations.audit_export.opening import open_audit_sinks
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.ports.alerts import AuditSink
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import make_certificate
 
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
 DRIVERS = tuple(Path("/usr/lib").glob("*/rsyslog/lmnsd_[og]*.so"))

@@ -25,7 +25,7 @@ from typing import Any
 from ironic_peer import PINS, install
 from ironic_peer import Ironic as Process
 
-from provisioner import demo
+from provisioner.integrations.demo import running
 
 ACCEPTANCE = Path(__file__).parents[2] / "docs" / "examples" / "acceptance"
 PROVIDER = ACCEPTANCE / "ironic"
@@ -154,7 +154,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     out.mkdir(parents=True)
     install(options.peer)
     process = Process(options.peer, out / "ironic", PORT, ROUNDS, SETTINGS)
-    async with demo.run_simulator(demo.Asked(nodes=HOSTS, speed=20.0), out / "site") as site:
+    async with running.run_simulator(running.Asked(nodes=HOSTS, speed=20.0), out / "site") as site:
         endpoints, expected = await site.get("/endpoints"), await site.get("/expected")
 
         def work() -> Path:

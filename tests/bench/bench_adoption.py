@@ -43,13 +43,13 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.site.serve import Addresses, Front, Server
+from provisioner.integrations.sim.site.site import Site
 from provisioner.planning.intake import expected_text
 from provisioner.runtime import permit
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.serve import Addresses, Front, Server
-from provisioner.sim.site.site import Site
 
 NODES = 4096
 LIMIT_CPU_S = 900.0  # for 4,096 nodes

@@ -34,6 +34,11 @@ from provisioner.daemon.data import open_data
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.hardware.parts import Durations
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.integrations.twin.wires import MemorySwitches, Wire
 from provisioner.model.node import BmcRef, Node, NodeKind, State
@@ -44,11 +49,6 @@ from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.parts import Durations
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
 
 PEER_S = 2271.0  # Ironic 39.0.0, password hash patched, defaults; two cores
 PEER_FAILED = 11

@@ -40,9 +40,10 @@ from typing import Any
 import this_machine
 from processes import used
 
-from provisioner import components, demo
+from provisioner import components
 from provisioner.daemon.data import Data, open_data, read_matrix
-from provisioner.demo.site import choose_settings, prepare_files
+from provisioner.integrations.demo import running
+from provisioner.integrations.demo.site import choose_settings, prepare_files
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
@@ -68,7 +69,7 @@ class Standing:
     printed_s: float = 0.0
     moved_s: float = 0.0
 
-    def see(self, progress: demo.Progress) -> None:
+    def see(self, progress: running.Progress) -> None:
         """Count the hosts; print a line each minute, and what is waited for if nothing moves."""
         hosts = [n for n in progress.nodes if n.kind is NodeKind.HOST]
         up = sum(n.state not in (*BEFORE, State.QUARANTINED) for n in hosts)
@@ -101,8 +102,8 @@ def _say_waits(nodes: Sequence[Node]) -> None:
 
 async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> dict[str, Any]:
     """Bring a site of so many hosts up; return the figures."""
-    asked = demo.Asked(nodes=hosts, speed=speed, one_listener=True)
-    async with demo.run_simulator(asked, folder) as site:
+    asked = running.Asked(nodes=hosts, speed=speed, one_listener=True)
+    async with running.run_simulator(asked, folder) as site:
         expected, endpoints = await site.get("/expected"), await site.get("/endpoints")
         bmcs = sum("/" in name for name in endpoints)
         files = prepare_files(folder, expected, hosts)
@@ -113,7 +114,7 @@ async def bring_up(hosts: int, speed: float, limit_s: float, folder: Path) -> di
         exempting = asyncio.create_task(exempt_heap_daily())  # as beside every daemon
         with lock_data_directory(folder / "data"):
             async with open_data(folder / "data", clock.now()) as data:
-                await demo.drive(
+                await running.drive(
                     choose_settings(hosts, speed),
                     files,
                     MATRIX,

@@ -38,9 +38,9 @@ import aiohttp
 from ironic_peer import PINS, Bmc, Ironic, install
 from processes import Peak, used
 
-from provisioner import demo
 from provisioner.daemon.data import open_data
-from provisioner.demo.site import choose_settings, prepare_files
+from provisioner.integrations.demo import running
+from provisioner.integrations.demo.site import choose_settings, prepare_files
 from provisioner.model.node import NodeKind, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
@@ -89,8 +89,8 @@ class Figures:
 
 async def ours(nodes: int, directory: Path) -> dict[str, float]:
     """In a process of its own: from addresses to nodes that have left `intake`."""
-    asked = demo.Asked(nodes=nodes, speed=SPEED)
-    async with demo.run_simulator(asked, directory) as site:
+    asked = running.Asked(nodes=nodes, speed=SPEED)
+    async with running.run_simulator(asked, directory) as site:
         expected, endpoints = await site.get("/expected"), await site.get("/endpoints")
         files = prepare_files(directory, expected, nodes)
         told_clock, data_directory = await site.get("/clock"), directory / "data"
@@ -99,7 +99,7 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
         first: list[float] = []
         last: list[float] = []
 
-        def note_begin(_progress: demo.Progress) -> None:
+        def note_begin(_progress: running.Progress) -> None:
             if not first:
                 first.append(time.monotonic())
 
@@ -109,7 +109,7 @@ async def ours(nodes: int, directory: Path) -> dict[str, float]:
 
         with lock_data_directory(data_directory):
             async with open_data(data_directory, clock.now()) as data:
-                await demo.drive(
+                await running.drive(
                     choose_settings(asked.nodes, asked.speed),
                     files,
                     MATRIX,
@@ -160,7 +160,7 @@ async def _with_site(
     *,
     cards: bool,
 ) -> Figures:
-    async with demo.run_simulator(demo.Asked(nodes=nodes, speed=SPEED), directory) as site:
+    async with running.run_simulator(running.Asked(nodes=nodes, speed=SPEED), directory) as site:
         endpoints, expected = await site.get("/endpoints"), await site.get("/expected")
         factory = expected["factory_credentials"]
         host, card = factory["supermicro"], factory["nvidia_openbmc"]

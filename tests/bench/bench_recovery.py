@@ -9,10 +9,10 @@ An operation counts as driven again when the new driver has taken it (a new epoc
 node's BMC for the task, or for what is installed; asking who the vendor is does not count. Times
 count from before the second interpreter is started.
 
-The BMCs are one simulated host's (`provisioner.sim`), in the memory of each process, behind a
-transport that answers without a network; every node has its own address and credential, and its own
-client. So this measures ours: interpreter, database, credentials, clients, parsing. The last line
-is JSON; the exit code is 1 if something was sent twice or a limit was missed.
+The BMCs are one simulated host's (`provisioner.integrations.sim`), in the memory of each process,
+behind a transport that answers without a network; every node has its own address and credential,
+and its own client. So this measures ours: interpreter, database, credentials, clients, parsing. The
+last line is JSON; the exit code is 1 if something was sent twice or a limit was missed.
 """
 
 from __future__ import annotations

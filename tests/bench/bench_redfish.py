@@ -25,9 +25,9 @@ import aiohttp
 from aiohttp import web
 
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.integrations.sim.hardware.clock import server_context
 from provisioner.ports import BmcAddress, Call, Secret
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.sim.hardware.clock import server_context
 
 BODY = json.dumps({f"Property{n}": "x" * 40 for n in range(80)}).encode()  # 5 KB, as a system has
 SESSIONS = "/redfish/v1/SessionService/Sessions"

@@ -37,15 +37,15 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.hardware.clock import RAILS, Place, Schedule, list_places
+from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.integrations.sim.switches.switch import Neighbour, Revision, Switch
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import RAILS, Place, Schedule, list_places
-from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Neighbour, Revision, Switch
 
 NODES = 512
 WIRE_S = (0.005, 0.03)  # one way, in a management network

@@ -44,11 +44,11 @@ from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.watch.watcher import ROUND_S, Watcher, WatchParts
 from provisioner.daemon.data import Data, open_data
 from provisioner.execution.actions.reach import Reach
+from provisioner.integrations.sim.hardware.clock import server_context
 from provisioner.model.node import Node, State
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import server_context
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 

@@ -18,14 +18,14 @@ from sqlalchemy import Connection
 
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.daemon.data import Data
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.redfish.redfish_tree import Answer
+from provisioner.integrations.sim.site.serve import Addresses, Front, Server
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_tree import Answer
-from provisioner.sim.site.serve import Addresses, Front, Server
-from provisioner.sim.site.site import Site
 from provisioner.store.rows import evidence_rows, node_rows
 
 

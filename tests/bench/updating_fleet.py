@@ -18,6 +18,10 @@ from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data
 from provisioner.execution.artifacts.artifacts import Artifacts
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.hardware.parts import Durations
+from provisioner.integrations.sim.redfish.bmc import make_service
+from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.inventory import Inventory
@@ -30,10 +34,6 @@ from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.quirks import identify
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.parts import Durations
-from provisioner.sim.redfish.bmc import make_service
-from provisioner.sim.site.site import Site
 from provisioner.store.rows import operation_rows
 from provisioner.store.rows import operation_rows as turn_rows
 from provisioner.store.rows.node_rows import add_node

@@ -32,14 +32,14 @@ from served_bmcs import Served, certificate, offer
 from sqlalchemy import Connection, insert
 
 from provisioner.daemon.data import Data
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.redfish.redfish_events import SUBSCRIPTIONS
+from provisioner.integrations.sim.redfish.redfish_tree import Answer
+from provisioner.integrations.sim.site.serve import Addresses, Front, Server, _raise_file_limit
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.alert import Subscription
 from provisioner.model.node import BmcRef, Node, State
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_events import SUBSCRIPTIONS
-from provisioner.sim.redfish.redfish_tree import Answer
-from provisioner.sim.site.serve import Addresses, Front, Server, _raise_file_limit
-from provisioner.sim.site.site import Site
 from provisioner.store.rows import node_rows
 from provisioner.store.schema import schema
 

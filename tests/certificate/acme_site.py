@@ -16,7 +16,7 @@ from pathlib import Path
 
 from postgres_server import free_port
 
-from provisioner.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.hardware.clock import make_certificate
 
 PROGRAMS = ("pebble", "pebble-challtestsrv", "certbot")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]

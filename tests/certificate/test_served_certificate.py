@@ -12,10 +12,10 @@ from acme_site import MISSING, NAME, running_acme
 from cryptography import x509
 
 from provisioner.daemon.api import EXPIRES, ServedCertificate, served_tls
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import make_certificate
 from provisioner.store.repositories.signing_keys import MasterKey
 
 

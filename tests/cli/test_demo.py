@@ -15,11 +15,11 @@ import aiohttp
 import pytest
 from rich.console import Console
 
-from provisioner.cli.serve.demo import ProgressLines, draw_end, serve_console
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.daemon.data import open_data, read_matrix
-from provisioner.demo import Asked, Progress, Summary
-from provisioner.demo.stay import build_settings, is_served
+from provisioner.integrations.demo.demo_commands import ProgressLines, draw_end, serve_console
+from provisioner.integrations.demo.running import Asked, Progress, Summary
+from provisioner.integrations.demo.stay import build_settings, is_served
 from provisioner.model.access import Role
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.runtime.wall_clock import WallClock

@@ -14,13 +14,13 @@ from provisioner import quirks
 from provisioner.adapters.redfish.discovery import Probe, probe
 from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.execution.observe.rotation import rotate
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.clock import Schedule
+from provisioner.integrations.sim.redfish.accounts import Account
+from provisioner.integrations.sim.redfish.bmc import make_service
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
 from provisioner.model.outcome import Blocker
 from provisioner.ports import BmcAddress, BmcTransport, Call, Reply, Secret, Unreachable
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.redfish.accounts import Account
-from provisioner.sim.redfish.bmc import make_service
-from provisioner.sim.redfish.redfish_service import RedfishService
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -16,6 +16,9 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.observe.certificate_exchange import CertificateExchange
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.clock import Schedule
+from provisioner.integrations.sim.redfish.bmc import make_service
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, Wire, present_certificate
 from provisioner.model.machine.settings import split_pins
@@ -24,9 +27,6 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as WANT
 from provisioner.ports import Secret
 from provisioner.settings import Settings
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.redfish.bmc import make_service
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -16,6 +16,10 @@ from virtual_time import run
 
 from provisioner.execution.steps.bmc_defaults import finish_resets, restore_bmcs
 from provisioner.execution.steps.maintenance_boot import Stay
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.clock import Schedule, make_certificate
+from provisioner.integrations.sim.redfish.accounts import Account
+from provisioner.integrations.sim.redfish.bmc import make_service
 from provisioner.integrations.twin.wires import present_certificate
 from provisioner.model.erasure import ErasureRecord, Result
 from provisioner.model.inventory import Inventory
@@ -23,10 +27,6 @@ from provisioner.model.node import Boots, Placement
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.bmc_defaults import choose_reset
 from provisioner.ports import Secret
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import Schedule, make_certificate
-from provisioner.sim.redfish.accounts import Account
-from provisioner.sim.redfish.bmc import make_service
 from provisioner.store.repositories.signing_keys import MasterKey
 
 OURS = "Ours-And-Unique.7"

@@ -10,13 +10,13 @@ from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.execution.observe import discover
 from provisioner.execution.observe.discover import Found, introduce_bmcs
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.redfish.redfish_tree import Answer
+from provisioner.integrations.sim.site.control import inject_fault
+from provisioner.integrations.sim.site.serve import Addresses, Front, Server
+from provisioner.integrations.sim.site.site import Site
 from provisioner.ports import BmcAddress, Secret, Unreachable
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_tree import Answer
-from provisioner.sim.site.control import inject_fault
-from provisioner.sim.site.serve import Addresses, Front, Server
-from provisioner.sim.site.site import Site
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -14,11 +14,11 @@ from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.settings.bios_writes import read_setup_password
 from provisioner.execution.steps.bios_defaults import Progress, advance
+from provisioner.integrations.sim.hardware.parts import SetupPassword
 from provisioner.model.machine.settings import SetupPasswordState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import SETUP, list_logins
 from provisioner.ports import BmcAddress, Secret, Unreachable
-from provisioner.sim.hardware.parts import SetupPassword
 from provisioner.store.repositories.signing_keys import MasterKey
 
 FATES = ("killed before it", "killed after it", "answer lost", "connection refused")

@@ -17,10 +17,10 @@ from rig import World
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
-from provisioner.demo.site import ARTIFACTS
+from provisioner.integrations.demo.site import ARTIFACTS
+from provisioner.integrations.sim.site.control import inject_fault
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
-from provisioner.sim.site.control import inject_fault
 
 GPU, CARD = "GPU_SXM_5", "DPU_0"
 # what the journey's next release has a way from

@@ -23,6 +23,8 @@ from port_judge import data_of
 from returned import HOST, node_of
 from test_hot_swaps import SLOT, swap_drive
 
+from provisioner.integrations.sim.site.truth import find_switch_outages, find_violations
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.case import Case, Stage
 from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.operation import ActionStatus
@@ -31,8 +33,6 @@ from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.watch.high_water import adopted_proof, settle_by_word
 from provisioner.ports import StaleWrite
-from provisioner.sim.site.truth import find_switch_outages, find_violations
-from provisioner.sim.switches.switch import Switch
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 FIRST, SECOND = ("blue", "BLUE"), ("red", "RED")  # tenants of the journey, with their VRFs

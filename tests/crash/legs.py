@@ -28,13 +28,13 @@ from test_journeys import misdeeds
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.context import Context
 from provisioner.daemon.data import read_matrix
+from provisioner.integrations.sim.site.control import inject_fault
 from provisioner.model.campaign import CampaignState, Policy
 from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
-from provisioner.sim.site.control import inject_fault
 
 FAULT = "queue_stuck_until_reflash"
 LADDER = [("rerun", "same"), ("cold_boot", "same"), ("reflash", "cured")]

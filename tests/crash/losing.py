@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.ports import BmcAddress, Call, Reply, SwitchAddress, Unreachable
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.site.site import Site
 
 _NUMBERED = re.compile(r"(?<=rev=|ion/)[0-9]+")  # each NVUE revision has a path of its own
 

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from rig import MATRIX
 
-from provisioner.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, build_overlay
-from provisioner.sim.hardware.build import make_image
+from provisioner.integrations.demo.site import DRIVER, OWN_CHOICE, RELEASE, DemoFiles, build_overlay
+from provisioner.integrations.sim.hardware.build import make_image
 
 NEXT = "site-next"
 BFB, NIC = "bf-bundle-next.bfb", "fw-next.bin"

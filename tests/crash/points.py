@@ -25,7 +25,10 @@ from provisioner.store.database.lanes import Counting, Lane, Work
 Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 OURS = str(ROOT / "provisioner") + "/"
-OUTSIDE = (OURS + "sim/", OURS + "twin/")  # devices and wires: they outlive the daemon
+OUTSIDE = (
+    OURS + "integrations/sim/",
+    OURS + "integrations/twin/",
+)  # devices and wires: they outlive the daemon
 # loops that decide what is begun: with no node of their own, they count by their task's name
 LOOPS = (
     "scheduler",

@@ -17,7 +17,7 @@ from typing import Any
 from returned import HOST
 from rig import World
 
-from provisioner.sim.switches.switch import Switch
+from provisioner.integrations.sim.switches.switch import Switch
 
 CUSTOMERS = ("RED", "BLUE")
 # A revision that was sent before a certificate was revoked takes its course.

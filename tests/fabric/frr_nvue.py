@@ -24,7 +24,7 @@ from frr_rendering import at
 from frr_revisions import Revision, Tree, changed, invalid
 from frr_switch import FrrSwitch
 
-from provisioner.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.hardware.clock import make_certificate
 
 PREFIX = "/nvue_v1"
 IMAGES = {"1": "5.12.0.26", "2": "5.12.1.100"}  # what the partitions call themselves: no more

@@ -12,7 +12,7 @@ from typing import Any
 from host_faults import OF_HOSTS
 from release_rig import LEAF, OTHER_LEAF, ROUTER, SERVER, Bench, imports, trees
 
-from provisioner.sim.switches.switch import Switch
+from provisioner.integrations.sim.switches.switch import Switch
 
 Plant = Callable[[Bench], None]
 

@@ -14,13 +14,13 @@ from leaf_rig import Rig
 
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.release_sequence import ReleaseOutcome, Releases
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.recovery import GateRow
 from provisioner.model.tenant import Outside, Tenant
-from provisioner.sim.switches.switch import Switch
 
 NODE, PEER, STRANGER, CANARY = "su0-n00", "su0-n01", "su0-n02", "su0-n03"
 LEAF, OTHER_LEAF = "leaf-su0-r3", "leaf-su0-r5"

@@ -11,12 +11,12 @@ from release_rig import FEW, MATRIX, NODE, Bench, bad, play, trees
 from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.release_sequence import Releases
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.port_isolation import FAR_LEAVES_MAX, far_leaves
-from provisioner.sim.switches.switch import Switch
 
 FAR = "leaf-su0-r7"  # of another node of the tenant; the released one has no cable there
 PLAN = AddressPlan(route_target_as=64512, vni_first=5001)

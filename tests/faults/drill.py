@@ -24,6 +24,9 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
 from provisioner.execution.observe.rotation import rotate
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.site.serve import Front
+from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
@@ -36,9 +39,6 @@ from provisioner.ports import (
     Secret,
 )
 from provisioner.settings import Settings
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.site.serve import Front
-from provisioner.sim.site.site import Site
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

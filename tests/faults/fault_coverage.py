@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "simulation")]
 import virtual_time  # noqa: E402
 from test_catalogue import CASES, play_fault  # noqa: E402
 
-from provisioner.sim.site.control import ALL  # noqa: E402
+from provisioner.integrations.sim.site.control import ALL  # noqa: E402
 
 PAGE = ROOT / "docs" / "fault-coverage.md"
 ACTS = ("update", "boot", "power", "media", "password", "card")

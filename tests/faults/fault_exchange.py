@@ -8,9 +8,9 @@ import json
 from urllib.parse import parse_qsl, urlsplit
 
 from provisioner.adapters.redfish.session import Login
+from provisioner.integrations.sim.site.serve import Front
 from provisioner.integrations.twin.wires import encode_multipart
 from provisioner.ports import BmcAddress, Call, Reply, TooLarge, Unreachable, Upload
-from provisioner.sim.site.serve import Front
 
 NODE, NAME = "su0-n00", "su0-n00/host"
 URL, CARD_URL = "https://bmc.test", "https://card.test"

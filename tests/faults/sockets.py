@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from provisioner.adapters.redfish.transport import presented_fingerprint
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.site.serve import Addresses, Front, Server
+from provisioner.integrations.sim.site.site import Site
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.serve import Addresses, Front, Server
-from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
 SPEED = 400.0  # a BMC's restart of minutes passes in less than a second

@@ -14,7 +14,7 @@ import virtual_time
 from drill import NODE, TURNS_MAX, Drill
 from test_faults_wire import WIRE
 
-from provisioner.sim.site.control import ALL, inject_fault
+from provisioner.integrations.sim.site.control import ALL, inject_fault
 
 # The catalogue's numbers (docs/sources/bmc-faults.md): 74
 NUMBERS = {"S": 13, "T": 16, "E": 14, "U": 19, "V": 10, "P": 2}

@@ -20,12 +20,12 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.observe.certificate_exchange import CertificateExchange
+from provisioner.integrations.sim.hardware.clock import FastClock
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as WANT
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Secret, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import FastClock
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

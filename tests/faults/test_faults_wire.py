@@ -13,9 +13,9 @@ from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish, TaskRef
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.site.control import ALL, inject_fault
 from provisioner.ports import BmcAddress, Call, CertificateChanged, Reply, Unreachable
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.site.control import ALL, inject_fault
 
 SYSTEM = Call("GET", "/redfish/v1/Systems/1", timeout_s=20)
 READS = 210  # more than a BMC takes connections

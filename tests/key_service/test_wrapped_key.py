@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from provisioner.adapters.key_service import TransitService, read_errors, read_field
 from provisioner.cli.serve.backup import reseal, unwrap, wrap
 from provisioner.daemon.data import open_data
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService
 from provisioner.ports import Secret
-from provisioner.sim.hardware.clock import make_certificate
 from provisioner.store.repositories.signing_keys import ENVIRONMENT, KEY_FILE, WRAPPED_FILE
 
 RECORDED = json.loads((Path(__file__).parent / "openbao-2.7.2.json").read_text())

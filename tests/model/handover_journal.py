@@ -19,9 +19,9 @@ from port_soak import Soak
 from port_truth import MAINTENANCE
 from port_world import WATCH_S, PortWorld
 
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.planning.lifecycle import operator_requests as requests
-from provisioner.sim.switches.switch import Switch
 
 VRFS = {MAINTENANCE: 0, **{vrf: n for n, vrf in enumerate(TENANTS.values(), 1)}}
 NUMBERS = {name: n for n, name in enumerate(TENANTS, 1)}

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.integrations.sim.hardware.device_authority import DeviceAuthority
+from provisioner.integrations.sim.hardware.simulated_tpm import SimulatedTpm
 from provisioner.model.node import BoardTpm
 from provisioner.planning.certification.board_identity import BoardProof, bind_nonce, judge_board
-from provisioner.sim.hardware.device_authority import DeviceAuthority
-from provisioner.sim.hardware.simulated_tpm import SimulatedTpm
 
 BOUND = b"\x5a" * 32
 NOW = 1_800_000_000.0

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from provisioner.daemon.data import read_matrix
-from provisioner.demo.site import BASE, RELEASE, build_overlay
+from provisioner.integrations.demo.site import BASE, RELEASE, build_overlay
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.reclaiming import find_return_obstacles

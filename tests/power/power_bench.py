@@ -13,6 +13,10 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.executor import Executor
 from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
+from provisioner.integrations.sim.hardware.machine import Cords, PowerUnit
+from provisioner.integrations.sim.redfish.bmc import make_service
+from provisioner.integrations.sim.redfish.redfish_pdu import PduService
+from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.integrations.twin.loop import VirtualClock, run
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
@@ -24,10 +28,6 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
 from provisioner.settings import Settings
-from provisioner.sim.hardware.machine import Cords, PowerUnit
-from provisioner.sim.redfish.bmc import make_service
-from provisioner.sim.redfish.redfish_pdu import PduService
-from provisioner.sim.site.site import Site
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -18,15 +18,15 @@ from provisioner.integrations.outlets.opening import build_pdu
 from provisioner.integrations.outlets.outlet_tables import TABLES, parse_index
 from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
 from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.hardware.machine import PowerUnit
+from provisioner.integrations.sim.redfish.redfish_pdu import OUTLETS, PduService
 from provisioner.integrations.twin.wires import MemoryBmcs, Wire
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, LoginRefused, Malformed, PortError, Secret, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.hardware.machine import PowerUnit
-from provisioner.sim.redfish.redfish_pdu import OUTLETS, PduService
 
 LOGIN = ("pdu", "secret-of-the-pdu")
 

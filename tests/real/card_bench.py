@@ -19,6 +19,7 @@ from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.executor import Executor
 from provisioner.execution.observe.collector import Collector
+from provisioner.integrations.sim.hardware.build import make_image
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.inventory import Activation
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
@@ -27,7 +28,6 @@ from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.build import make_image
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

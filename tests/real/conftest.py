@@ -16,7 +16,7 @@ from nginx_server import Nginx
 from object_store import ObjectStore
 from outside_files import serving_files
 
-from provisioner.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.hardware.clock import make_certificate
 
 EMULATOR = Path(sys.executable).with_name("sushy-emulator")
 

@@ -28,13 +28,13 @@ from authority_rig import open_own_authority
 from image_driver import MAC, NODE
 from lab import Link, ip, lay, link, real_agent
 
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.hardware.parts import Durations
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import Secret
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.parts import Durations
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import uvloop
 
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.hardware.parts import Bmc
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.hardware.parts import Bmc
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ import uvloop
 import yaml
 from program import alone
 
-from provisioner.demo.site import prepare_files
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.control import Control
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
+from provisioner.integrations.demo.site import prepare_files
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.site.control import Control
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "tests" / folder) for folder in ("ironic", "peers")]

@@ -17,9 +17,9 @@ from nginx_server import MISSING, NGINX, Nginx, nginx
 from outside_files import BODY, NAME, PINNED, half_fetched, names, reason, run, until
 
 from provisioner.execution.artifacts.outside_artifacts import LEFT_S, PART, OutsideArtifacts
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.hardware.clock import make_certificate
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=MISSING)
 

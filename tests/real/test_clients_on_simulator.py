@@ -16,7 +16,7 @@ import sushy
 from simulated import Served, served, web_server
 from sushy import auth
 
-from provisioner.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.build import make_image
 
 TOOLS = Path(sys.executable).parent
 GPU = "96.00.74.00.01"

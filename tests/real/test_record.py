@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from provisioner.cli import app
 from provisioner.cli.options.bmc_options import read_recording
+from provisioner.integrations.sim.site.serve_site import serve_recordings
 from provisioner.model.input_error import InputError
-from provisioner.sim.site.serve_site import serve_recordings
 
 TINY = Path(__file__).parents[1] / "recorded" / "tiny_dgx"
 

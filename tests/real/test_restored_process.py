@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import demo
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
-from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
+from provisioner.integrations.demo import running
+from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
+from provisioner.integrations.demo.stay import BASE
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.database.backup import copy_file
 
@@ -165,8 +165,8 @@ def restore(place: Place, way: str) -> None:
 
 
 async def story(folder: Path, way: str, why: str) -> None:
-    asked = demo.Asked(nodes=1, speed=SPEED)
-    async with demo.run_simulator(asked, folder / "site") as site:
+    asked = running.Asked(nodes=1, speed=SPEED)
+    async with running.run_simulator(asked, folder / "site") as site:
         files = prepare_files(folder / "site", await site.get("/expected"), 1)
         listed = json.loads(files.expected.read_text()) | {"release": BASE}
         for tenant in listed["tenants"]:

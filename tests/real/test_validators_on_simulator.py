@@ -16,7 +16,7 @@ import redfish
 from ironic_profile import profile
 from simulated import Served, served
 
-from provisioner.sim.redfish.bmc import read_shape
+from provisioner.integrations.sim.redfish.bmc import read_shape
 
 TOOLS = Path(sys.executable).parent
 DAY_S = 86400

@@ -16,15 +16,15 @@ from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.events import open_watch
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.redfish.redfish_events import Events
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.alert import Way
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.redfish.redfish_events import Events
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

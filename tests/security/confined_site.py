@@ -22,7 +22,6 @@ from pathlib import Path
 import yaml
 from cryptography.hazmat.primitives import serialization
 
-from provisioner import demo
 from provisioner.access.tokens import new_token
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
@@ -30,9 +29,10 @@ from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.api import table
 from provisioner.cli.client.connection import Connection, NoAnswer, Place, connect
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
-from provisioner.demo.stay import BASE
 from provisioner.execution.observe.intake import find_nodes, take_in
+from provisioner.integrations.demo import running
+from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
+from provisioner.integrations.demo.stay import BASE
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.ports import Secret
@@ -76,8 +76,8 @@ def may_run() -> str:
 async def journey(folder: Path) -> Left:
     """From cabled to a tenant, or as far as that with one host."""
     left = Left()
-    asked = demo.Asked(nodes=1, speed=SPEED)
-    async with demo.run_simulator(asked, folder / "site") as site:
+    asked = running.Asked(nodes=1, speed=SPEED)
+    async with running.run_simulator(asked, folder / "site") as site:
         files = prepare_files(folder / "site", await site.get("/expected"), 1)
         # what the site has already: this is about secrets, and firmware takes minutes
         listed = json.loads(files.expected.read_text()) | {"release": BASE}
@@ -141,7 +141,7 @@ async def _take_in(
     return Secret(token)
 
 
-def _settings(asked: demo.Asked) -> dict[str, object]:
+def _settings(asked: running.Asked) -> dict[str, object]:
     chosen = choose_settings(asked.nodes, asked.speed).model_dump(
         mode="json", exclude_defaults=True
     )

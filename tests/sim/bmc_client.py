@@ -6,10 +6,10 @@ import base64
 import json
 from typing import Any
 
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.clock import HandClock, Schedule
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.redfish.redfish_tree import Answer
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.clock import HandClock, Schedule
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.redfish.redfish_tree import Answer
 
 ITEMS = "/redfish/v1/UpdateService/FirmwareInventory"
 TASKS = "/redfish/v1/TaskService/Tasks"

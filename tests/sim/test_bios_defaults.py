@@ -9,11 +9,11 @@ from bmc_wire import VENDORS, Wire, host_of
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport
+from provisioner.integrations.sim.hardware.build import make_image
 from provisioner.model.erasure import Result
 from provisioner.model.machine.settings import BiosState
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.erasure.bmc_defaults import judge_defaults
-from provisioner.sim.hardware.build import make_image
 
 HGX = "/redfish/v1/UpdateService/FirmwareInventory/HGX_0"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bmc_client import ITEMS, TASKS, Client
 
-from provisioner.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.build import make_image
 
 BFB = make_image(
     "bluefield.bundle", {"DPU_OS": "bf-bundle-2.10.0-147_25.01", "DPU_NIC": "32.44.1036"}

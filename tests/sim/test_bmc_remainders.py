@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from bmc_wire import VENDORS, host_of
 
+from provisioner.integrations.sim.redfish.accounts import Account
 from provisioner.model.machine.settings import BmcAccount
-from provisioner.sim.redfish.accounts import Account
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

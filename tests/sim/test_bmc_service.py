@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bmc_door import ROOT, SESSIONS, SYSTEM, Door, reason
 
-from provisioner.sim.hardware.build import HOST_ITEMS
+from provisioner.integrations.sim.hardware.build import HOST_ITEMS
 
 
 class TestErrors:

@@ -22,13 +22,13 @@ from aiohttp import web
 from typer.testing import CliRunner
 
 from provisioner.cli import app
+from provisioner.integrations.sim.faults.faults import Rule
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.site.serve import Addresses, Server
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.input_error import InputError
-from provisioner.sim.faults.faults import Rule
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.serve import Addresses, Server
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
 
 ROOT = "/redfish/v1"
 HOST = "su0-n00/host"

@@ -7,7 +7,7 @@ import json
 import pytest
 from bmc_client import ITEMS, TASKS, Client
 
-from provisioner.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.build import make_image
 
 GPU = "96.00.74.00.01"
 OLD = "96.00.68.00.01"

@@ -9,7 +9,7 @@ import json
 
 from bmc_client import Client
 
-from provisioner.sim.redfish.redfish_tree import Answer
+from provisioner.integrations.sim.redfish.redfish_tree import Answer
 
 SSE = "/redfish/v1/EventService/SSE"
 SUBSCRIPTIONS = "/redfish/v1/EventService/Subscriptions"

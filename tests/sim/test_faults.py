@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim.faults.faults import ACTIONS, BadRule, FaultRules, Rule, read_rules
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.redfish.redfish_tree import GONE, Answer
-from provisioner.sim.site.control import ALL, inject_fault
-from provisioner.sim.site.site import Site
+from provisioner.integrations.sim.faults.faults import (
+    ACTIONS,
+    BadRule,
+    FaultRules,
+    Rule,
+    read_rules,
+)
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.redfish.redfish_tree import GONE, Answer
+from provisioner.integrations.sim.site.control import ALL, inject_fault
+from provisioner.integrations.sim.site.site import Site
 
 NODE = "su0-n00"
 TASK = "/redfish/v1/TaskService/Tasks/3"

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.redfish.bmc import from_files
-from provisioner.sim.redfish.redfish_tree import GONE
-from provisioner.sim.site import fault_presets_bmc
-from provisioner.sim.site.control import ALL, inject_fault
-from provisioner.sim.site.serve import Front
-from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.redfish.bmc import from_files
+from provisioner.integrations.sim.redfish.redfish_tree import GONE
+from provisioner.integrations.sim.site import fault_presets_bmc
+from provisioner.integrations.sim.site.control import ALL, inject_fault
+from provisioner.integrations.sim.site.serve import Front
+from provisioner.integrations.sim.site.site import (
+    HOST_FACTORY_PASSWORD,
+    SWITCH_PASSWORD,
+    SWITCH_USER,
+    Site,
+)
 
 NODE = "su0-n00"
 BFB = make_image("bluefield.bundle", {"DPU_OS": "bf-bundle-2.10.0-147", "DPU_NIC": "32.44.1036"})

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from provisioner.checks.roce_runtime import ROCE_RUNTIME
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.site.control import list_guests
-from provisioner.sim.site.site import Site
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.site.control import list_guests
+from provisioner.integrations.sim.site.site import Site
 
 NODE = "su0-n00"
 COMMANDS = {

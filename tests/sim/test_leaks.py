@@ -15,13 +15,13 @@ from bmc_wire import Wire, host_of
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.execution.actions.power import LeakGate, Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.agent_steps import boot_disk, boot_image
+from provisioner.integrations.sim.redfish.redfish_logs import DRY, WET
 from provisioner.model.alert import Alert, Signal
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import alerts as rules
 from provisioner.planning.watch.leaks import ALERT, find_refusal, list_signals, read_moisture
 from provisioner.ports import Unreachable
-from provisioner.sim.redfish.redfish_logs import DRY, WET
 
 PLATE, MANIFOLD = "Chassis_0_LeakDetector_0_ColdPlate", "Chassis_0_LeakDetector_1_Manifold"
 Act = Callable[[Redfish, Pace, Path], Awaitable[object]]

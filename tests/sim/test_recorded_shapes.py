@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from bmc_door import Door, reason
 
-from provisioner.sim.redfish.bmc import read_shape
-from provisioner.sim.redfish.shape import SHAPES
-from provisioner.sim.redfish.sources import ASSUMED, RULES
+from provisioner.integrations.sim.redfish.bmc import read_shape
+from provisioner.integrations.sim.redfish.shape import SHAPES
+from provisioner.integrations.sim.redfish.sources import ASSUMED, RULES
 
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 from static_tree import recorded_tree

@@ -16,11 +16,11 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.checks import secure_boot
 from provisioner.checks.attestation.event_log import BootState, read_boot_states
 from provisioner.checks.context import build_context
+from provisioner.integrations.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 from provisioner.model.cohort import CheckResult, Evidence, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import BoardTpm, Node, NodeKind
-from provisioner.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 
 NAMES = ["PK", "KEK", "db", "dbx"]
 

@@ -10,10 +10,10 @@ from bmc_wire import Wire, host_of
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport
 from provisioner.adapters.redfish.settings.bios_writes import fingerprint_pem
+from provisioner.integrations.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 from provisioner.model.erasure import Result
 from provisioner.model.machine.settings import SecureBootKeys
 from provisioner.planning.erasure.bmc_defaults import judge_keys
-from provisioner.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 
 
 def plant(wire: Wire) -> str:

@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from provisioner.adapters.consoles.ssh_consoles import SshConsoles
+from provisioner.integrations.sim.hardware.clock import FastClock
+from provisioner.integrations.sim.site.serve_site import serve_site
+from provisioner.integrations.sim.site.site import Site
 from provisioner.ports import BmcAddress, LoginRefused, Secret, Unreachable
 from provisioner.ports.agents import ConsoleDoor
-from provisioner.sim.hardware.clock import FastClock
-from provisioner.sim.site.serve_site import serve_site
-from provisioner.sim.site.site import Site
 
 NODE = "su0-n00"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from provisioner.sim.hardware.clock import HandClock, Place, list_places
-from provisioner.sim.site.site import Site
+from provisioner.integrations.sim.hardware.clock import HandClock, Place, list_places
+from provisioner.integrations.sim.site.site import Site
 
 
 @pytest.fixture(scope="module")

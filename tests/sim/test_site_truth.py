@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.redfish.bmc import from_files
-from provisioner.sim.site.control import Control, list_logs
-from provisioner.sim.site.serve import Front
-from provisioner.sim.site.site import Site
-from provisioner.sim.site.truth import (
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.redfish.bmc import from_files
+from provisioner.integrations.sim.site.control import Control, list_logs
+from provisioner.integrations.sim.site.serve import Front
+from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.sim.site.truth import (
     collect_truth,
     find_switch_outages,
     find_uncertified,

@@ -9,9 +9,9 @@ import asyncio
 
 from bmc_wire import host_of
 
+from provisioner.integrations.sim.hardware.build import list_connectx
 from provisioner.model.matrix import Pin
 from provisioner.planning.path.conditions import judge_pin
-from provisioner.sim.hardware.build import list_connectx
 
 
 def test_capsules_are_no_bios_and_a_split_version_is_the_pinned_one() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.sim.hardware.clock import HandClock, Schedule
-from provisioner.sim.redfish.redfish_tree import GONE
-from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Neighbour, Switch
+from provisioner.integrations.sim.hardware.clock import HandClock, Schedule
+from provisioner.integrations.sim.redfish.redfish_tree import GONE
+from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.integrations.sim.switches.switch import Neighbour, Switch
 
 BASIC = "Basic " + base64.b64encode(b"cumulus:secret").decode()
 APPLY = {"state": "apply", "auto-prompt": {"ays": "ays_yes"}}

@@ -6,11 +6,11 @@ import asyncio
 import base64
 import json
 
-from provisioner.sim.faults.faults import read_rules
-from provisioner.sim.hardware.clock import HandClock
-from provisioner.sim.site.serve import Front
-from provisioner.sim.site.site import Site
-from provisioner.sim.switches.ufm import NAME, PASSWORD, UfmService
+from provisioner.integrations.sim.faults.faults import read_rules
+from provisioner.integrations.sim.hardware.clock import HandClock
+from provisioner.integrations.sim.site.serve import Front
+from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.sim.switches.ufm import NAME, PASSWORD, UfmService
 
 SMCONF = "/ufmRest/app/smconf"
 PKEYS = "/ufmRest/resources/pkeys"

@@ -36,9 +36,9 @@ from provisioner.adapters.redfish.settings import (
     bmc_writes as card_writes,
 )
 from provisioner.adapters.redfish.upkeep import bmc_time, certificates, leaks
+from provisioner.integrations.sim.hardware.clock import HandClock
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, Call, PortError, Reply, Secret
-from provisioner.sim.hardware.clock import HandClock
 
 Operation = Callable[[Redfish, "Counting"], Awaitable[Any]]
 LISTENER = "https://192.0.2.9:8443/x"

@@ -17,9 +17,9 @@ from bmc_wire import VENDORS, Wire
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish, TaskRef
+from provisioner.integrations.sim.hardware.build import make_image
 from provisioner.integrations.twin.wires import encode_multipart
 from provisioner.ports import BmcAddress, Call, Reply, Upload
-from provisioner.sim.hardware.build import make_image
 
 UPDATE = "/redfish/v1/UpdateService"
 BUSY = "HttpPushUriTargetsBusy"

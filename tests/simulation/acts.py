@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.operation import ActionStatus, LedgerEntry
-from provisioner.sim.site.site import Site
 
 OPEN = (ActionStatus.INTENDED, ActionStatus.SENT)
 # after these the same act may be begun again: it did not happen, or the device said that it failed

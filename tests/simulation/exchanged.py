@@ -12,13 +12,13 @@ from rig import World
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk, Exchanges
-from provisioner.demo.site import ARTIFACTS
+from provisioner.integrations.demo.site import ARTIFACTS
+from provisioner.integrations.sim.hardware.build import build_machine
+from provisioner.integrations.sim.hardware.machine import Machine
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.site.site import HOST_FACTORY_PASSWORD, Site
 from provisioner.ports import Secret
 from provisioner.ports.campaigns import CaseRepository
-from provisioner.sim.hardware.build import build_machine
-from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.site.site import HOST_FACTORY_PASSWORD, Site
 
 ANOTHER = 99  # the seed of what nobody has seen before
 

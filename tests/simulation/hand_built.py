@@ -23,14 +23,14 @@ from provisioner.control.context import Context
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
 from provisioner.daemon.observing import ObservingDaemon
 from provisioner.execution.tenancy.adopting import Adopted, AdoptionSite, adopt_nodes
+from provisioner.integrations.sim.site.control import inject_fault
+from provisioner.integrations.sim.site.truth import NOBODYS, collect_truth
 from provisioner.model.adoption.capability import Capability, Grant, GrantScope, Observation
 from provisioner.model.campaign import Campaign, CampaignState, NodeProgress, Policy
 from provisioner.model.expected import Expected
 from provisioner.model.node import NodeKind
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
-from provisioner.sim.site.control import inject_fault
-from provisioner.sim.site.truth import NOBODYS, collect_truth
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 

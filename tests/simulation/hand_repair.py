@@ -9,9 +9,9 @@ from hand_built import HandBuilt, is_in_window
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.integrations.sim.hardware.curable_faults import exchange_part
 from provisioner.model.case import Case, Origin, Service, Stage
 from provisioner.model.node import Node, State
-from provisioner.sim.hardware.curable_faults import exchange_part
 
 HOUR_S = 3600.0
 SLOT = "GPU_SXM_5"  # `dead_gpu` takes this one

@@ -47,13 +47,13 @@ from provisioner.execution.actions.reach import list_held_turns
 from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.integrations.sim.site.truth import NOBODYS
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import StoreFailed, Unreachable
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock
-from provisioner.sim.site.truth import NOBODYS
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED

@@ -20,6 +20,8 @@ from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.ports import (
@@ -34,8 +36,6 @@ from provisioner.ports import (
     Unreachable,
 )
 from provisioner.settings import Settings
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.store import open_store
 
 YIELDS = 20  # turns of the loop after which nobody else has anything to do

@@ -1,9 +1,9 @@
 """A random life of ports: releases and reclaims by the real reconciler while everything fails.
 
 Real here: reconciler, `lifecycle.decide`, performer, store, tenancy, leaf, the words of Cumulus.
-Simulated: the switches' NVUE (`provisioner.sim`), behind a wire that delays and loses. Given, not
-simulated: what a host's BMCs and checks would say (`Hosts`), because no port depends on how it is
-read. Time is virtual and all chance comes from one seed: a seed replays a run exactly.
+Simulated: the switches' NVUE (`provisioner.integrations.sim`), behind a wire that delays and loses.
+Given, not simulated: what a host's BMCs and checks would say (`Hosts`), because no port depends on
+how it is read. Time is virtual and all chance comes from one seed: a seed replays a run exactly.
 
 A step is one act of chance on the world: a release, reclaim or retry begun, a certificate
 withdrawn, a crash of the daemon, a leaf that reboots or is cut off, a leak that appears or ends,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from provisioner.sim.switches.switch import Switch
+from provisioner.integrations.sim.switches.switch import Switch
 
 MAINTENANCE = "MAINT"
 # What somebody does while ports and routes are being read may be missed by that reading: seconds

@@ -26,14 +26,14 @@ from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.hardware.clock import Schedule
+from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.integrations.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
 
 LEAVES = 2

@@ -92,7 +92,7 @@ class Shop:
 
     def broken(self, preset: str, part: str = "") -> None:
         """Put a fault of the catalogue on the host."""
-        from provisioner.sim.site.control import inject_fault
+        from provisioner.integrations.sim.site.control import inject_fault
 
         inject_fault(self.world.site, preset, HOST, part)
 

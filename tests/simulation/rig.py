@@ -16,21 +16,21 @@ from provisioner.adapters.switches import make_switches
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
-from provisioner.demo.site import ARTIFACTS, DemoFiles, prepare_files
 from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in
+from provisioner.integrations.demo.site import ARTIFACTS, DemoFiles, prepare_files
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.sim.site.truth import collect_truth, find_uncertified
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.node import Node, State
 from provisioner.ports.campaigns import CaseRepository
 from provisioner.settings import Settings
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.site.site import Site
-from provisioner.sim.site.truth import collect_truth, find_uncertified
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

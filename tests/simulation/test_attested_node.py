@@ -19,12 +19,12 @@ from test_returns import HOST, want
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import NAME
 from provisioner.checks.collected_reports import GPUS, NVSWITCHES
+from provisioner.integrations.sim.hardware.device_authority import find_authority
+from provisioner.integrations.sim.hardware.report_devices import list_gpu_values, list_switch_values
+from provisioner.integrations.sim.redfish.redfish_integrity import list_measurements
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import Verdict
 from provisioner.model.node import Node, State
-from provisioner.sim.hardware.device_authority import find_authority
-from provisioner.sim.hardware.report_devices import list_gpu_values, list_switch_values
-from provisioner.sim.redfish.redfish_integrity import list_measurements
 
 ROOTS = ("HGX_ERoT_BMC_0", "HGX_ERoT_GPU_SXM_*")
 INDICES = (1, 2, 3, 4)

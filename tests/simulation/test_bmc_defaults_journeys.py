@@ -8,13 +8,13 @@ import virtual_time
 from returned import HOST, HOUR_S, give_back, node_of, until_settled
 from rig import World
 
+from provisioner.integrations.sim.redfish.accounts import Account
+from provisioner.integrations.sim.redfish.redfish_power import TYPES, mount_defaults
 from provisioner.model.erasure import ErasureReport, Holder, Result
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.operator_requests import retry_node
 from provisioner.ports import Secret
-from provisioner.sim.redfish.accounts import Account
-from provisioner.sim.redfish.redfish_power import TYPES, mount_defaults
 
 QUIRKS = {"supermicro": "supermicro", "nvidia_openbmc": "nvidia_openbmc"}
 MANAGER = "/redfish/v1/Managers/1"

@@ -15,9 +15,9 @@ from rig import World
 
 from provisioner.checks.attestation.endorsement_certificates import read_endorsement
 from provisioner.checks.attestation.tpm_quotes import digest_key, parse_attestation_key
+from provisioner.integrations.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 from provisioner.model.node import BoardTpm, Node, NodeKind, State, TpmProof
 from provisioner.planning.lifecycle.operator_requests import retry_node
-from provisioner.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 
 
 async def say(world: World, kind: str) -> list[dict[str, Any]]:

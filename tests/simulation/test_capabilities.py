@@ -14,12 +14,12 @@ from handing_over import HOSTS, SCOPES, History, open_handover
 from test_observing import put
 from virtual_time import run
 
+from provisioner.integrations.sim.site.truth import list_placements
 from provisioner.model.adoption.capability import LADDER
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Origin, State
 from provisioner.planning.release.adoption import detach_node
 from provisioner.ports import BmcAddress, Call, NotGranted
-from provisioner.sim.site.truth import list_placements
 
 BRIEF = 15  # histories in CI
 

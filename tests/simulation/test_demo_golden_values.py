@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.daemon.data import read_matrix
-from provisioner.demo.site import BASE, RELEASE, build_overlay
-from provisioner.demo.stay import PROFILE, require_attestation
+from provisioner.integrations.demo.site import BASE, RELEASE, build_overlay
+from provisioner.integrations.demo.stay import PROFILE, require_attestation
+from provisioner.integrations.sim.redfish.redfish_integrity import list_measurements
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.matrix import AttestationRule
 from provisioner.planning.matrix.pinned_files import find_reference_gaps
-from provisioner.sim.redfish.redfish_integrity import list_measurements
-from provisioner.sim.site.site import Site
 
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 

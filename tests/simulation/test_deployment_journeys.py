@@ -10,7 +10,7 @@ import virtual_time
 from returned import HOST, HOUR_S, came_back, give_back, holds, node_of, until_settled
 from rig import World
 
-from provisioner.demo.site import SYSTEM
+from provisioner.integrations.demo.site import SYSTEM
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.outcome import Reason
 

@@ -24,6 +24,9 @@ from provisioner.checks.context import build_context
 from provisioner.control.context import Context
 from provisioner.control.watch.attestation_watch import ReportQuestions
 from provisioner.execution.validate.validator import Validator
+from provisioner.integrations.sim.hardware.device_authority import find_authority
+from provisioner.integrations.sim.hardware.machine import Machine
+from provisioner.integrations.sim.hardware.report_devices import sign_manifest
 from provisioner.model.cohort import CheckResult, HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Matrix
@@ -33,9 +36,6 @@ from provisioner.planning.certification.attested_state import parse_evidence
 from provisioner.planning.certification.regression import rejudge_report
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.watch.leaks import Renewal
-from provisioner.sim.hardware.device_authority import find_authority
-from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.hardware.report_devices import sign_manifest
 from provisioner.store.rows import evidence_rows
 
 NODE = "su0-n00"

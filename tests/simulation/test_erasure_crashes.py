@@ -20,9 +20,9 @@ import virtual_time
 from returned import HOST, SECRET, came_back, give_back, holds, node_of
 from rig import World
 
+from provisioner.integrations.sim.hardware.parts import Event
 from provisioner.model.node import Node, Placement
 from provisioner.model.operation import ActionStatus, LedgerEntry
-from provisioner.sim.hardware.parts import Event
 
 DEATHS = 9  # of one run: eight seeds make up to 72 moments, and never fewer than 50
 ALIVE_S = (2.0, 110.0)  # a daemon lives this long; a stay lasts some 900 s without deaths

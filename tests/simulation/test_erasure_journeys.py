@@ -13,12 +13,12 @@ from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
 from rig import World
 
 from provisioner.execution.actions.work import host_key
+from provisioner.integrations.sim.redfish.accounts import Account
 from provisioner.model.erasure import ErasurePolicy, ErasureReport, Holder, Method, Result
 from provisioner.model.node import Boots, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.erasure.erasure import list_unsanitized
 from provisioner.planning.lifecycle.operator_requests import retry_node
-from provisioner.sim.redfish.accounts import Account
 
 Told = TypeVar("Told")
 

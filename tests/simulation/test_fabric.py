@@ -11,11 +11,11 @@ import pytest
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.certificate import Certificate
 from provisioner.model.fabric_session import FabricOutcome
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import control as fault_presets
 
 HOUR_S = 3600.0
 

@@ -18,12 +18,12 @@ from provisioner.checks.fabric import fabric_checks
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.cohort import CheckResult, Evidence, Gate, HealthReport, Verdict
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import control as fault_presets
 
 HOUR_S, Act = 3600.0, Callable[["Place"], Any]
 

@@ -8,9 +8,9 @@ import pytest
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import control as fault_presets
 
 
 async def found(directory: Path) -> tuple[Node, float, float]:

@@ -8,9 +8,9 @@ import pytest
 from rig import World
 from virtual_time import run
 
+from provisioner.integrations.sim.site.truth import list_placements
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site.truth import list_placements
 
 HOST = "su0-n00"
 

@@ -11,10 +11,10 @@ from leaf_rig import Rig
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.observe.rotation import open_switch, turn_of
 from provisioner.execution.steps.methods_switch import boot_image
+from provisioner.integrations.sim.switches.nvue import NvueService
 from provisioner.model.inventory import Activation
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.sim.switches.nvue import NvueService
 
 SPINE, NEW = "spine-0", "5.12.1.100"
 

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from repairing import HOST, Shop, lived
 
+from provisioner.integrations.sim.hardware.curable_faults import exchange_part
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.sim.hardware.curable_faults import exchange_part
-from provisioner.sim.site.site import Site
 from provisioner.store.rows.evidence_rows import put_inventory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "repair"

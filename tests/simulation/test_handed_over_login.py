@@ -8,12 +8,12 @@ from typing import Any
 from rig import World
 from test_returns import HOST, HOUR_S, lived, state, want
 
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.node import Boots, Node, Placement, State
 from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.model.tenant import ReleaseProof, TenantKey, TenantUserData, name_user_data
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.ports.wire import Secret
-from provisioner.sim.site import control as fault_presets
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 SCRIPT = "#!/bin/sh\necho a-secret-of-blue\n"

@@ -9,10 +9,10 @@ import virtual_time
 from rig import World
 from test_returns import HOST, state, want
 
+from provisioner.integrations.sim.hardware.disks import fit_disks
+from provisioner.integrations.sim.hardware.machine import Machine
 from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node, Placement, State
-from provisioner.sim.hardware.disks import fit_disks
-from provisioner.sim.hardware.machine import Machine
 
 SLOT, SERIAL, HOUR_S = "NVMe_2", "S64HSTRANGER01", 3600.0
 

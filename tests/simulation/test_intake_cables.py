@@ -8,9 +8,9 @@ from pathlib import Path
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.switches.switch import Switch
 
 ONE, OTHER, LEAF = "su0-n00", "su0-n01", "leaf-su0-r3"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from rig import World
 from virtual_time import run
 
+from provisioner.integrations.sim.site.truth import list_placements
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle import operator_requests as requests
-from provisioner.sim.site.truth import list_placements
 
 HOST = "su0-n00"
 

@@ -17,8 +17,8 @@ import virtual_time
 from acts import repeated
 from rig import World
 
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.sim.site import control as fault_presets
 
 HOUR_S = 3600.0
 IN_CI = (2,)  # seeds; each takes some seconds of a core

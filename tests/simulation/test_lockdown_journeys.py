@@ -11,9 +11,9 @@ from returned import HOST, HOUR_S, give_back, node_of, until_settled
 from rig import World
 
 from provisioner import quirks
+from provisioner.integrations.sim.redfish.redfish_media import mount_first_boot
 from provisioner.model.node import Node, State
 from provisioner.quirks.dell_idrac import QUIRK as DELL
-from provisioner.sim.redfish.redfish_media import mount_first_boot
 
 MANAGER = "/redfish/v1/Managers/1"
 ATTRIBUTE = "Lockdown.1.SystemLockdown"

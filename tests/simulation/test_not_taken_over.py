@@ -10,13 +10,13 @@ from rig import World
 
 from provisioner.control.context import Context
 from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.integrations.sim.faults.faults import Rule
 from provisioner.integrations.twin.wires import MemoryBmcs
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.repair import case_policy
 from provisioner.ports import BmcAddress, Call, Reply
-from provisioner.sim.faults.faults import Rule
 
 HOST, HOUR_S = "su0-n00", 3600.0
 LOOK_S = 4 * HOUR_S  # quarantine comes within minutes, and each look for repairs within one

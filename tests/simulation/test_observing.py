@@ -13,11 +13,11 @@ from virtual_time import run
 from provisioner.adapters.read_only.switches import ReadOnlySwitch
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.observing import ObservingDaemon
+from provisioner.integrations.sim.site.truth import list_placements
 from provisioner.model.node import NodeKind, Placement, State
 from provisioner.ports import BmcAddress, BmcTransport, Call, Reply
 from provisioner.ports.switch import Switch, SwitchReads
 from provisioner.runtime import permit
-from provisioner.sim.site.truth import list_placements
 
 HOST = "su0-n00"
 

@@ -19,14 +19,14 @@ from port_world import PortWorld
 from soak_ports import finished
 from virtual_time import run
 
+from provisioner.integrations.sim.hardware.clock import Schedule
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle import decide as decide_module
 from provisioner.planning.lifecycle.decide import Sanitize
 from provisioner.planning.release import entitlement as handover
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.switches.switch import Switch
 
 FENCED = Row("certified", "maintenance", "MAINT", "", "", "good")
 LEAVING = Row("certified", "mixed", "", "red", "red", "good")

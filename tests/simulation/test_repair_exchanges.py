@@ -14,12 +14,12 @@ import pytest
 from exchanged import ANOTHER, another_card, another_gpu, connect, delivered, exchanges
 from repairing import HOST, HOUR_S, Shop, lived
 
+from provisioner.integrations.sim.hardware.machine import Machine
+from provisioner.integrations.sim.outputs.host import HostView
 from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.outputs.host import HostView
 
 pytestmark = pytest.mark.long
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from repairing import HOUR_S, Shop, lived
 
+from provisioner.integrations.sim.hardware.curable_faults import RESEAT, cure_faults, exchange_part
 from provisioner.model.case import Case, Ending, Origin, Stage
 from provisioner.model.node import Node, State
 from provisioner.model.operation import ActionStatus
-from provisioner.sim.hardware.curable_faults import RESEAT, cure_faults, exchange_part
 
 
 def tried(case: Case) -> list[tuple[str, str]]:

@@ -15,10 +15,10 @@ from rig import World
 from test_erasure_crashes import stormy
 from test_erasure_journeys import report_of
 
-from provisioner.demo.site import ARTIFACTS
+from provisioner.integrations.demo.site import ARTIFACTS
+from provisioner.integrations.sim.hardware.build import make_image
 from provisioner.model.erasure import ErasureReport, Holder, Result
 from provisioner.model.node import Boots, Node, State
-from provisioner.sim.hardware.build import make_image
 
 CARD_BMC = "BF-24.10-10"
 CARD_EROT = "00.02.0195.0000_n02"

@@ -13,9 +13,9 @@ from test_erasure_crashes import stormy
 from test_erasure_journeys import report_of
 
 from provisioner.adapters.redfish.settings.bios_writes import fingerprint_pem
+from provisioner.integrations.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 from provisioner.model.erasure import ErasureRecord, Holder, Method, Result
 from provisioner.model.node import Boots, Node, State
-from provisioner.sim.redfish.shapes_bios import list_makers_keys, make_boot_key
 
 FOREIGN = fingerprint_pem(make_boot_key("somebody else"))
 

@@ -11,11 +11,11 @@ from returned import HOST, HOUR_S, give_back, until_settled
 from rig import World
 
 from provisioner import quirks
+from provisioner.integrations.sim.redfish.redfish_power import mount_jobs, mount_setup_password
 from provisioner.model.credential import RotationCause
 from provisioner.model.node import State
 from provisioner.planning.lifecycle.credential_rotation import SETUP
 from provisioner.quirks.dell_idrac import QUIRK as DELL
-from provisioner.sim.redfish.redfish_power import mount_jobs, mount_setup_password
 
 SYSTEM, MANAGER = "/redfish/v1/Systems/1", "/redfish/v1/Managers/1"
 NAME = f"{HOST}/{SETUP}"

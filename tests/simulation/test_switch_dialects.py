@@ -19,12 +19,12 @@ from provisioner.adapters.switches.cumulus import tenant_networks as network_tre
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.execution.steps.methods_switch_settings import Drain
+from provisioner.integrations.sim.switches.nvue_schema import ROWS, find_violation, take_over
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Switch
-from provisioner.sim.switches.nvue_schema import ROWS, find_violation, take_over
 
 LEAF, OLD, NEW = "leaf-su0-r0", "5.12.1.100", "5.16.1.10"
 STEP = Step(

@@ -14,9 +14,9 @@ import pytest
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.site.truth import list_placements
 from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.planning.lifecycle.operator_requests import retry_node
-from provisioner.sim.site.truth import list_placements
 
 HOSTS = 3
 WATCH_S = 300.0

@@ -8,9 +8,9 @@ from typing import Any
 import virtual_time
 from rig import World
 
+from provisioner.integrations.sim.site import control as fault_presets
 from provisioner.model.node import NodeKind, State
 from provisioner.model.outcome import Reason
-from provisioner.sim.site import control as fault_presets
 
 HOUR_S = 3600.0
 

@@ -13,13 +13,13 @@ from leaf_rig import Rig
 
 from provisioner import checks
 from provisioner.execution.validate.validator import Validator
+from provisioner.integrations.sim.site.control import inject_fault
 from provisioner.model.cohort import HealthReport, Verdict
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.matrix import Match, Matrix, Pin, Profile, Release
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.sim.site.control import inject_fault
 
 NODE, LEAF = "su0-n00", "leaf-su0-r0"
 

@@ -13,8 +13,8 @@ ALLOWED = {
     "cli/serve/doctor.py": "doctor",
     "cli/serve/serve.py": "serve",
     "daemon/data.py": "the composition root",
-    "demo/__init__.py": "demo",
-    "demo/stay.py": "demo",
+    "integrations/demo/running.py": "demo",
+    "integrations/demo/stay.py": "demo",
     "store/sql_store.py": "`open_store` itself",
     "integrations/twin/fleet_twin.py": "a rehearsal's own database, in memory",
 }

@@ -20,15 +20,15 @@ from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sim.hardware.clock import Schedule
+from provisioner.integrations.sim.switches.nvue import NvueService
+from provisioner.integrations.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import Schedule
-from provisioner.sim.switches.nvue import NvueService
-from provisioner.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.store import open_store
 
 LEAVES, PORTS = ("leaf-0", "leaf-1"), 4

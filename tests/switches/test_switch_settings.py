@@ -25,6 +25,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.collector import read_switch_settings
 from provisioner.execution.observe.rotation import open_switch
 from provisioner.execution.steps.methods_switch_settings import write_switch_settings
+from provisioner.integrations.sim.switches.nvue_schema import find_violation, take_over
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -32,7 +33,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Secret
 from provisioner.ports.switch import ServiceChange
-from provisioner.sim.switches.nvue_schema import find_violation, take_over
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

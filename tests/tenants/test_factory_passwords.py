@@ -14,10 +14,10 @@ from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.identify import take_over
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.node import Node
 from provisioner.model.outcome import Reason
 from provisioner.ports import LoginRefused, PortError, Secret, Unreachable
-from provisioner.sim.switches.switch import Switch
 
 LEAF = "leaf-su0-r0"
 

@@ -12,13 +12,13 @@ from provisioner.adapters.switches.cumulus.tenant_networks import read_states, r
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy import vrf_plan as rules
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.sim.switches.switch import Switch
 
 ASKED = Request(name="green", nodes=1)
 SESSION = Outside(switch="leaf-su0-r0", peer="192.0.2.1", remote_as=64500, accepts=("10.0.0.0/8",))

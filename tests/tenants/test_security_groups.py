@@ -16,6 +16,7 @@ from provisioner.adapters.switches.cumulus.port_filter import (
     read_filters,
 )
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.integrations.sim.switches.nvue import find_acl_violation
 from provisioner.model.location import Port
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase
@@ -25,7 +26,6 @@ from provisioner.planning.places.place_ports import list_filters, plan_guards, p
 from provisioner.planning.tenancy.tenants import Request, change_tenant, create
 from provisioner.planning.tenancy.vrf_difference import find_missing_change, plan_leaf_change
 from provisioner.planning.tenancy.vrf_plan import plan_networks
-from provisioner.sim.switches.nvue import find_acl_violation
 
 FABRIC = two_units()
 WEB = SecurityGroup(

@@ -12,10 +12,10 @@ from typing import Any
 
 from aiohttp import web
 
+from provisioner.integrations.sim.hardware.clock import make_certificate
+from provisioner.integrations.sim.switches.ufm import UfmService
 from provisioner.ports import Secret
 from provisioner.ports.isolation import UfmAddress
-from provisioner.sim.hardware.clock import make_certificate
-from provisioner.sim.switches.ufm import UfmService
 
 
 class Ufm(UfmService):

@@ -19,12 +19,12 @@ from rig import World
 from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.daemon import Daemon
+from provisioner.integrations.sim.redfish.redfish_events import Events
 from provisioner.model.cohort import HealthReport
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.operation import OperationStatus
 from provisioner.planning.certification import certification
 from provisioner.ports import BmcAddress, Unreachable
-from provisioner.sim.redfish.redfish_events import Events
 from provisioner.store.repositories.signing_keys import open_signer
 
 HOST = "su0-n00"
@@ -85,7 +85,7 @@ def _root() -> Any:
 
 
 def _asking(last_id: str, now: float) -> Any:
-    from provisioner.sim.redfish.redfish_tree import Request
+    from provisioner.integrations.sim.redfish.redfish_tree import Request
 
     return Request("GET", "/", {}, {"last-event-id": last_id}, b"", None, "admin", now)
 

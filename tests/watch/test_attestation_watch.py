@@ -25,6 +25,12 @@ from provisioner.control.watch.attestation_watch import (
 )
 from provisioner.control.watch.watched_nodes import LookLane
 from provisioner.execution.observe.watch import OutOfBand
+from provisioner.integrations.sim.hardware.device_authority import find_authority
+from provisioner.integrations.sim.hardware.simulated_tpm import make_values
+from provisioner.integrations.sim.redfish.redfish_integrity import (
+    IMPLANTED,
+    list_measurements,
+)
 from provisioner.model.cohort import Evidence, HealthReport, Verdict
 from provisioner.model.matrix import (
     AttestationRule,
@@ -37,12 +43,6 @@ from provisioner.model.matrix import (
 from provisioner.planning.certification import attested_state, certification
 from provisioner.planning.lifecycle.admission import Level, Strain
 from provisioner.planning.watch.leaks import DIFFERS, UNPROVED
-from provisioner.sim.hardware.device_authority import find_authority
-from provisioner.sim.hardware.simulated_tpm import make_values
-from provisioner.sim.redfish.redfish_integrity import (
-    IMPLANTED,
-    list_measurements,
-)
 from provisioner.store.repositories.signing_keys import open_signer
 
 Result = TypeVar("Result")

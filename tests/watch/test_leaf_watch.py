@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy
 from leaf_bench import SPARE, A, Bench, play
 
+from provisioner.integrations.sim.switches.switch import Neighbour
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Outside, PortPlacement, Tenant
-from provisioner.sim.switches.switch import Neighbour
 
 
 @pytest.mark.parametrize("tree", ["operational", "applied", "startup", ""])

@@ -24,6 +24,7 @@ from provisioner.daemon import event_supervisor
 from provisioner.daemon.data import open_data
 from provisioner.daemon.log_intake import LogSupervisor, list_switches, open_log_intake
 from provisioner.daemon.logs_process import BURST_S, ByteMeter
+from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State
@@ -37,7 +38,6 @@ from provisioner.runtime import permit as process_scope
 from provisioner.runtime.event_loop import new_event_loop
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import make_certificate
 from provisioner.store.sql_store import SqlStore
 
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")

@@ -9,11 +9,11 @@ from leaf_bench import SPARE, A, Bench, play
 
 from provisioner.control.watch.port_owners import UnownedPorts
 from provisioner.control.watch.recovery import Recovery
+from provisioner.integrations.sim.switches.switch import Neighbour
 from provisioner.model.node import Origin, State
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.planning.watch.high_water import settle_port_by_word
 from provisioner.ports import StaleWrite
-from provisioner.sim.switches.switch import Neighbour
 from provisioner.store.schema.schema import site_state
 
 

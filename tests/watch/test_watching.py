@@ -11,10 +11,10 @@ from given_events import in_state
 from serving import HOST, Serving, world
 
 from provisioner.control.watch.alert_keeper import PortReport
+from provisioner.integrations.sim.redfish.bmc import mount_registry
 from provisioner.model.alert import ANY, Override
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
-from provisioner.sim.redfish.bmc import mount_registry
 
 Result = TypeVar("Result")
 XID_79 = ["GPU_SXM_3 Driver Event Message",

@@ -17,6 +17,10 @@ from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
+from provisioner.integrations.sim.hardware.clock import NODES_PER_UNIT
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.recorded import TwinFiles, restore, restore_switch
@@ -29,10 +33,6 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Secret
 from provisioner.settings import Settings
-from provisioner.sim.hardware.clock import NODES_PER_UNIT
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
+from provisioner.integrations.sim.site.site import Site
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
 from provisioner.runtime import permit
-from provisioner.sim.site.site import Site
 
 Runs = dict[str, tuple[str, str, float, asyncio.Future[Any]]]  # host -> its latest run
 

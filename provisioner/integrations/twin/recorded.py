@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from provisioner.integrations.sim.hardware.build import make_image
+from provisioner.integrations.sim.hardware.machine import Machine
+from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin, Profile, Release
-from provisioner.sim.hardware.build import make_image
-from provisioner.sim.hardware.machine import Machine
-from provisioner.sim.switches.switch import Switch
 
 PACKAGES = frozenset({"host.driver", "host.fabric_manager", "host.doca", "host.spcx_cc"})
 # component that is written by itself -> the simulator's item

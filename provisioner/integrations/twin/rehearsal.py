@@ -13,6 +13,7 @@ from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
 from provisioner.control.campaigns.campaigns import find_selected
+from provisioner.integrations.sim.site.truth import collect_truth
 from provisioner.integrations.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.integrations.twin.loop import run
 from provisioner.integrations.twin.recorded import add_simulated_images
@@ -24,7 +25,6 @@ from provisioner.planning.campaigns import waves
 from provisioner.planning.campaigns.campaign_report import Report, build_report
 from provisioner.ports import Store
 from provisioner.settings import Settings
-from provisioner.sim.site.truth import collect_truth
 
 LOOK_S = 600.0  # of virtual time, between two reports of progress
 LIMIT_S = 60 * 86_400.0  # of virtual time; leaves room for notice, deferrals and windows

@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from provisioner.adapters.redfish.session import password_change
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.site.site import Site
 from provisioner.model.machine.settings import split_pins
 from provisioner.ports import (
     BmcAddress,
@@ -29,8 +31,6 @@ from provisioner.ports import (
     Upload,
 )
 from provisioner.runtime import permit
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.site.site import Site
 
 SAFE = ("GET", "HEAD")
 

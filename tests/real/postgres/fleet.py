@@ -23,13 +23,13 @@ from typing import Any
 import yaml
 from postgres_server import Server, free_port
 
-from provisioner import demo
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
-from provisioner.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.execution.observe.intake import find_nodes, take_in
+from provisioner.integrations.demo import running
+from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.runtime.wall_clock import WallClock
@@ -190,8 +190,8 @@ async def fleet(
 ) -> AsyncIterator[Fleet]:  # fmt: skip
     """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
     database = server.make()
-    asked = demo.Asked(nodes=hosts, speed=speed)
-    async with demo.run_simulator(asked, folder / "site") as site:
+    asked = running.Asked(nodes=hosts, speed=speed)
+    async with running.run_simulator(asked, folder / "site") as site:
         files = prepare_files(folder / "site", await site.get("/expected"), hosts)
         told = await site.get("/clock")
         clock = WallClock(told["speed"], told["epoch"])
@@ -228,7 +228,7 @@ async def fleet(
             await there.store.close()
 
 
-def _settings(asked: demo.Asked) -> dict[str, Any]:
+def _settings(asked: running.Asked) -> dict[str, Any]:
     chosen = choose_settings(asked.nodes, asked.speed).model_copy(
         update={
             "api_serve": False,

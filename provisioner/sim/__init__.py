@@ -1,1 +1,0 @@
-"""A simulated site with true update semantics. It imports nothing of the code under test."""

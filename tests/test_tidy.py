@@ -33,6 +33,9 @@ LINE_CHARS_MAX = 100
 WORD = re.compile(r"\b[a-z]\w*\b")
 BAD_WORDS = {"manager", "helper", "helpers", "util", "utils", "common", "core"}
 TEXT = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".cfg", ".j2", ".html", ".js", ".css"}
+PRODUCT_IMPORT = re.compile(
+    r"^\s*from (?P<module>provisioner(?:\.\w+)*) import (?P<names>\([^)]*\)|[\w, ]*)", re.MULTILINE
+)
 SKIPPED = {"__pycache__", "node_modules"}
 
 
@@ -69,6 +72,7 @@ class Syntax:
     classes: tuple[str, ...]
     prints: tuple[int, ...]  # lines
     pairs: tuple[int, ...]  # lines of assignments of a tuple to a tuple, swaps left out
+    names: frozenset[str]  # what can be imported from it
 
 
 @cache
@@ -85,7 +89,19 @@ def syntax_of(path: Path) -> Syntax:
         classes=tuple(n.name for n in nodes if isinstance(n, ast.ClassDef)),
         prints=tuple(n.lineno for n in calls if getattr(n.func, "id", "") == "print"),
         pairs=tuple(n.lineno for n in nodes if isinstance(n, ast.Assign) and is_pair(n)),
+        names=frozenset(n for s in nodes for n in bound_by(s)),
     )
+
+
+def bound_by(node: ast.AST) -> Iterator[str]:
+    """The names that a statement binds, those inside of functions among them."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((n.asname or n.name) for n in node.names)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -143,6 +159,23 @@ def test_no_two_modules_of_the_tests_have_one_name():
     names = [p.name for p in files("tests", suffixes={".py"}) if p.name != "conftest.py"]
 
     assert sorted({n for n in names if names.count(n) > 1} - {"__init__.py"}) == []
+
+
+def test_every_import_of_the_product_names_what_is_there():
+    """Tests, tools and pages import late or rarely: a renamed module would show in one of them."""
+    missing = []
+    for path in files("tests", "docs", "images/vm", "delivery", suffixes={".py"}):
+        for found in PRODUCT_IMPORT.finditer(path.read_text()):
+            inside = ROOT / found["module"].replace(".", "/")
+            module = inside.with_suffix(".py")
+            module = module if module.exists() else inside / "__init__.py"
+            names = syntax_of(module).names if module.exists() else frozenset()
+            for name in re.findall(r"(\w+)(?: as \w+)?\s*(?:[,)]|$)", found["names"]):
+                below = inside / name
+                if name not in names and not below.with_suffix(".py").exists() | below.is_dir():
+                    missing.append(f"{named(path)}: {found['module']}.{name}")
+
+    assert missing == []
 
 
 def test_no_function_is_longer_than_a_screen():

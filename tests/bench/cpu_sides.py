@@ -15,7 +15,8 @@ from typing import Self
 import provisioner
 
 PROGRAM = Path(provisioner.__file__).parent
-SITE = (str(PROGRAM / "sim"), str(PROGRAM / "twin"), str(Path(__file__).parents[1]))
+SIMULATED = PROGRAM / "integrations"
+SITE = (str(SIMULATED / "sim"), str(SIMULATED / "twin"), str(Path(__file__).parents[1]))
 TICK_S = 0.002
 
 

@@ -61,7 +61,6 @@ NAMING = {
     "integrations/inventories/adoption_sources.py": _WORDS,
     "integrations/inventories/netbox_commands.py": _WORDS,
     "cli/offline/discover.py": _FIRST,
-    "integrations/sim/sim_commands.py": _WORDS,
     "components/kind.py": _MATRIX,
     "components/switch_os.py": _MATRIX,
     "integrations/demo/site.py": _WORDS,
@@ -86,7 +85,7 @@ NAMING = {
 
 def test_nothing_else_names_cumulus_or_its_api() -> None:
     package = ROOT / "provisioner"
-    own = (package / "adapters/switches/cumulus", package / "sim")
+    own = (package / "adapters/switches/cumulus", package / "integrations/sim")
     named = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")

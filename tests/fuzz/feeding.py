@@ -31,7 +31,7 @@ from provisioner.ports import Reply
 
 PACKAGE = Path(__file__).resolve().parents[2] / "provisioner"
 # nothing from outside comes here, or a person's own files come through what is listed below
-INSIDE = ("sim", "cli", "store", "demo")
+INSIDE = ("cli", "store")
 OUTSIDE = frozenset({"Any", "Json", "Reply", "bytes", "Evidence", "Tree", "object"})
 TEXTS = frozenset(
     {"text", "texts", "raw", "body", "document", "answer", "answers", "output", "outputs",
@@ -60,7 +60,10 @@ def sources() -> Mapping[str, ast.Module]:
     modules = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE).with_suffix("").parts
-        memory = (("adapters", "simulated"), ("integrations", "twin"))
+        memory = (
+            ("adapters", "simulated"),
+            *(("integrations", n) for n in ("demo", "sim", "twin")),
+        )
         if parts[0] not in INSIDE and parts[:2] not in memory:
             module = ".".join(part for part in parts if part != "__init__")
             modules[module] = ast.parse(file.read_text())

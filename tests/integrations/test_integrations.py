@@ -69,7 +69,6 @@ def lights(rack: str) -> None:
 '''
 OPENING = """
 import asyncio, json, os, sys
-from provisioner.runtime.clock import WallClock
 from provisioner.runtime.integrations import build_pdus, open_audit_sinks, open_tickets
 from provisioner.settings import Settings
 import provisioner.cli.serve.serve
@@ -85,7 +84,6 @@ async def main():
             print(json.dumps([tickets, names, dict(pdus), loaded]))
 asyncio.run(main())
 """
-OPENING = OPENING.replace("from provisioner.runtime.clock import WallClock\n", "")
 OURS = sorted(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
 )

@@ -121,6 +121,19 @@ def list_tool_proofs() -> str:
                 draw(("tool", "proof of its success", "where"), rows))  # fmt: skip
 
 
+def list_remainders() -> str:
+    """Return the page of what a tenant may leave behind, with the test of each row."""
+    text = (ROOT / "tests" / "remainders.yaml").read_text(encoding="utf-8")
+    rows = [(row["remainder"], row["fate"], row["proof"]) for row in yaml.safe_load(text)]
+    about = (
+        "Made from `tests/remainders.yaml`; each test is resolved by a test. *Overwritten*: the "
+        "content is replaced whatever it was; *found*: a reading names it. The settings are "
+        "explained in [nothing remains](../sanitizing.md)."
+    )
+    return page("What a tenant may leave behind", about,
+                draw(("what is left behind", "so it is", "proved by"), rows))  # fmt: skip
+
+
 def list_machine_settings() -> str:
     """Return the page of the settings of machines by meaning."""
     rows = []
@@ -204,6 +217,7 @@ PAGES = {
     "health-checks.md": list_checks,
     "in-band-commands.md": list_commands,
     "tool-proofs.md": list_tool_proofs,
+    "remainders.md": list_remainders,
     "machine-settings.md": list_machine_settings,
     "fault-outcomes.md": list_fault_outcomes,
     "recorded-requests.md": list_recorded_requests,

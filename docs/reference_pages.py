@@ -20,11 +20,13 @@ import typer
 
 from provisioner.api.openapi import build_document, list_schemas
 from provisioner.api.table import ALL as ROUTES
+from provisioner.checks.thresholds import render_markdown as threshold_rows
 from provisioner.cli import app
 from provisioner.model import outcome
 from provisioner.model.events import EVENTS
 
 PROGRAM = "provisioner"
+COVERAGE = Path(__file__).parents[1] / "tests" / "faults" / "fault_coverage.md"
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -226,6 +228,20 @@ def _words(text: str) -> str:
     return "`".join(code).replace("``", "")
 
 
+def thresholds() -> str:
+    """The page of the checks' thresholds, each with its source."""
+    head = ["# Thresholds of the checks", "", "Where no value is published, it is unknown."]
+    head += ["What takes precedence is in [thresholds.md](../thresholds.md).", ""]
+    return "\n".join(head) + "\n" + threshold_rows()
+
+
+def fault_coverage() -> str:
+    """The page of BMC faults in every act, as they were last played."""
+    head = ["# Faults of BMCs, act by act", "", "Written by `make soak NAME=fault-coverage`."]
+    head += ["What a cell means is in [fault-coverage.md](../fault-coverage.md).", ""]
+    return "\n".join(head) + "\n" + COVERAGE.read_text(encoding="utf-8")
+
+
 def decisions() -> str:
     """The list of decision records: one for each question "why not otherwise"."""
     lines = [
@@ -244,6 +260,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "events.md": events,
     "reasons.md": reasons,
     "decisions.md": decisions,
+    "thresholds.md": thresholds,
+    "fault-coverage.md": fault_coverage,
     "simulated-bmcs.md": simulated_shapes.make_page,
     "simulated-faults.md": simulated_shapes.make_page_of_faults,
     **reference_tables.PAGES,

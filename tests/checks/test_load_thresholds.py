@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner import checks
-from provisioner.checks import dcgm_diag, hbm, thresholds
+from provisioner.checks import dcgm_diag, hbm
 from provisioner.checks.check import CheckContext, NotJudged
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS, Limit
 from provisioner.checks.thresholds import check_threshold, find, require_threshold
@@ -76,12 +76,6 @@ def test_every_threshold_that_a_check_names_is_there() -> None:
     named = {name for check in checks.ALL for name in check.thresholds}
 
     assert named <= set(THRESHOLDS)
-
-
-def test_the_table_of_the_document_is_the_table() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text()
-
-    assert thresholds.render_markdown() in text
 
 
 def test_dcgm_is_told_the_minima_of_the_model() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from fault_coverage import ACTS, NOT_MET, PAGE, Cell, draw_table, play_cell, read_table
+from fault_coverage import ACTS, NOT_MET, TABLE, Cell, draw_table, play_cell
 from test_catalogue import CASES
 
 ROWS = {
     name: dict(zip(ACTS, cells.split(" | "), strict=True))
     for name, cells in re.findall(
-        r"^\| \w+ \| `(\w+)` \| (.*) \|$", read_table(PAGE.read_text()), re.MULTILINE
+        r"^\| \w+ \| `(\w+)` \| (.*) \|$", TABLE.read_text(), re.MULTILINE
     )
 }
 
@@ -57,4 +57,4 @@ def test_a_passing_fault_leaves_no_failed_login_and_no_session(name: str, act: s
 def test_the_whole_table_is_what_is_played() -> None:
     cells = {(name, act): play_cell(name, act) for name in CASES for act in ACTS}
 
-    assert draw_table(cells) == read_table(PAGE.read_text())
+    assert draw_table(cells) == TABLE.read_text()

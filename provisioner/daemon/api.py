@@ -34,7 +34,7 @@ from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.observing import SiteObserver
-from provisioner.daemon.data import Data, read_status, read_text
+from provisioner.daemon.data import Data, read_status
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
@@ -51,6 +51,7 @@ from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortR
 from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
+from provisioner.runtime.shipped import read_text
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile, Sealing
 from provisioner.store.repositories.signing_keys import exchange_signing_key

@@ -25,8 +25,8 @@ from provisioner.model.matrix import Matrix
 from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix import matrix_text, thresholds_text
 from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX, Located, load
-from provisioner.planning.matrix.located_yaml import SIZE_MAX as LOCATED_YAML_SIZE_MAX
 from provisioner.ports import Clock, Secret
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
 from provisioner.store.database.backup import copier
@@ -261,31 +261,6 @@ async def open_master_key(store: SqlStore, directory: Path) -> KeyRing:
     if ENVIRONMENT not in os.environ:
         unwrapped = await open_wrapped_key(directory, TransitService)
     return await prepare_keys(store, directory, os.environ, unwrapped)
-
-
-def read_text(path: Path, size_max: int = LOCATED_YAML_SIZE_MAX) -> str:
-    """Return the text of a file of at most `size_max` bytes. Raises InputError, never OSError."""
-    try:
-        if not path.is_file():
-            problem = "this is no file" if path.exists() else "there is no such file"
-            raise InputError(str(path), "", problem, "Check the path.")
-        with path.open("rb") as file:
-            content = file.read(size_max + 1)
-    except OSError as error:
-        raise InputError(
-            str(path), "", f"it cannot be read ({error.strerror})", "Check its permissions."
-        ) from None
-    if len(content) > size_max:
-        raise InputError(
-            str(path), "", f"the file is larger than {size_max} bytes", "Is it the right file?"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise InputError(
-            str(path), f"line {line}", "this is not UTF-8 text", "Save it as UTF-8."
-        ) from None
 
 
 def read_matrix(paths: Sequence[Path]) -> Matrix:

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime.integrations import open_receivers
+from provisioner.runtime.shipped import read_text
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import Sealing
 from provisioner.store.sql_store import SqlStore

@@ -31,6 +31,47 @@ class Reference(Record):
     admitted: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]  # its signer was valid then
 
 
+# a day or a month, as its source gives it; "" where no source gives one
+Day = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}(-\d{2})?)?$")]
+Severity = Literal["critical", "high", "medium", "low"]
+
+
+class Notice(Record):
+    """A security notice, and the versions that it concerns.
+
+    `affected`: conditions by component kind, any of which is enough; `undecided`: kinds whose
+    version does not tell, with the reason. A site that lives with it says why in `accepted`.
+    """
+
+    published: Day
+    severity: Severity
+    cves: tuple[Annotated[str, Field(pattern=r"^CVE-\d{4}-\d{4,7}$")], ...]
+    says: str
+    fixed: str  # the versions that have the correction, as the notice names them
+    evidence: str
+    affected: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    undecided: dict[str, str] = Field(default_factory=dict)
+    accepted: str = ""
+
+
+class Issue(Record):
+    """A known issue of a release. One that `blocks` keeps it from production until accepted."""
+
+    says: str
+    evidence: str
+    kinds: tuple[str, ...] = ()
+    blocks: bool = False
+    accepted: str = ""  # why a site uses the release all the same
+
+
+class Support(Record):
+    """How long the publisher supports a release."""
+
+    ends: Day = ""
+    says: str = ""  # in the publisher's words, where it names no day
+    evidence: str = ""
+
+
 class Pin(Record):
     """The version that a component must run under one release and profile.
 
@@ -43,6 +84,8 @@ class Pin(Record):
     sha256: str = ""
     evidence: str = ""  # where it was published
     sought: str = ""  # of an unknown version: the document that would state it
+    bounds: str = ""  # of an unknown version: the condition that a published document sets
+    security: tuple[str, ...] = ()  # notices that concern it, where conditions cannot say so
     optional: bool = False  # pinned where it is present; a node without such a part needs none
     reference: Reference | None = None  # names the golden values of this version
 
@@ -183,9 +226,22 @@ class Requirement(Record):
 
 
 class Release(Record):
+    """The pins of one published stack, or of one product.
+
+    `supersedes`: an earlier release from which each pin can be reached. `follows`: an earlier one
+    of the same line, between which no move is published. `leaves`: kinds that its publisher does
+    not speak of, and that a site manages itself.
+    """
+
     profiles: dict[str, Profile]
     requires: tuple[Requirement, ...] = ()
     supersedes: str = ""
+    follows: str = ""
+    published: Day = ""  # as its publisher dates it
+    seen: Day = ""  # without that: the earliest dated public document that names it
+    support: Support = Support()
+    issues: dict[str, Issue] = Field(default_factory=dict)
+    leaves: tuple[str, ...] = ()
 
 
 class Edge(Record):
@@ -230,6 +286,8 @@ class Matrix(Record):
     machine_settings: dict[str, dict[str, str]] = Field(default_factory=dict)
     # where a published version of a kind was looked for, of pins that say nothing of their own
     sought: dict[str, str] = Field(default_factory=dict)
+    # security notices by the publisher's number
+    security: dict[str, Notice] = Field(default_factory=dict)
     # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

@@ -166,8 +166,8 @@ def read_policy(given: Given) -> None:
     path = given.get("policy")
     if path is None:
         return
-    from provisioner.daemon.data import read_text
     from provisioner.planning.campaigns.campaign_policy_text import parse_policy
+    from provisioner.runtime.shipped import read_text
 
     given["policy"] = parse_policy(str(path), read_text(path)).model_dump(mode="json")
 

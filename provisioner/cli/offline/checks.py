@@ -18,13 +18,14 @@ from provisioner.checks.threshold_data import MODELS, THRESHOLDS
 from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.evidence_files import detect_model, read_evidence
 from provisioner.cli.options.matrix_files import read_matrix
-from provisioner.daemon.data import read_text, read_thresholds
+from provisioner.daemon.data import read_thresholds
 from provisioner.model.cohort import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.certification.check_selection import Cause, Change, SelectionPolicy
 from provisioner.planning.certification.check_selection import select_checks as chosen
+from provisioner.runtime.shipped import read_text
 
 app = typer.Typer(help="Health checks: list them, judge any output.", no_args_is_help=True)
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from provisioner.adapters.kea_socket import read_socket
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
-from provisioner.daemon.data import read_expected, read_text
+from provisioner.daemon.data import read_expected
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.dhcp_lease import (
     LeaseComparison,
@@ -49,6 +49,7 @@ from provisioner.planning.intake.management_network import (
     write_sonic_script,
     write_steps,
 )
+from provisioner.runtime.shipped import read_text
 
 # ------------------------------------------------------------------------------
 # `provisioner discover profile`: DHCP and first scripts for an empty management network.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from provisioner.cli.offline.matrix_import import fill_versions, import_versions
-from provisioner.cli.offline.plan import plan_inventory
 from provisioner.cli.options.checked_options import Table
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
@@ -36,7 +35,13 @@ from provisioner.planning.matrix.review import (
     judge_readiness,
     review_matrix,
 )
+from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.shipped import find_shipped
+
+if TYPE_CHECKING:
+    from provisioner.cli.offline import plan as planning
+else:  # it brings the adapters of BMCs with it, for `check --inventory` alone
+    planning = LateModule("provisioner.cli.offline.plan")
 
 # ------------------------------------------------------------------------------
 # The tables and pictures of `provisioner matrix`, for people at a terminal.
@@ -394,7 +399,7 @@ def _plan_nodes(
     remarks = []
     for path in inventories:
         (release,) = use.releases
-        plan = plan_inventory(read_inventory(path), matrix, release, production=production)
+        plan = planning.plan_inventory(read_inventory(path), matrix, release, production=production)
         remarks += [
             Remark(
                 weight=Weight.BLOCKS,

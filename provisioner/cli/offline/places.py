@@ -10,12 +10,12 @@ import typer
 from rich.text import Text
 
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
-from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Gazetteer, NoPlace
+from provisioner.runtime.shipped import read_text
 
 PlanOption = Annotated[
     Path | None,

@@ -14,13 +14,13 @@ import typer
 
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption, open_console
-from provisioner.daemon.data import read_text
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
 from provisioner.planning.repair import evidence_bundle as archive
 from provisioner.planning.repair.evidence_bundle import NotABundle
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.signing import signed
 

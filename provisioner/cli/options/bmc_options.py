@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from provisioner.adapters.redfish.recordings.recorder import Recording
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
-from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
@@ -28,6 +27,7 @@ from provisioner.planning.machine_settings.pinned_sets import (
     find_setting_fault,
 )
 from provisioner.ports import BmcAddress, PortError, Secret
+from provisioner.runtime.shipped import read_text
 from provisioner.store.signing import keys_of
 
 # ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import ssl
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -15,7 +15,12 @@ from rich import table
 from rich.console import Console
 
 from provisioner.model.input_error import InputError
-from provisioner.ports import Remote
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    from provisioner import ports
+else:  # it brings settings and checks with it, which a command without a network never needs
+    ports = LateModule("provisioner.ports")
 
 # ------------------------------------------------------------------------------
 # Times on the command line: a day, an instant with its zone, or seconds since 1970.
@@ -168,8 +173,8 @@ def check_directory(option: str, directory: Path) -> None:
         raise InputError(option, str(directory), problem, "Make it, or name another one.")
 
 
-def check_remote(user: str, key: Path | None, known_hosts: Path | None) -> Remote:
+def check_remote(user: str, key: Path | None, known_hosts: Path | None) -> ports.Remote:
     """Return the login on hosts. Raises InputError for a missing file."""
     check_file("--ssh-key", key)
     check_file("--known-hosts", known_hosts)
-    return Remote(user, key, known_hosts)
+    return ports.Remote(user, key, known_hosts)

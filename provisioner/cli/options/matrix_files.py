@@ -11,13 +11,12 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from provisioner.daemon.data import read_text
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.located_yaml import Located
 from provisioner.planning.matrix.matrix_text import is_base, parse_located
-from provisioner.runtime.shipped import find_shipped
+from provisioner.runtime.shipped import find_shipped, read_text
 
 # ------------------------------------------------------------------------------
 # Reads an inventory from a file: as `provisioner inspect --json` prints it, or as a model dump.

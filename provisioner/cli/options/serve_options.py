@@ -12,14 +12,14 @@ import typer
 
 from provisioner.cli.options.checked_options import check_ca, check_directory, check_pin, check_url
 from provisioner.cli.options.matrix_files import Pinned, read_pinned
-from provisioner.daemon.data import database_of, read_settings, read_text
+from provisioner.daemon.data import database_of, read_settings
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Secret
 from provisioner.ports.isolation import UfmAddress
-from provisioner.runtime.shipped import find_shipped
+from provisioner.runtime.shipped import find_shipped, read_text
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.api import SOCKET, api_parts, open_port_reader, serve_api
 from provisioner.daemon.daemon import Parts
-from provisioner.daemon.data import Data, read_text, read_thresholds
+from provisioner.daemon.data import Data, read_thresholds
 from provisioner.daemon.events import Sender
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.tenants import FabricAccess, open_keeper
@@ -50,6 +50,7 @@ from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime.integrations import build_pdus, open_rehearsals
+from provisioner.runtime.shipped import read_text
 from provisioner.settings import Settings
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from provisioner.daemon.cluster import (
     watched_waits,
 )
 from provisioner.daemon.daemon import Daemon, Parts
-from provisioner.daemon.data import Data, held_data, open_data, read_text
+from provisioner.daemon.data import Data, held_data, open_data
 from provisioner.daemon.events import Sender, open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
 from provisioner.daemon.log_intake import open_log_intake
@@ -82,6 +82,7 @@ from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
 from provisioner.runtime.integrations import open_audit_sinks, open_tickets
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.postgres import is_postgres

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from provisioner.daemon.data import read_expected, read_text
+from provisioner.daemon.data import read_expected
 from provisioner.integrations.inventories.deciding.adoption_rows import MergedList, merge_rows
 from provisioner.integrations.inventories.deciding.belief import SourceRow
 from provisioner.integrations.inventories.deciding.host_table import read_table
@@ -30,6 +30,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX
+from provisioner.runtime.shipped import read_text
 
 Given = dict[str, Any]
 SWITCH_LOGIN = ("cumulus", "SWITCH_PASSWORD")  # user, and variable with the password, from NetBox

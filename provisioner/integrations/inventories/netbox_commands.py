@@ -16,7 +16,6 @@ from rich.text import Text
 from provisioner.cli.client.connection import DataOption, open_connection
 from provisioner.cli.client.following import read_nodes
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
-from provisioner.daemon.data import read_text
 from provisioner.integrations.inventories.deciding.netbox_mirror import (
     build_objects,
     format_slug,
@@ -35,6 +34,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.intake.expected_text import parse
 from provisioner.ports import PortError, Secret
+from provisioner.runtime.shipped import read_text
 
 app = typer.Typer(help="NetBox: read expected hardware from it, write the fleet's state to it.")
 Url = Annotated[str, typer.Option("--url", help="Address of NetBox: https://netbox.example.")]

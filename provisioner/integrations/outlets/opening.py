@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from provisioner.daemon.data import read_text
 from provisioner.integrations.outlets.command_pdu import CommandPdu
 from provisioner.integrations.outlets.outlet_tables import TABLES
 from provisioner.integrations.outlets.redfish_pdu import RedfishPdu
@@ -13,6 +12,7 @@ from provisioner.integrations.outlets.snmp_pdu import SnmpAddress, SnmpPdu
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress, BmcTransport, Secret
 from provisioner.ports.isolation import Pdu
+from provisioner.runtime.shipped import read_text
 from provisioner.settings.bmcs import (
     CommandPduSettings,
     PduSettings,

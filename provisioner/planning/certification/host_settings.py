@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.model.base import Record
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import find_host_end
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
-from provisioner.settings.fabric import FabricSettings
+
+if TYPE_CHECKING:  # the settings bring the checks with them, which a reader of the matrix needs not
+    from provisioner.settings.fabric import FabricSettings
 
 # ------------------------------------------------------------------------------
 # A host's rails as its operating system configures them: address, frames, routes, source rules.

@@ -100,21 +100,22 @@ def compare_releases(
     before = matrix.releases[older].profiles
     after = matrix.releases[newer].profiles
     return tuple(
-        _compare_profile(matrix, older, newer, name, kinds, production=production)
+        compare_profile(matrix, older, newer, name, kinds=kinds, production=production)
         for name in after
         if name in before
     )
 
 
-def _compare_profile(
+def compare_profile(
     matrix: Matrix,
     older: str,
     newer: str,
     name: str,
-    kinds: dict[str, ComponentKind],
     *,
-    production: bool,
+    kinds: dict[str, ComponentKind] = ALL,
+    production: bool = False,
 ) -> ProfileDiff:
+    """Return the move of one profile that both releases have."""
     before = matrix.releases[older].profiles[name]
     after = matrix.releases[newer].profiles[name]
     move = plan(

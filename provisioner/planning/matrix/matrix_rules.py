@@ -169,6 +169,7 @@ def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
     rules.check_edges()
     rules.check_bundles()
     rules.check_sought()
+    rules.check_security()
 
 
 class _Rules:
@@ -195,13 +196,57 @@ class _Rules:
                 raise self.located.build_error(
                     (*path, "supersedes"), f"there is no release '{older}'", "Check its spelling."
                 )
-        chain = {n: [r.supersedes] for n, r in self.matrix.releases.items() if r.supersedes}
+            self._check_standing(path, release)
+        chain = {
+            n: [older for older in (r.supersedes, r.follows) if older]
+            for n, r in self.matrix.releases.items()
+        }
         if circle := find_cycle(chain):
             raise self.located.build_error(
                 ("releases", circle[0], "supersedes"),
                 f"releases supersede one another in a circle: {' → '.join(circle)}",
                 "Break the circle.",
             )
+
+    def _check_standing(self, path: Path, release: Release) -> None:
+        if release.follows and release.follows not in self.matrix.releases:
+            raise self.located.build_error(
+                (*path, "follows"),
+                f"there is no release '{release.follows}'",
+                "Check its spelling.",
+            )
+        pinned = {kind for p in release.profiles.values() for kind in p.pins}
+        for index, kind in enumerate(release.leaves):
+            self._check_kind((*path, "leaves", index), kind)
+            if kind in pinned:
+                raise self.located.build_error(
+                    (*path, "leaves", index),
+                    f"{kind} is left to the site, and a profile of this release pins it",
+                    "Keep one of the two.",
+                )
+        for field in ("says", "evidence"):
+            self._check_text((*path, "support", field), getattr(release.support, field))
+        for number, issue in release.issues.items():
+            at = (*path, "issues", number)
+            self._check_name(at, number)
+            for field in ("says", "evidence", "accepted"):
+                self._check_text((*at, field), getattr(issue, field))
+            for index, kind in enumerate(issue.kinds):
+                self._check_kind((*at, "kinds", index), kind)
+
+    def check_security(self) -> None:
+        """Check the names, kinds and conditions of security notices."""
+        for name, notice in self.matrix.security.items():
+            at: Path = ("security", name)
+            self._check_name(at, name)
+            for field in ("says", "fixed", "evidence", "accepted"):
+                self._check_text((*at, field), getattr(notice, field))
+            for kind, why in notice.undecided.items():
+                self._check_kind((*at, "undecided", kind), kind)
+                self._check_text((*at, "undecided", kind), why)
+            for kind, conditions in notice.affected.items():
+                for text in conditions:
+                    self._check_conditions((*at, "affected"), {kind: text})
 
     def check_edges(self) -> None:
         """Check that each edge leads to another version once, and that upgrades make no cycle."""
@@ -344,6 +389,7 @@ class _Rules:
                 self._check_version((*at, "also"), alternative, known=True)
             self._check_file(at, pin.artifact, pin.sha256, pin.evidence)
             self._check_text((*at, "sought"), pin.sought)
+            self._check_known_about(at, kind, pin)
             if (wrong := find_pin_fault(kind, pin)) is not None:
                 raise self.located.build_error((*at, wrong[0]), *wrong[1:])
             if pin.known and kind == "nic.config" and pin.version not in self.matrix.nic_profiles:
@@ -366,6 +412,15 @@ class _Rules:
             if pin.known and kind in pinned_sets.KINDS:
                 for name in (pin.version, *pin.also):
                     self._check_machine_pin((*at, "version"), kind, name)
+
+    def _check_known_about(self, at: Path, kind: str, pin: Pin) -> None:
+        if pin.bounds:
+            self._check_conditions((*at, "bounds"), {kind: pin.bounds})
+        for name in pin.security:
+            if name not in self.matrix.security:
+                raise self.located.build_error(
+                    (*at, "security"), f"there is no notice '{name[:60]}'", "Add it under security."
+                )
 
     def _check_disjoint(self, path: Path, profiles: Mapping[str, Profile]) -> None:
         names = list(profiles)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,15 +14,19 @@ from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.versions import parse_version
 from provisioner.planning.matrix.contradictions import Fault, find_contradictions
-from provisioner.planning.matrix.diff import compare_releases
+from provisioner.planning.matrix.diff import ProfileDiff, compare_profile
 from provisioner.planning.matrix.located_yaml import Located, Path, format_path
 from provisioner.planning.matrix.pinned_files import find_reference_gaps
+from provisioner.planning.matrix.standing import (
+    describe_notice,
+    find_missing_moves,
+    list_pin_notices,
+)
 from provisioner.planning.path.distances import (
-    find_reachable,
+    Ways,
     find_unreachable,
     list_ancestors,
     list_pinned_kinds,
-    map_moves,
     normalize_version,
 )
 from provisioner.planning.path.hops import find_forbidden_edges
@@ -65,6 +69,67 @@ class Remark(Record):
 
 
 Placed = tuple[Path, Remark]  # a remark with the path at which its cause is written
+
+
+class Found(Record):
+    """One fault, with every place that has it."""
+
+    weight: Weight
+    problem: str
+    remedy: str
+    places: tuple[str, ...]
+    lines: tuple[int, ...]  # of the file, 0: no text was given
+
+
+def group_remarks(remarks: Sequence[Remark]) -> tuple[Found, ...]:
+    """Return each fault once, in the order of the remarks."""
+    groups: dict[tuple[Weight, str, str], list[Remark]] = {}
+    for remark in remarks:
+        groups.setdefault((remark.weight, remark.problem, remark.remedy), []).append(remark)
+    return tuple(
+        Found(
+            weight=weight,
+            problem=problem,
+            remedy=remedy,
+            places=tuple(r.where for r in group),
+            lines=tuple(r.line for r in group),
+        )
+        for (weight, problem, remedy), group in groups.items()
+    )
+
+
+class UnknownPins(Record):
+    """How many of the written pins have no version; those of a `like` are written once."""
+
+    pins: int
+    unknown: int
+    by_kind: dict[str, int]
+    by_release: dict[str, dict[str, int]]  # release -> kind -> number
+
+
+def count_unknown(matrix: Matrix, located: Located, use: Use | None = None) -> UnknownPins:
+    """Return the written pins of the used releases, and those of them without a version."""
+    use = use or EVERYTHING
+    by_kind: dict[str, int] = {}
+    by_release: dict[str, dict[str, int]] = {}
+    pins = 0
+    for name, release in matrix.releases.items():
+        for profile_name, profile in release.profiles.items():
+            path: Path = ("releases", name, "profiles", profile_name)
+            for kind, pin in profile.pins.items() if use.has(name, profile_name) else ():
+                if path in located.borrowed and (*path, "pins", kind) not in located.places:
+                    continue
+                pins += 1
+                if not pin.known:
+                    by_kind[kind] = by_kind.get(kind, 0) + 1
+                    of_release = by_release.setdefault(name, {})
+                    of_release[kind] = of_release.get(kind, 0) + 1
+    return UnknownPins(
+        pins=pins,
+        unknown=sum(by_kind.values()),
+        by_kind=dict(sorted(by_kind.items())),
+        by_release=by_release,
+    )
 
 
 class Gap(NamedTuple):
@@ -142,7 +207,8 @@ def review_matrix(
                 ),
             )
         )
-    unreachable = find_unreachable(matrix)
+    ways = Ways(matrix)
+    unreachable = find_unreachable(matrix, ways)
     for u in unreachable:
         remark = Remark(
             weight=Weight.BLOCKS,
@@ -161,17 +227,18 @@ def review_matrix(
             remedy="Give the edge the method that is published for it, or another start.",
         )
         remarks.append((("edges",), remark))
-    remarks += _find_dead_edges(matrix)
+    remarks += _find_dead_edges(matrix, ways)
     remarks += _find_edges_without_evidence(matrix)
     remarks += _review_images(matrix)
     remarks += _find_gaps(matrix, fileless)
+    remarks += _find_issues(matrix, ways)
     order = list(Weight)
-    used = [entry for entry in remarks if _is_used(matrix, use, *entry)]
+    used = [entry for entry in remarks if _is_used(matrix, ways, use, *entry)]
     in_order = sorted(used, key=lambda entry: order.index(entry[1].weight))
     return tuple(_locate(path, remark, located) for path, remark in in_order)
 
 
-def _is_used(matrix: Matrix, use: Use, path: Path, remark: Remark) -> bool:
+def _is_used(matrix: Matrix, ways: Ways, use: Use, path: Path, remark: Remark) -> bool:
     """Return whether a remark concerns what a site uses; what cannot be placed concerns all."""
     if path[:1] == ("releases",) and len(path) > 1:
         profile = str(path[3]) if len(path) > 3 else ""
@@ -186,8 +253,7 @@ def _is_used(matrix: Matrix, use: Use, path: Path, remark: Remark) -> bool:
             if use.has(name, profile_name) and kind in profile.pins
             for version in (profile.pins[kind].version, *profile.pins[kind].also)
         }
-        stops = (normalize_version(matrix, kind, v) for v in (*edge.via, edge.to))
-        return any(pins & find_reachable(map_moves(matrix, kind), stop) for stop in stops)
+        return any(pins & ways.list_reachable(kind, stop) for stop in (*edge.via, edge.to))
     return True
 
 
@@ -226,24 +292,97 @@ def _find_refused_moves(matrix: Matrix, reported: set[tuple[str, str]]) -> list[
     A profile of which a single component cannot reach its pin is reported already.
     """
     remarks: list[Placed] = []
-    for name in matrix.releases:
+    for name, release in matrix.releases.items():
         for older in list_ancestors(matrix, name):
-            for move in compare_releases(matrix, older, name):
-                if (name, move.profile) in reported or not move.blockers:
+            before = matrix.releases[older].profiles
+            known: dict[object, ProfileDiff] = {}  # profiles with the same pins move alike
+            for profile in release.profiles:
+                if (name, profile) in reported or profile not in before:
                     continue
-                reported = {*reported, (name, move.profile)}
+                alike = (
+                    release.profiles[profile].match.kind,
+                    _list_versions(before[profile]),
+                    _list_versions(release.profiles[profile]),
+                )
+                move = known.get(alike) or compare_profile(matrix, older, name, profile)
+                known[alike] = move
+                if not move.blockers:
+                    continue
+                reported = {*reported, (name, profile)}
                 remarks += [
                     (
-                        ("releases", name, "profiles", move.profile),
+                        ("releases", name, "profiles", profile),
                         Remark(
                             weight=Weight.BLOCKS,
-                            where=f"{name}/{move.profile}: {blocker.subject}",
+                            where=f"{name}/{profile}: {blocker.subject}",
                             problem=f"no plan leads there from {older}: {blocker.detail}",
                             remedy=blocker.unblock,
                         ),
                     )
                     for blocker in move.blockers
                 ]
+    return remarks
+
+
+def _list_versions(profile: Profile) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    return tuple((kind, pin.version, pin.also) for kind, pin in profile.pins.items())
+
+
+def _find_issues(matrix: Matrix, ways: Ways) -> list[Placed]:
+    """Return known issues, security notices, and lines without a published move, as remarks."""
+    remarks: list[Placed] = []
+    for name, release in matrix.releases.items():
+        for number, issue in release.issues.items():
+            blocks = issue.blocks and not issue.accepted
+            remark = Remark(
+                weight=Weight.PRODUCTION if blocks else Weight.NOTE,
+                where=f"{name}: {', '.join(issue.kinds) or 'issue'}",
+                problem=f"known issue {number}: {issue.says}",
+                remedy=f"See {issue.evidence}"
+                + ("; write `accepted: why` to use it all the same." if blocks else "."),
+            )
+            remarks.append((("releases", name, "issues", number), remark))
+        for profile_name, profile in release.profiles.items():
+            for kind, pin in profile.pins.items():
+                remarks += [
+                    (
+                        _path_of_pin(name, profile_name, kind),
+                        Remark(
+                            weight=Weight.NOTE,
+                            where=f"{name}/{profile_name}: {kind}",
+                            problem=describe_notice(matrix, notice),
+                            remedy=f"Corrected in {matrix.security[notice].fixed}.",
+                        ),
+                    )
+                    for notice in list_pin_notices(matrix, kind, pin)
+                ]
+    for name, notice in matrix.security.items():
+        remarks += [
+            (
+                ("security", name),
+                Remark(
+                    weight=Weight.NOTE,
+                    where=f"security.{name}: {kind}",
+                    problem=f"{describe_notice(matrix, name)}; a version does not tell: {why}",
+                    remedy=f"Corrected in {notice.fixed}.",
+                ),
+            )
+            for kind, why in notice.undecided.items()
+            if not notice.accepted
+        ]
+    for name, older, profile_name, kinds in find_missing_moves(matrix, ways):
+        remarks += [
+            (
+                _path_of_pin(name, profile_name, kind),
+                Remark(
+                    weight=Weight.NOTE,
+                    where=f"{name}/{profile_name}: {kind}",
+                    problem=f"no move from {older} is published",
+                    remedy=f"Add the edge under edges.{kind} that your vendor supports.",
+                ),
+            )
+            for kind in kinds
+        ]
     return remarks
 
 
@@ -298,7 +437,7 @@ def _find_missing_files(
     return tuple(missing)
 
 
-def _find_dead_edges(matrix: Matrix) -> list[Placed]:
+def _find_dead_edges(matrix: Matrix, ways: Ways) -> list[Placed]:
     """Return a note for each edge that leads to no pin: a spelling mistake, or a leftover."""
     remarks: list[Placed] = []
     for kind, edges in matrix.edges.items():
@@ -310,11 +449,9 @@ def _find_dead_edges(matrix: Matrix) -> list[Placed]:
             for version in (profile.pins[kind].version, *profile.pins[kind].also)
         }
         open_pin = kind not in list_pinned_kinds(matrix) or "unknown" in pins
-        steps = map_moves(matrix, kind)
         pins = {normalize_version(matrix, kind, version) for version in pins}
         for index, edge in enumerate(edges):
-            stops = (normalize_version(matrix, kind, v) for v in (*edge.via, edge.to))
-            if any(pins & find_reachable(steps, stop) for stop in stops):
+            if any(pins & ways.list_reachable(kind, stop) for stop in (*edge.via, edge.to)):
                 continue
             remarks.append(
                 (

@@ -75,6 +75,25 @@ def normalize_version(matrix: Matrix, kind: str, version: str) -> str:
     return _list_moves(matrix).normalize_version(kind, version)
 
 
+class Ways:
+    """The moves of one matrix by kind, each mapped once: a review asks for them many times."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._steps: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._reachable: dict[tuple[str, str], frozenset[str]] = {}
+
+    def list_reachable(self, kind: str, version: str) -> frozenset[str]:
+        """Return every version that one leads to, including itself, as `map_moves` spells them."""
+        start = normalize_version(self._matrix, kind, version)
+        if kind not in self._steps:
+            self._steps[kind] = map_moves(self._matrix, kind)
+        key = (kind, start)
+        if key not in self._reachable:
+            self._reachable[key] = find_reachable(self._steps[kind], start)
+        return self._reachable[key]
+
+
 def _list_moves(matrix: Matrix) -> Moves:
     return Moves(matrix, {}, components.ALL, production=False, leave=ASKS_LEAVE)
 
@@ -151,10 +170,10 @@ def list_starts(matrix: Matrix, release: str, profile: str, kind: str) -> tuple[
     return tuple(start_of.values())
 
 
-def find_unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
+def find_unreachable(matrix: Matrix, ways: Ways | None = None) -> tuple[Unreachable, ...]:
     """Return every listed start from which a pin cannot be reached."""
     missing: list[Unreachable] = []
-    steps = {kind: map_moves(matrix, kind) for kind in list_pinned_kinds(matrix)}
+    ways = ways or Ways(matrix)
     for release_name, release in matrix.releases.items():
         for profile_name, profile in release.profiles.items():
             for kind, pin in profile.pins.items():
@@ -171,9 +190,7 @@ def find_unreachable(matrix: Matrix) -> tuple[Unreachable, ...]:
                     for start in list_starts(matrix, release_name, profile_name, kind)
                     if not any(
                         is_pinned(grammar_of(kind), version, pin)
-                        for version in find_reachable(
-                            steps[kind], normalize_version(matrix, kind, start.version)
-                        )
+                        for version in ways.list_reachable(kind, start.version)
                     )
                 ]
     return tuple(missing)

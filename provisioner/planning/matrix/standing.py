@@ -1,0 +1,124 @@
+"""What is public about releases and versions beside the pins: age, support, issues, notices. Pure.
+
+A version is compared with a notice by the component's own grammar. Where the two cannot be compared
+the notice is told too: unread is not fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from functools import lru_cache
+
+from provisioner.model.base import Record
+from provisioner.model.matrix import Matrix, Pin
+from provisioner.planning.path.conditions import grammar_of, parse_terms, satisfies_term
+from provisioner.planning.path.distances import Ways, normalize_version
+
+
+class ReleaseStanding(Record):
+    """A release as it stands on one day."""
+
+    release: str
+    dated: str  # the day or month of its publication, or of the document that first names it
+    is_exact: bool  # its publisher dates it
+    age_days: int | None  # None: no document dates it
+    superseded_by: tuple[str, ...]
+    support: str
+    is_over: bool  # its support has ended
+    issues: tuple[str, ...]
+    blocking: tuple[str, ...]  # issues that block it and that nobody has accepted
+
+
+def describe_release(matrix: Matrix, name: str, today: date) -> ReleaseStanding:
+    """Return the age of a release, what supersedes it, its support and its known issues."""
+    release = matrix.releases[name]
+    dated = release.published or release.seen
+    day = _first_day(dated)
+    ends = release.support.ends
+    says = release.support.says or ("" if ends else "not published")
+    return ReleaseStanding(
+        release=name,
+        dated=dated,
+        is_exact=bool(release.published),
+        age_days=None if day is None else max((today - day).days, 0),
+        superseded_by=tuple(
+            n for n, r in matrix.releases.items() if name in (r.supersedes, r.follows)
+        ),
+        support=", ".join(text for text in (f"until {ends}" if ends else "", says) if text),
+        is_over=bool(ends) and today.isoformat()[: len(ends)] > ends,
+        issues=tuple(f"{number}: {issue.says}" for number, issue in release.issues.items()),
+        blocking=tuple(
+            number
+            for number, issue in release.issues.items()
+            if issue.blocks and not issue.accepted
+        ),
+    )
+
+
+def _first_day(text: str) -> date | None:
+    """Return the first day of a month, or the day itself; None for a day that no calendar has."""
+    try:
+        return date.fromisoformat(text if len(text) == 10 else f"{text}-01") if text else None
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=8192)  # a fleet has few distinct versions, and each is asked of each node
+def _concerns(kind: str, version: str, conditions: tuple[str, ...]) -> bool:
+    grammar = grammar_of(kind)
+    for text in conditions:
+        each = [satisfies_term(grammar, version, term) for term in parse_terms(text)]
+        if False not in each:  # None, which cannot be compared, concerns it too
+            return True
+    return False
+
+
+def find_notices(matrix: Matrix, kind: str, version: str) -> tuple[str, ...]:
+    """Return the security notices that concern a running version; accepted ones are left out."""
+    return tuple(
+        name
+        for name, notice in matrix.security.items()
+        if not notice.accepted
+        and kind in notice.affected
+        and _concerns(kind, version, notice.affected[kind])
+    )
+
+
+def list_pin_notices(matrix: Matrix, kind: str, pin: Pin) -> tuple[str, ...]:
+    """Return the notices that concern a pinned version, also those that the pin names itself."""
+    named = (n for n in pin.security if not matrix.security[n].accepted)
+    found = find_notices(matrix, kind, pin.version) if pin.known else ()
+    return tuple(dict.fromkeys((*named, *found)))
+
+
+def describe_notice(matrix: Matrix, name: str) -> str:
+    """Return a notice in a line: number, severity, CVEs, what it says and what corrects it."""
+    notice = matrix.security[name]
+    cves = ", ".join(notice.cves)
+    return f"{name} ({notice.severity}, {notice.published}; {cves}): {notice.says}"
+
+
+def find_missing_moves(
+    matrix: Matrix, ways: Ways
+) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Return (release, the one it follows, profile, kinds) where no edge leads over.
+
+    These are releases of one line between which no move is claimed (`follows`).
+    """
+    for name, release in matrix.releases.items():
+        older = matrix.releases.get(release.follows)
+        for profile, pins in release.profiles.items() if older else ():
+            before = older.profiles.get(profile) if older else None
+            kinds = tuple(
+                kind
+                for kind, pin in pins.pins.items()
+                if before
+                and pin.known
+                and kind in before.pins
+                and before.pins[kind].known
+                and normalize_version(matrix, kind, pin.version)
+                not in ways.list_reachable(kind, before.pins[kind].version)
+            )
+            if kinds:
+                yield name, release.follows, profile, kinds

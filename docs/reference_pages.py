@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import reference_matrix
 import reference_tables
 import simulated_shapes
 import typer
@@ -262,6 +263,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "decisions.md": decisions,
     "thresholds.md": thresholds,
     "fault-coverage.md": fault_coverage,
+    "matrix-contents.md": reference_matrix.make_page,
     "simulated-bmcs.md": simulated_shapes.make_page,
     "simulated-faults.md": simulated_shapes.make_page_of_faults,
     **reference_tables.PAGES,

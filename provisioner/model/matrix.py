@@ -34,6 +34,7 @@ class Reference(Record):
 # a day or a month, as its source gives it; "" where no source gives one
 Day = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}(-\d{2})?)?$")]
 Severity = Literal["critical", "high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
 
 
 class Notice(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -48,18 +49,8 @@ def refusal(*texts: str) -> InputError:
 def test_the_shipped_file_is_read_with_the_published_releases():
     matrix = parse([(SHIPPED.name, SHIPPED.read_text())])
 
-    assert list(matrix.releases) == [
-        "spectrum-x-1.2.0",
-        "spectrum-x-1.3.0",
-        "spectrum-x-2.1.2",
-        "doca-3.3.0-cx7",
-        "doca-2.9.3-lts",
-        "doca-3.2.2-lts",
-        "dgx-h100-250724.1.0",
-        "dgx-b200-25.06.3",
-        "dgx-gb200-1.3",
-        "dgx-gb300-1.0.6",
-    ]
+    lines = Counter(name.partition("-")[0] for name in matrix.releases)
+    assert lines == {"spectrum": 7, "doca": 14, "cumulus": 3, "driver": 4, "dgx": 6}
     pins = matrix.releases["spectrum-x-1.3.0"].profiles["hgx-h100-bf3"].pins
     assert pins["bluefield.nic"].version == "32.44.1036"
     assert pins["host.doca"].version == "2.10.0-0.5.3"

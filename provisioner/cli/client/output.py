@@ -47,7 +47,7 @@ COLUMNS: dict[str, str] = {
         "node alert=id target classifications:all since=since:at count standing says=message"
     ),
     "versions": "component=kind version standing nodes parts=slots pinned=wanted:all",
-    "drift": "node state release target why behind=behind:behind",
+    "drift": "node state release target why behind=behind:behind security:all",
     "debt": "node component=kind version slots:all waits_for source",
     "observation list": (
         "node read=at:at would:n plan=plan_blockers:n ports:n cables=cabling:n health:n "
@@ -98,7 +98,7 @@ EMPTY: dict[str, str] = {
     "audit exports": "The journal is exported to no receiver: settings audit_syslog, audit_otlp.",
     "webhook dead": "Nothing waits that could not be sent.",
     "versions": "No inventory of a node is stored.",
-    "drift": "Every node runs what it is to run.",
+    "drift": "Every node runs what it is to run, and no security notice concerns it.",
     "debt": "Nothing waits for a reset.",
     "observation list": "No node was read: `provisioner mode` says whether this daemon observes.",
     "observation ports": "Each port in a tenant's network is a node's, as far as leaves were read.",

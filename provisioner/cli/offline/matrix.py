@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from provisioner.cli.offline.matrix_import import fill_versions, import_versions
-from provisioner.cli.options.checked_options import Table
+from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
     MatrixOption,
@@ -23,17 +24,32 @@ from provisioner.cli.options.matrix_files import (
 )
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation
-from provisioner.model.matrix import UNKNOWN, Matrix, Release
+from provisioner.model.matrix import UNKNOWN, Matrix, Pin
 from provisioner.planning.matrix.diff import ProfileDiff
 from provisioner.planning.matrix.diff import compare_releases as compare
-from provisioner.planning.matrix.graph import Lane, Track, build_layout, draw_svg
+from provisioner.planning.matrix.graph import (
+    Lane,
+    Track,
+    build_layout,
+    draw_svg,
+    list_lines,
+    select_releases,
+)
 from provisioner.planning.matrix.review import (
     Readiness,
     Remark,
     Use,
     Weight,
+    count_unknown,
+    group_remarks,
     judge_readiness,
     review_matrix,
+)
+from provisioner.planning.matrix.standing import (
+    describe_notice,
+    describe_release,
+    list_pin_notices,
+    list_release_notices,
 )
 from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.shipped import find_shipped
@@ -61,37 +77,68 @@ _WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE:
 
 
 def build_readiness_table(states: Sequence[Readiness]) -> Table:
-    """Return, for each release and profile, whether it is usable in production, or the gaps."""
+    """Return for each release whether its profiles are usable in production, or the gaps.
+
+    Profiles of one release with the same gaps are one row.
+    """
     table = Table(title="In production", title_justify="left", header_style="bold")
     table.add_column("release", overflow="fold")
     table.add_column("profile", overflow="fold")
     table.add_column("usable")
     table.add_column("published")
     table.add_column("missing", overflow="fold")
+    rows: dict[tuple[str, ...], list[str]] = {}
     for state in states:
-        usable = "[green]yes[/]" if state.ready else "[yellow]no[/]"
         missing = "\n".join(f"{gap.problem}: {', '.join(gap.kinds)}" for gap in state.list_gaps())
         pins = len(state.published) + len(state.no_evidence) + len(state.unknown)
-        published = f"{len(state.published)} of {pins}"
-        cells = (escape(state.release), escape(state.profile), usable, published)
+        key = (state.release, f"{len(state.published)} of {pins}", missing)
+        rows.setdefault(key, []).append(state.profile)
+    for (release, published, missing), profiles in rows.items():
+        usable = "[yellow]no[/]" if missing else "[green]yes[/]"
+        cells = (escape(release), escape("\n".join(profiles)), usable, published)
         table.add_row(*cells, escape(missing))
     return table
 
 
-def build_remarks_table(remarks: Sequence[Remark], *, production: bool) -> Table:
-    """Return the review's remarks; only those that the table above does not show."""
-    table = Table(title="Review", title_justify="left", header_style="bold")
-    for column in ("weight", "where", "what", "remedy"):
-        table.add_column(column)
-    for remark in remarks:
-        if remark.weight is Weight.PRODUCTION and "/" in remark.where and not production:
-            continue
-        weight = f"[{_WEIGHTS[remark.weight]}]{remark.weight}[/]"
-        place = (
-            f"{escape(remark.where)} (line {remark.line})" if remark.line else escape(remark.where)
-        )
-        table.add_row(weight, place, escape(remark.problem), escape(remark.remedy))
-    return table
+def format_faults(remarks: Sequence[Remark], *, production: bool) -> list[Text]:
+    """Return each fault once, with its places; only those that the table above does not show."""
+    shown = [
+        remark
+        for remark in remarks
+        if production or remark.weight is not Weight.PRODUCTION or "/" not in remark.where
+    ]
+    lines = []
+    for found in group_remarks(shown):
+        head = Text(f"{found.weight}: ", _WEIGHTS[found.weight])
+        problem = found.problem if found.problem.endswith(".") else f"{found.problem}."
+        lines.append(head.append(f"{problem} {found.remedy}", "default"))
+        places = zip(found.places, found.lines, strict=True)
+        lines += [Text(f"    {text}") for text in _join_places(places)]
+    return lines
+
+
+def _join_places(places: Iterable[tuple[str, int]]) -> list[str]:
+    """Return places by release and kind, with the profiles of each and the lines of the file."""
+    profiles: dict[tuple[str, str], list[str]] = {}
+    lines: dict[tuple[str, str], list[int]] = {}
+    for where, line in places:
+        place, _, kind = where.partition(": ")
+        release, _, profile = place.partition("/")
+        key = (release, kind) if profile else (where, "")
+        profiles.setdefault(key, []).extend([profile] if profile else [])
+        at = lines.setdefault(key, [])
+        at += [line] if line and line not in at else []
+    joined: dict[tuple[str, tuple[str, ...]], tuple[list[str], list[int]]] = {}
+    for (release, kind), of in profiles.items():
+        kinds, at = joined.setdefault((release, tuple(of)), ([], []))
+        kinds += [kind] if kind else []
+        at += lines[release, kind]
+    return [
+        (f"{release}: {', '.join(kinds)}" if kinds else release)
+        + (f" of {', '.join(of)}" if of else "")
+        + (f" (line {', '.join(map(str, at))})" if at else "")
+        for (release, of), (kinds, at) in joined.items()
+    ]
 
 
 def format_verdict(
@@ -108,22 +155,68 @@ def format_verdict(
     return Text(summary + ("usable " if good else "not usable ") + mode, "green" if good else "red")
 
 
-def build_release_table(name: str, release: Release) -> Table:
-    """Return the pins by component and profile."""
+def build_release_table(name: str, matrix: Matrix, today: date) -> Group:
+    """Return the pins by component and profile, with what is public about the release."""
+    release = matrix.releases[name]
     table = Table(title=name, title_justify="left", header_style="bold")
     table.add_column("component")
     for name_of_profile in release.profiles:
-        table.add_column(escape(name_of_profile))
+        table.add_column(name_of_profile)
     kinds = dict.fromkeys(k for p in release.profiles.values() for k in p.pins)
+    notices: dict[str, None] = {}
     for kind in kinds:
         cells = []
         for pins in (profile.pins for profile in release.profiles.values()):
             pin = pins.get(kind)
-            version = escape(" · ".join((pin.version, *pin.also))) if pin else ""
-            cells.append(f"[yellow]{UNKNOWN}[/]" if pin and not pin.known else version)
+            cells.append(_cell(pin))
+            notices |= dict.fromkeys(list_pin_notices(matrix, kind, pin)) if pin else {}
         table.add_row(kind, *cells)
     for rule in release.requires:
         table.caption = (f"{table.caption}\n" if table.caption else "") + f"rule: {rule.name}"
+    lines = [Text(f"  {line}") for line in describe_lines(matrix, name, today)]
+    lines += [Text(f"  security: {describe_notice(matrix, n)}", "yellow") for n in notices]
+    return Group(table, *lines)
+
+
+def _cell(pin: Pin | None) -> str:
+    if pin is None:
+        return ""
+    bounds = f" ({pin.bounds})" if pin.bounds else ""
+    return " · ".join((pin.version, *pin.also)) if pin.known else f"{UNKNOWN}{bounds}"
+
+
+def describe_lines(matrix: Matrix, name: str, today: date) -> list[str]:
+    """Return what is public about a release beside its pins, in lines."""
+    at = describe_release(matrix, name, today)
+    age = "not dated" if at.age_days is None else f"{at.dated}, {at.age_days} days old"
+    lines = [age if at.is_exact or at.age_days is None else f"first named {age} or more"]
+    lines += [f"superseded by {', '.join(at.superseded_by)}"] if at.superseded_by else []
+    lines.append(f"support: {at.support}" + (" (over)" if at.is_over else ""))
+    lines += [f"known issue {issue}" for issue in at.issues]
+    left = matrix.releases[name].leaves
+    return [*lines, *([f"left to the site: {', '.join(left)}"] if left else [])]
+
+
+def build_line_table(matrix: Matrix, names: Sequence[str], today: date) -> Table:
+    """Return a line of releases: a row for each component, and a column for each release."""
+    table = Table(header_style="bold")
+    table.add_column("component")
+    for name in names:
+        at = describe_release(matrix, name, today)
+        age = "" if at.age_days is None else f"{at.age_days // 30} months"
+        more = " (support over)" if at.is_over else ""
+        table.add_column(f"{name}\n{age}{more}")
+    kinds = dict.fromkeys(
+        k for n in names for p in matrix.releases[n].profiles.values() for k in p.pins
+    )
+    for kind in kinds:
+        cells = []
+        for name in names:
+            pins = [p.pins[kind] for p in matrix.releases[name].profiles.values() if kind in p.pins]
+            versions = dict.fromkeys(pin.version for pin in pins)
+            warned = any(list_pin_notices(matrix, kind, pin) for pin in pins)
+            cells.append("\n".join(versions) + (" !" if warned else ""))
+        table.add_row(kind, *cells)
     return table
 
 
@@ -262,6 +355,8 @@ def check(
             "ok": good,
             "production": production,
             "remarks": [remark.model_dump(mode="json") for remark in remarks],
+            "faults": [found.model_dump(mode="json") for found in group_remarks(remarks)],
+            "unknown": count_unknown(pinned, located, use).model_dump(mode="json"),
             "releases": [
                 {
                     **state.model_dump(mode="json"),
@@ -275,7 +370,8 @@ def check(
     else:
         console = Console()
         console.print(build_readiness_table(states))
-        console.print(build_remarks_table(remarks, production=production))
+        for line in format_faults(remarks, production=production):
+            console.print(line)
         console.print(format_verdict(pinned, remarks, good=good, production=production, use=use))
     raise typer.Exit(0 if good else BLOCKED)
 
@@ -287,21 +383,35 @@ def show(
     *,
     json_: Json = False,
 ) -> None:
-    """Show the pins of a release, for each profile.
+    """Show every line of releases by component, or the pins of one release for each profile.
+
+    "!": a security notice concerns the version. `--json` has the age, the support, what supersedes
+    it and the notices of each release too.
+
+    Example: provisioner matrix show
 
     Example: provisioner matrix show spectrum-x-1.3.0
     """
     pinned = read_matrix(matrix or [])
     names = [_release(pinned, release)] if release else list(pinned.releases)
+    today = datetime.now(UTC).date()
     if json_:
         chosen = {
-            n: pinned.releases[n].model_dump(mode="json", exclude_defaults=True) for n in names
+            n: {
+                **pinned.releases[n].model_dump(mode="json", exclude_defaults=True),
+                "standing": describe_release(pinned, n, today).model_dump(mode="json"),
+                "security": list_release_notices(pinned, n),
+            }
+            for n in names
         }
         typer.echo(json.dumps({"releases": chosen}))
         return
-    console = Console()
-    for name in names:
-        console.print(build_release_table(name, pinned.releases[name]))
+    console = open_console()
+    if release:
+        console.print(build_release_table(names[0], pinned, today))
+        return
+    for line in list_lines(pinned):
+        console.print(build_line_table(pinned, line, today))
 
 
 @app.command()
@@ -337,12 +447,19 @@ def graph(
     file: Annotated[
         Path | None, typer.Option("--svg", help="Write the picture to this SVG file.")
     ] = None,
+    release: Annotated[
+        str, typer.Option("--release", help="Only the line that this release belongs to.")
+    ] = "",
 ) -> None:
     """Draw the upgrade paths: in the terminal, or as an SVG file.
 
-    Example: provisioner matrix graph --svg paths.svg
+    Example: provisioner matrix graph --release spectrum-x-2.1.2 --svg paths.svg
     """
     pinned = read_matrix(matrix or [])
+    if release:
+        name = _release(pinned, release)
+        line = next(line for line in list_lines(pinned) if name in line)
+        pinned = select_releases(pinned, line)
     if file is None:
         Console().print(build_graph_table(pinned))
         return

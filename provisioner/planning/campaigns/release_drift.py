@@ -14,10 +14,11 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
-from provisioner.model.matrix import Matrix
+from provisioner.model.matrix import SEVERITIES, Matrix
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
 from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
+from provisioner.planning.matrix.standing import find_notices
 from provisioner.planning.path.conditions import judge_pin, select_target
 
 
@@ -40,6 +41,8 @@ class DriftLine(Record):
     why: str  # "campaign c0001", "pin of rack su0-rack0: reason", "the fleet's", "its own"
     behind: tuple[Behind, ...]
     pin_expired: str = ""  # an expired pin of the node
+    # security notices about versions that run: "NVIDIA-5699 (critical): bluefield.nic 32.44.1036"
+    security: tuple[str, ...] = ()
 
 
 NAMED_MAX = 100  # nodes of one version that are named
@@ -76,7 +79,7 @@ def find_drift(
     under_way: Mapping[str, tuple[CampaignRow, str]],
     now: float,
 ) -> tuple[DriftLine, ...]:
-    """Return every node whose release or versions differ from its target.
+    """Return every node whose release or versions differ from its target, or have a notice.
 
     `under_way` maps the nodes of active campaigns to their row and the campaign's target.
     """
@@ -88,7 +91,8 @@ def find_drift(
         target = find_target(node, row, campaign_target, pins, now)
         behind = _behind(inventories.get(node.id), matrix, target, node.profile)
         expired = next((p for p in pins if _about(p, node) and not p.is_in_force(now)), None)
-        if target == node.release and not behind and expired is None:
+        security = _list_notices(inventories.get(node.id), matrix)
+        if target == node.release and not behind and expired is None and not security:
             continue
         lines.append(
             DriftLine(
@@ -99,6 +103,7 @@ def find_drift(
                 why=_why(node, row, campaign_target, pins, now),
                 behind=behind,
                 pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
+                security=security,
             )
         )
     return tuple(lines)
@@ -271,6 +276,21 @@ def _behind(
     return tuple(
         Behind(kind=kind, running=running, wanted=pinned_version, slots=slots)
         for (kind, running, pinned_version), slots in sorted(counts.items())
+    )
+
+
+def _list_notices(inventory: Inventory | None, matrix: Matrix) -> tuple[str, ...]:
+    """Return the security notices that concern running versions, the most severe first."""
+    parts = inventory.components if inventory is not None else ()
+    running = {(part.kind, part.version) for part in parts if part.version}
+    found = {
+        (SEVERITIES.index(matrix.security[name].severity), name, kind, version)
+        for kind, version in running
+        for name in find_notices(matrix, kind, version)
+    }
+    return tuple(
+        f"{name} ({SEVERITIES[rank]}): {kind} {version}"
+        for rank, name, kind, version in sorted(found)
     )
 
 

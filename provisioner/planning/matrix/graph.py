@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from html import escape
 from itertools import pairwise
 
@@ -12,7 +13,12 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Edge, Matrix
-from provisioner.planning.path.distances import list_ancestors, list_pinned_kinds, map_moves
+from provisioner.planning.path.distances import (
+    Ways,
+    list_pinned_kinds,
+    map_moves,
+    normalize_version,
+)
 
 
 class Stop(Record):
@@ -59,9 +65,52 @@ class Layout(Record):
     lanes: tuple[Lane, ...]
 
 
+def list_lines(matrix: Matrix) -> tuple[tuple[str, ...], ...]:
+    """Return the releases by line, oldest first: those that supersede or follow one another."""
+    line_of: dict[str, list[str]] = {}
+    for name, release in matrix.releases.items():
+        line = line_of.setdefault(name, [name])
+        for older in (release.supersedes, release.follows):
+            if older and line_of.setdefault(older, [older]) is not line:
+                line = [*line_of[older], *line]
+                line_of |= dict.fromkeys(line, line)
+    lines = {id(line): line for line in line_of.values()}
+    return tuple(tuple(sorted(line, key=lambda n: _rank(matrix, n))) for line in lines.values())
+
+
+def _rank(matrix: Matrix, name: str) -> int:
+    """Return how many releases come before one in its line."""
+    before: set[str] = set()
+    todo = [name]
+    while todo:
+        release = matrix.releases[todo.pop()]
+        older = {n for n in (release.supersedes, release.follows) if n} - before
+        before |= older
+        todo += older
+    return len(before)
+
+
+def select_releases(matrix: Matrix, names: Collection[str]) -> Matrix:
+    """Return the part of a matrix that some releases need: they, and the edges to their pins."""
+    releases = {name: r for name, r in matrix.releases.items() if name in names}
+    ways = Ways(matrix)
+    edges: dict[str, tuple[Edge, ...]] = {}
+    for kind, every in matrix.edges.items():
+        pins = {
+            normalize_version(matrix, kind, version)
+            for release in releases.values()
+            for profile in release.profiles.values()
+            if kind in profile.pins and profile.pins[kind].known
+            for version in (profile.pins[kind].version, *profile.pins[kind].also)
+        }
+        if kept := tuple(e for e in every if pins & ways.list_reachable(kind, e.to)):
+            edges[kind] = kept
+    return matrix.model_copy(update={"releases": releases, "edges": edges})
+
+
 def build_layout(matrix: Matrix) -> Layout:
     """Return the map with the position of every stop and track."""
-    releases = tuple(sorted(matrix.releases, key=lambda r: len(list_ancestors(matrix, r))))
+    releases = tuple(name for line in list_lines(matrix) for name in line)
     kinds = [
         *list_pinned_kinds(matrix),
         *(k for k in matrix.edges if k not in list_pinned_kinds(matrix)),

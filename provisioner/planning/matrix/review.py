@@ -13,7 +13,11 @@ from provisioner import components
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix, Profile
 from provisioner.model.versions import parse_version
-from provisioner.planning.matrix.contradictions import Fault, find_contradictions
+from provisioner.planning.matrix.contradictions import (
+    Fault,
+    find_contradictions,
+    find_empty_condition,
+)
 from provisioner.planning.matrix.diff import ProfileDiff, compare_profile
 from provisioner.planning.matrix.located_yaml import Located, Path, format_path
 from provisioner.planning.matrix.pinned_files import find_reference_gaps
@@ -231,6 +235,7 @@ def review_matrix(
     remarks += _find_edges_without_evidence(matrix)
     remarks += _review_images(matrix)
     remarks += _find_gaps(matrix, fileless)
+    remarks += _find_empty_notices(matrix)
     remarks += _find_issues(matrix, ways)
     order = list(Weight)
     used = [entry for entry in remarks if _is_used(matrix, ways, use, *entry)]
@@ -326,6 +331,36 @@ def _find_refused_moves(matrix: Matrix, reported: set[tuple[str, str]]) -> list[
 
 def _list_versions(profile: Profile) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     return tuple((kind, pin.version, pin.also) for kind, pin in profile.pins.items())
+
+
+def _find_empty_notices(matrix: Matrix) -> list[Placed]:
+    """Return the conditions of notices and bounds with which no version compares."""
+    texts: list[tuple[Path, str, str, str]] = [
+        (("security", name), f"security.{name}: {kind}", kind, text)
+        for name, notice in matrix.security.items()
+        for kind, conditions in notice.affected.items()
+        for text in conditions
+    ]
+    texts += [
+        (_path_of_pin(name, profile_name, kind), f"{name}/{profile_name}: {kind}", kind, pin.bounds)
+        for name, release in matrix.releases.items()
+        for profile_name, profile in release.profiles.items()
+        for kind, pin in profile.pins.items()
+        if pin.bounds
+    ]
+    return [
+        (
+            path,
+            Remark(
+                weight=Weight.BLOCKS,
+                where=where,
+                problem=why,
+                remedy="Write the versions as the device prints them.",
+            ),
+        )
+        for path, where, kind, text in texts
+        if (why := find_empty_condition(kind, text))
+    ]
 
 
 def _find_issues(matrix: Matrix, ways: Ways) -> list[Placed]:

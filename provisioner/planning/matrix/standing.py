@@ -92,6 +92,17 @@ def list_pin_notices(matrix: Matrix, kind: str, pin: Pin) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *found)))
 
 
+def list_release_notices(matrix: Matrix, name: str) -> dict[str, list[str]]:
+    """Return the notices that concern the pins of a release, with the component kinds of each."""
+    found: dict[str, list[str]] = {}
+    for profile in matrix.releases[name].profiles.values():
+        for kind, pin in profile.pins.items():
+            for notice in list_pin_notices(matrix, kind, pin):
+                kinds = found.setdefault(notice, [])
+                kinds += [kind] if kind not in kinds else []
+    return found
+
+
 def describe_notice(matrix: Matrix, name: str) -> str:
     """Return a notice in a line: number, severity, CVEs, what it says and what corrects it."""
     notice = matrix.security[name]

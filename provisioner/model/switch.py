@@ -73,6 +73,21 @@ class Place(NamedTuple):
     guards: frozenset[str] = frozenset()
 
 
+class Heard(NamedTuple):
+    """A device that a port hears by LLDP. `mac`: its chassis id where that is one, else ""."""
+
+    system: str
+    port: str
+    mac: str = ""
+
+
+class Surroundings(NamedTuple):
+    """The name that a switch calls itself by, and what each port with carrier hears by LLDP."""
+
+    hostname: str  # "": it shows none
+    heard: Mapping[str, frozenset[Heard]]
+
+
 class TenantPort(NamedTuple):
     """A port that stands in VRFs other than the site's, or will by itself.
 

@@ -27,6 +27,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    Surroundings,
     SwitchServices,
     TenantPort,
     TenantRouting,
@@ -196,6 +197,10 @@ class WatchReads(Protocol):
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return (system, port) of each device that one port hears by LLDP."""
+        ...
+
+    async def read_surroundings(self) -> Surroundings:
+        """Return its own name, and who is heard by LLDP at each port with carrier."""
         ...
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:

@@ -227,7 +227,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         (cumulus_state.Unreadable,),
         (
             "find_object read_routes read_peers read_imports read_targets read_neighbours "
-            "read_macs read_lldp read_issues read_number vrf_of configured_targets "
+            "read_macs read_lldp read_heard read_issues read_number vrf_of configured_targets "
             "configured_peers find_listening_vrfs"
         ),
         {},
@@ -260,7 +260,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         (),
         (
             "read_drained read_health read_neighbours read_routes read_peers read_leaks read_vnis "
-            "read_targets read_hash read_counters read_macs"
+            "read_targets read_hash read_counters read_macs read_heard"
         ),
         {},
     ),

@@ -14,6 +14,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    Surroundings,
     SwitchServices,
     TenantPort,
     TenantRouting,
@@ -120,6 +121,9 @@ class ReadOnlySwitch:
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         return await self._reads.read_neighbours(interface)
+
+    async def read_surroundings(self) -> Surroundings:
+        return await self._reads.read_surroundings()
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         return await self._reads.read_macs()

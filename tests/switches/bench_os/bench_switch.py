@@ -11,12 +11,14 @@ from provisioner.model.host_filter import FilterRule, FilterState, SeenFilter, l
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PeerState, PortState, RouteState, VrfState
 from provisioner.model.switch import (
+    Heard,
     Images,
     LoginCheck,
     Place,
     Platform,
     PortChange,
     PortCounters,
+    Surroundings,
     SwitchServices,
     TenantPort,
     TenantRouting,
@@ -189,6 +191,11 @@ class BenchSwitch:
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         shown = await self._show("lldp", dict)
         return frozenset((system, port) for system, port in shown.get(interface, ()))
+
+    async def read_surroundings(self) -> Surroundings:
+        shown = await self._show("lldp", dict)
+        heard = {p: frozenset(Heard(s, port) for s, port in listed) for p, listed in shown.items()}
+        return Surroundings("", {p: heard.get(p, frozenset()) for p in await self.read_carriers()})
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         shown = await self._show("macs", dict)

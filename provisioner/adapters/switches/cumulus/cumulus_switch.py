@@ -29,12 +29,14 @@ from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, VniState, VrfState
 from provisioner.model.switch import (
+    Heard,
     Images,
     LoginCheck,
     Place,
     Platform,
     PortChange,
     PortCounters,
+    Surroundings,
     SwitchServices,
     TenantPort,
     TenantRouting,
@@ -79,6 +81,14 @@ class StateLook:
         try:
             answer = await self._ask(self._line.find, words.lldp_path(interface))
             return words.read_lldp(answer or {})
+        except words.Unreadable as problem:
+            raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
+
+    async def read_surroundings(self, ports: Sequence[str]) -> dict[str, frozenset[Heard]]:
+        """Return who is heard by LLDP at each of these ports."""
+        try:
+            answers = await self._all([words.lldp_path(port) for port in ports], self._line.find)
+            return {p: words.read_heard(a or {}) for p, a in zip(ports, answers, strict=True)}
         except words.Unreadable as problem:
             raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
 
@@ -445,6 +455,13 @@ class CumulusSwitch:
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""
         return await self._look.read_neighbours(interface)
+
+    async def read_surroundings(self) -> Surroundings:
+        """Return its host name, and who is heard at each port with carrier."""
+        system = await self._line.get(LOGIN_PATH)
+        name = system.get("hostname") if isinstance(system, dict) else None
+        heard = await self._look.read_surroundings(await self.read_carriers())
+        return Surroundings(name if isinstance(name, str) else "", heard)
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         """Return the MACs that were learned at each front-panel port."""

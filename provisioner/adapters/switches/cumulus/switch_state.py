@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +25,7 @@ from provisioner.model.recovery import (
     RouteState,
     VniState,
 )
-from provisioner.model.switch import DEFAULT_VRF
+from provisioner.model.switch import DEFAULT_VRF, Heard
 
 NOW = "rev=operational"
 NEIGHBOURS_PATH = f"{PREFIX}/interface?{NOW}&view=neighbor"
@@ -34,6 +35,7 @@ QOS_PATH = f"{PREFIX}/qos/roce?{NOW}"
 ADAPTIVE_PATH = f"{PREFIX}/router/adaptive-routing?{NOW}"
 ACLS_PATH = f"{PREFIX}/acl?{NOW}"
 HEALTH_PATH = f"{PREFIX}/system/health?{NOW}"
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 FAMILIES = ("ipv4", "ipv6")
 ENTRIES_MAX = 200_000  # of neighbours, MACs; a leaf's tables hold fewer
 
@@ -212,6 +214,17 @@ def read_lldp(answer: Any) -> frozenset[tuple[str, str]]:
     for system in find_object(answer):
         port = find_object(answer, system, "port").get("name", "")
         readings.add((system, str(port)))
+    return frozenset(readings)
+
+
+def read_heard(answer: Any) -> frozenset[Heard]:
+    """Return everybody who is heard, with the chassis id where it is a MAC."""
+    readings = set()
+    for system in find_object(answer):
+        port = find_object(answer, system, "port").get("name", "")
+        chassis = str(find_object(answer, system, "chassis").get("chassis-id", "")).lower()
+        mac = chassis if MAC.fullmatch(chassis) else ""
+        readings.add(Heard(system, str(port), mac))
     return frozenset(readings)
 
 

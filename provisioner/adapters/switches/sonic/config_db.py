@@ -166,6 +166,14 @@ def read_platform(config: Any, serial: str) -> Platform | None:
     return Platform(model=str(local.get("hwsku", ""))[:60], serial=serial.strip(), port_names=names)
 
 
+def read_hostname(configuration: Configuration) -> str:
+    """Return the switch's own name by its CONFIG_DB; "" if it has none there."""
+    metadata = configuration.tables.get("DEVICE_METADATA")
+    local = metadata.get("localhost") if isinstance(metadata, dict) else None
+    name = local.get("hostname") if isinstance(local, dict) else None
+    return name if isinstance(name, str) else ""
+
+
 def _read_aliases(rows: Any) -> dict[str, str]:
     """Return what LLDP calls each port -> the port: its alias, or its name where it has none.
 

@@ -27,6 +27,7 @@ from provisioner.model.switch import (
     Platform,
     PortChange,
     PortCounters,
+    Surroundings,
     SwitchServices,
     TenantPort,
     TenantRouting,
@@ -467,6 +468,14 @@ class SonicSwitch:
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""
         return await read_neighbours(self._line, interface)
+
+    async def read_surroundings(self) -> Surroundings:
+        """Return its host name, and who is heard at each port with carrier."""
+        heard = switch_state.read_heard(await self._line.read_json(switch_state.LLDP))
+        up = await self.read_carriers()
+        ports = self._line.check(heard, switch_state.LLDP)
+        name = config_db.read_hostname(await read_configuration(self._line))
+        return Surroundings(name, {p: ports.get(p, frozenset()) for p in up})
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         """Return the MACs that were learned at each front-panel port."""

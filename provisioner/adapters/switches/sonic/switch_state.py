@@ -16,7 +16,7 @@ from typing import Any
 
 from provisioner.adapters.switches.sonic.config_db import own_vrf, sonic_vrf
 from provisioner.model.recovery import NeighbourState, PeerState, RouteState, VniState
-from provisioner.model.switch import DEFAULT_VRF
+from provisioner.model.switch import DEFAULT_VRF, Heard
 
 ENTRIES_MAX = 200_000
 PORTS_MAX = 1024
@@ -39,6 +39,7 @@ _COUNTED = (
 )
 _MODE = re.compile(r"^System Mode: (Normal|Maintenance)\s*$", re.MULTILINE)
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
+_ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _MAC = re.compile(
     r"^ *\d+ +\d+ +((?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}) +(\S+) +(?:Dynamic|Static) *$",
     re.MULTILINE,
@@ -237,6 +238,34 @@ def read_lldp(answer: Any, port: str) -> frozenset[tuple[str, str]] | None:
         if isinstance(system, str) and isinstance(name, str):
             neighbours.add((system, name))
     return frozenset(neighbours)
+
+
+def read_heard(answer: Any) -> dict[str, frozenset[Heard]] | None:
+    """Return who is heard at each port, with the chassis id where it is a MAC."""
+    lldp = answer.get("lldp") if isinstance(answer, dict) else None
+    listed = lldp.get("interface", []) if isinstance(lldp, dict) else None
+    if listed is None:
+        return None
+    entries = listed if isinstance(listed, list) else [listed]
+    ports = dict.fromkeys(p for e in entries[:PORTS_MAX] if isinstance(e, dict) for p in e)
+    heard: dict[str, frozenset[Heard]] = {}
+    for port in list(ports)[:PORTS_MAX]:
+        chassis = [e[port].get("chassis") for e in entries if _is_heard(e, port)]
+        macs = {s: _read_mac(v) for c in chassis if isinstance(c, dict) for s, v in c.items()}
+        named = read_lldp(answer, port) or frozenset()
+        heard[port] = frozenset(Heard(s, name, macs.get(s, "")) for s, name in named)
+    return heard
+
+
+def _is_heard(entry: Any, port: str) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get(port), dict)
+
+
+def _read_mac(chassis: Any) -> str:
+    ident = chassis.get("id") if isinstance(chassis, dict) else None
+    value = ident.get("value") if isinstance(ident, dict) else None
+    text = value.lower() if isinstance(value, str) else ""
+    return text if _ADDRESS.fullmatch(text) else ""
 
 
 def read_hash(text: str) -> dict[str, str] | None:

@@ -42,6 +42,12 @@ COMMANDS = {
         "serve",
         "Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.",
     ),
+    "init": Command(
+        "offline.init",
+        "init",
+        "Propose a site's hardware list and overlay from its BMCs and switches; "
+        "nothing is changed.",
+    ),
     "doctor": Command(
         "serve.doctor",
         "doctor",
@@ -211,7 +217,7 @@ GROUPS: dict[str, str] = {
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",
-    "The site and its daemon": "serve doctor health mode watch hardware adopt capability "
+    "The site and its daemon": "init serve doctor health mode watch hardware adopt capability "
     "observation recovery clock agents backup restore db webhook context",
     "Without a daemon": "demo sim help inspect record compatibility bmc pdu discover where address "
     "checks xid attest bundle",

@@ -92,16 +92,21 @@ async def drive_serials(service: Service) -> tuple[str, ...]:
 
 async def host_macs(service: Service) -> tuple[str, ...]:
     """Addresses of the host's own Ethernet interfaces, sorted; many services list none."""
+    return tuple(sorted(await host_interfaces(service)))
+
+
+async def host_interfaces(service: Service) -> dict[str, str]:
+    """MAC of each of the host's own Ethernet interfaces -> the service's name for it."""
     system = await service.read_system()
     path = link(system.data, "EthernetInterfaces") if system is not None else None
-    addresses = set()
+    names: dict[str, str] = {}
     walk = service.walk()
     for interface in await walk.read_members(path):
         for field in ("MACAddress", "PermanentMACAddress"):
             if (address := mac(interface.data.get(field))) is not None:
-                addresses.add(address)
+                names[address] = text(interface.data.get("Id")) or ""
     raise_unread(walk.unread)
-    return tuple(sorted(addresses))
+    return names
 
 
 Admit = Callable[[], Awaitable[Blocker | None]]

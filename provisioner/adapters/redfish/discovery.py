@@ -270,6 +270,28 @@ async def scan(
     return await _each(map(str, addresses), total, one, progress, gap_seen)
 
 
+async def find_listening(
+    network: Network, port: int, progress: Progress = _nothing, knock_s: float = KNOCK_S
+) -> list[str]:
+    """Addresses in `network` that accept a connection at `port`; nothing is sent to any."""
+    addresses = list(map(str, network.hosts() if network.num_addresses > 2 else network))
+    answers: list[bool] = [False] * len(addresses)
+    count = 0
+
+    async def work(numbered: Iterator[tuple[int, str]]) -> None:
+        nonlocal count
+        for number, address in numbered:
+            answers[number] = await _answers(address, port, knock_s)
+            count += 1
+            progress(count, len(addresses))
+
+    shared = iter(enumerate(addresses))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(PROBES_MAX, len(addresses))):
+            group.create_task(work(shared))
+    return [a for a, answered in zip(addresses, answers, strict=True) if answered]
+
+
 async def _each(
     places: Iterable[str],
     total: int,
@@ -315,4 +337,4 @@ def _text(root: Mapping[str, Any], name: str) -> str:
     return value.strip()[:TEXT_MAX] if isinstance(value, str) else ""
 
 
-__all__ = ["Network", "Probe", "discover_services", "probe", "probe_all", "scan"]
+__all__ = ["Network", "Probe", "discover_services", "find_listening", "probe", "probe_all", "scan"]

@@ -151,6 +151,11 @@ COMMANDS = {
         "",
         "NetBox: read expected hardware from it, write the fleet's state to it.",
     ),
+    "rehearse": Command(
+        INTEGRATION,
+        "",
+        "Rehearse an intake: the site's own list and overlay on a simulated twin of that site.",
+    ),
     "compare": Command(
         INTEGRATION,
         "",
@@ -217,8 +222,8 @@ GROUPS: dict[str, str] = {
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",
-    "The site and its daemon": "init serve doctor health mode watch hardware adopt capability "
-    "observation recovery clock agents backup restore db webhook context",
+    "The site and its daemon": "init doctor rehearse serve health mode watch hardware adopt "
+    "capability observation recovery clock agents backup restore db webhook context",
     "Without a daemon": "demo sim help inspect record compatibility bmc pdu discover where address "
     "checks xid attest bundle",
     "Other systems": "netbox compare",

@@ -4,6 +4,7 @@ from provisioner.runtime.integrations import Integration
 
 INTEGRATION = Integration(
     name="twin",
-    about="Rehearsals of campaigns in a simulated copy of the fleet.",
+    about="Rehearsals of campaigns and first intakes in a simulated copy of the fleet.",
     rehearsals="provisioner.integrations.twin.rehearsal_process:RehearsalProcess",
+    commands={"rehearse": "provisioner.integrations.twin.rehearse_commands:rehearse"},
 )

@@ -7,9 +7,10 @@ unit, so that it shares leaves, rails and unit with the same neighbours as in th
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
@@ -35,7 +36,7 @@ from provisioner.ports import Secret
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
-from provisioner.store.sql_store import open_store
+from provisioner.store.sql_store import SqlStore, open_store
 
 SHAPES: Mapping[str, str] = {  # recorded vendor -> the simulator's shape
     "supermicro": "supermicro",
@@ -115,7 +116,7 @@ class Twin:
         wire = Wire(random.Random(seed), 0.0)  # noqa: S311 (no secret: how long a request takes)
         self.transport = MemoryBmcs(self.services, wire)
         self.switches = MemorySwitches(self.site, wire)
-        self._travel = wire.delay_request
+        self.travel = wire.delay_request
         self.store = open_store(":memory:", inline=True)
         self.book = self.store.campaigns
         self.daemon: Daemon | None = None
@@ -174,33 +175,7 @@ class Twin:
         )
         await take_in(self.store, vault, expected, secrets, discovered[0], discovered[1], now)
         await self._assign_tenants()
-        artifacts = Artifacts(self._folder, "http://artifacts.test")
-        self.daemon = Daemon(
-            Parts(
-                store=self.store,
-                credentials=vault,
-                clock=self.clock,
-                settings=self.settings,
-                transport=self.transport,
-                switches=make_switches(self.switches),
-                runner=MemoryRunner(self.site),
-                shell=MemoryShell(self.site),
-                agents=simulated_agents(
-                    SiteSide(self.site),
-                    self.store.agents,
-                    vault,
-                    self.clock,
-                    self.settings,
-                    self.store.journal.append,
-                    lambda: "0" * 64,
-                    self._travel,
-                ),
-                artifacts=artifacts,
-                matrix=self.matrix,
-                signer=await open_signer(self.store, key, now),
-                campaigns=self.book,
-            )
-        )
+        self.daemon = await build_daemon(self, vault, key, self._folder)
         await self.daemon.start()
 
     async def _assign_tenants(self) -> None:
@@ -233,6 +208,49 @@ class Twin:
         if self.daemon is not None:
             await self.daemon.stop()
         await self.store.close()
+
+
+class InMemory(Protocol):
+    """A simulated site in this process, and all that a daemon beside it works with."""
+
+    site: Site
+    clock: VirtualClock
+    settings: Settings
+    matrix: Matrix
+    store: SqlStore
+    transport: MemoryBmcs
+    switches: MemorySwitches
+    travel: Callable[[], Coroutine[Any, Any, str]]
+
+
+async def build_daemon(twin: InMemory, vault: Vault, key: MasterKey, folder: Path) -> Daemon:
+    """Return the real daemon over a simulated site; `folder` has the files that devices fetch."""
+    return Daemon(
+        Parts(
+            store=twin.store,
+            credentials=vault,
+            clock=twin.clock,
+            settings=twin.settings,
+            transport=twin.transport,
+            switches=make_switches(twin.switches),
+            runner=MemoryRunner(twin.site),
+            shell=MemoryShell(twin.site),
+            agents=simulated_agents(
+                SiteSide(twin.site),
+                twin.store.agents,
+                vault,
+                twin.clock,
+                twin.settings,
+                twin.store.journal.append,
+                lambda: "0" * 64,
+                twin.travel,
+            ),
+            artifacts=Artifacts(folder, "http://artifacts.test"),
+            matrix=twin.matrix,
+            signer=await open_signer(twin.store, key, twin.clock.now()),
+            campaigns=twin.store.campaigns,
+        )
+    )
 
 
 def _is_in_service(node: Node) -> bool:

@@ -151,7 +151,7 @@ class MemorySwitches:
 
     async def _request(self, switch: SwitchAddress, call: Call) -> Reply:
         permit.ask(writes=call.method not in SAFE)
-        name = (urlsplit(switch.url).hostname or "").partition(".")[0]
+        name = self._find_name(switch.url)
         fate = await self._wire.delay_request()
         if fate == "request" or not self._site.switches[name].is_up(self._site.advance()):
             raise Unreachable("connection refused", maybe_executed=False)
@@ -171,6 +171,11 @@ class MemorySwitches:
         if fate == "answer":
             raise Unreachable("the answer was lost", maybe_executed=True)
         return Reply(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.body)
+
+    def _find_name(self, url: str) -> str:
+        """Return the switch at an address of the site's list, or by its own host name."""
+        named = [name for name, place in self._site.urls.items() if place == url]
+        return named[0] if named else (urlsplit(url).hostname or "").partition(".")[0]
 
     async def close(self) -> None:
         return None

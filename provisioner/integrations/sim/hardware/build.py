@@ -433,10 +433,41 @@ def _fit_bluefield(machine: Machine, index: int, rng: random.Random, macs: set[s
         machine.firmware[slot, item_id].updateable = True
     for item_id in ("golden_image_arm", "golden_image_nic", "golden_image_config"):
         fit(item_id, "version not available", "none", updateable=True)
-    guid = base_mac.replace(":", "")
     fit("DPU_BOARD", str(machine.devices[slot].traits["psid"]), "none")
-    fit("DPU_NODE", ":".join((guid[:4], guid[4:6] + "ff", "fe" + guid[6:8], guid[8:])), "none")
-    fit("DPU_SYS_IMAGE", ":".join((guid[:4], guid[4:6] + "03", "00" + guid[6:8], guid[8:])), "none")
+    for item_id, guid in _list_guids(base_mac).items():
+        fit(item_id, guid, "none")
     if not is_dpu:  # measured: in NIC mode these two have an empty version
         machine.firmware[slot, "DPU_NIC"].hidden = True
         machine.firmware[slot, "DPU_OS"].hidden = True
+
+
+def _list_guids(base_mac: str) -> dict[str, str]:
+    guid = base_mac.replace(":", "")
+    return {
+        "DPU_NODE": ":".join((guid[:4], guid[4:6] + "ff", "fe" + guid[6:8], guid[8:])),
+        "DPU_SYS_IMAGE": ":".join((guid[:4], guid[4:6] + "03", "00" + guid[6:8], guid[8:])),
+    }
+
+
+def remove_card(machine: Machine, slot: str) -> None:
+    """Take a card out of a machine that was just built."""
+    for held in (machine.bmcs, machine.devices, machine.bluefields):
+        held.pop(slot, None)
+    for copy in [c for c in machine.copies if c[0] == slot]:
+        del machine.copies[copy]
+    for place in [p for p in machine.firmware if p[0] == slot]:
+        del machine.firmware[place]
+
+
+def fit_listed_card(machine: Machine, slot: str, serial: str, base_mac: str, pci: str) -> None:
+    """Give a card of a machine that was just built the serial and addresses of a list.
+
+    What the list leaves open stays as it was built. Raises KeyError for a slot that no machine has.
+    """
+    card = machine.devices[slot]
+    card.serial = serial or card.serial
+    card.mac = base_mac.lower() or card.mac
+    card.pci = pci.lower() or card.pci
+    machine.bmcs[slot].serial = card.serial
+    for item_id, guid in _list_guids(card.mac).items():
+        machine.firmware[slot, item_id].running = guid

@@ -7,7 +7,8 @@ switches; every reader of it calls `advance()` first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from provisioner.integrations.sim.agent.agent import Agents
@@ -51,6 +52,67 @@ CREDENTIAL_NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class PlannedCable:
+    """The cable of one rail as the site's plan has it; the ends have their prefix length, or ""."""
+
+    rail: int
+    slot: str  # of the card
+    leaf: str
+    interface: str
+    host_end: str
+    leaf_end: str
+
+
+@dataclass(frozen=True)
+class PlannedHost:
+    """Where a host is, how it is reached, and what it is cabled to."""
+
+    unit: int
+    number: int  # in its unit
+    rack: str
+    address: str  # in-band
+    cables: tuple[PlannedCable, ...]
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """A site's hosts by name, its leaves with their unit, and its spines.
+
+    Lower ports of a leaf are those of its hosts; spine n is at port `first_uplink` + n of each.
+    """
+
+    hosts: Mapping[str, PlannedHost]
+    leaves: Mapping[str, int]
+    spines: tuple[str, ...]
+    first_uplink: int = FIRST_UPLINK
+
+
+def plan_reference(nodes: int) -> SitePlan:
+    """The plan of a rail-optimised site of so many hosts, unit by unit."""
+    hosts = {place.node: _plan_host(place) for place in list_places(nodes)}
+    leaves = {
+        Place(unit, 0).name_leaf(rail): unit
+        for unit in range(count_units(nodes))
+        for rail in range(RAILS)
+    }
+    return SitePlan(hosts, leaves, tuple(f"spine-{n}" for n in range(SPINES)))
+
+
+def _plan_host(place: Place) -> PlannedHost:
+    cables = tuple(
+        PlannedCable(
+            rail,
+            f"NIC_{rail}",
+            place.name_leaf(rail),
+            place.interface,
+            *place.get_addresses(rail),
+        )
+        for rail in range(RAILS)
+    )
+    return PlannedHost(place.unit, place.number, place.rack, _address(place), cables)
+
+
 class Counts(Protocol):
     """A service that counts its answers."""
 
@@ -72,36 +134,40 @@ class Site:
         vendor: str = "supermicro",
         vrfs: tuple[str, ...] = ("RED", "BLUE"),
         name: str = "sim",
+        plan: SitePlan | None = None,
     ) -> None:
         assert 1 <= nodes <= 255 * NODES_PER_UNIT, "a unit's number is an octet of its addresses"
         self.name = name
         self.seed = seed
         self.clock: SimClock = clock or FastClock()
         self.schedule = Schedule()
-        self.places = {place.node: place for place in list_places(nodes)}
+        self.plan = plan or plan_reference(nodes)
+        self.places = {} if plan else {place.node: place for place in list_places(nodes)}
         macs: set[str] = set()
         self.machines: dict[str, Machine] = {
             node: build_machine(node, self.schedule, seed, vendor, durations, macs)
-            for node in self.places
+            for node in self.plan.hosts
         }
         for machine in self.machines.values():
             if vendor in ("supermicro", "hpe"):
                 machine.bmcs["host"].password = HOST_FACTORY_PASSWORD
         self.switches: dict[str, Switch] = {}
-        self._build_switches(count_units(nodes), vrfs, switch_durations)
-        self.hosts = {node: self._wire(place) for node, place in self.places.items()}
+        self._build_switches(vrfs, switch_durations)
+        self.hosts = {node: self._wire(node, host) for node, host in self.plan.hosts.items()}
         peers = {
-            place.get_addresses(rail)[0].partition("/")[0]: (self.hosts[node], rail)
-            for node, place in self.places.items()
-            for rail in range(RAILS)
+            cable.host_end.partition("/")[0]: (self.hosts[node], cable.rail)
+            for node, host in self.plan.hosts.items()
+            for cable in host.cables
+            if cable.host_end
         }
-        peers |= {_address(place): (self.hosts[n], -1) for n, place in self.places.items()}
+        peers |= {h.address: (self.hosts[n], -1) for n, h in self.plan.hosts.items() if h.address}
         for host in self.hosts.values():
             host.peers = peers
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         join_fabric(self.nvue, self.clock.now)
         self.inband = Inband(self.hosts, self.clock, sleep or make_sleep(self.clock))
-        self.agents = Agents(self.machines, {n: _address(p) for n, p in self.places.items()})
+        addresses = {n: host.address for n, host in self.plan.hosts.items()}
+        self.agents = Agents(self.machines, addresses)
         self.urls: dict[str, str] = {}
         self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
         self.ufm: UfmService | None = None  # None: the site has no InfiniBand fabric
@@ -122,9 +188,7 @@ class Site:
 
     # --- building
 
-    def _build_switches(
-        self, count: int, vrfs: tuple[str, ...], durations: SwitchDurations | None
-    ) -> None:
+    def _build_switches(self, vrfs: tuple[str, ...], durations: SwitchDurations | None) -> None:
         def build(name: str, asn: int) -> Switch:
             switch = Switch(
                 name,
@@ -140,38 +204,34 @@ class Site:
             self.switches[name] = switch
             return switch
 
-        leaves = [
-            build(Place(unit, 0).name_leaf(rail), 65100 + unit * RAILS + rail)
-            for unit in range(count)
-            for rail in range(RAILS)
-        ]
-        spines = [build(f"spine-{n}", 65000) for n in range(SPINES)]
+        leaves = [build(name, 65100 + at) for at, name in enumerate(self.plan.leaves)]
+        spines = [build(name, 65000) for name in self.plan.spines]
         for at, leaf in enumerate(leaves):
             for number, spine in enumerate(spines):
-                up = f"swp{FIRST_UPLINK + number}s0"
+                up = f"swp{self.plan.first_uplink + number}s0"
                 down = f"swp{at + 1}s0"
                 leaf.add_port(up, neighbour=_towards(spine, down, self.clock))
                 spine.add_port(down, neighbour=_towards(leaf, up, self.clock))
 
-    def _wire(self, place: Place) -> HostView:
-        machine = self.machines[place.node]
+    def _wire(self, node: str, host: PlannedHost) -> HostView:
+        machine = self.machines[node]
         cables = []
-        for rail in range(RAILS):
-            leaf = self.switches[place.name_leaf(rail)]
-            card = machine.devices[f"NIC_{rail}"]
+        for planned in host.cables:
+            leaf = self.switches[planned.leaf]
+            card = machine.devices[planned.slot]
             leaf.add_port(
-                place.interface,
-                place.get_addresses(rail)[1],
-                Neighbour(place.node, interface_name(card), card.mac, _carrier(machine, card.slot)),
+                planned.interface,
+                planned.leaf_end,
+                Neighbour(node, interface_name(card), card.mac, _carrier(machine, card.slot)),
             )
-            cables.append(Cable(rail, card.slot, leaf, place.interface))
-        return HostView(machine, tuple(cables), f"{self.seed}/{place.node}/inband")
+            cables.append(Cable(planned.rail, card.slot, leaf, planned.interface))
+        return HostView(machine, tuple(cables), f"{self.seed}/{node}/inband")
 
     # --- the operator's documents
 
     def build_expected(self) -> dict[str, Any]:
         """The expected-hardware list, as plain data; URLs only of served devices."""
-        nodes = [self._expected_host(place) for place in self.places.values()]
+        nodes = [self._expected_host(node, host) for node, host in self.plan.hosts.items()]
         nodes += [self._expected_switch(switch) for switch in self.switches.values()]
         return {"site": self.name, "factory_credentials": self._factory(), "nodes": nodes}
 
@@ -185,44 +245,44 @@ class Site:
                     credentials[name] = {"username": bmc.username, "password": factory}
         return credentials
 
-    def _expected_host(self, place: Place) -> dict[str, Any]:
-        machine = self.machines[place.node]
+    def _expected_host(self, node: str, host: PlannedHost) -> dict[str, Any]:
+        machine = self.machines[node]
         bmc = machine.bmcs["host"]
         cards = [machine.devices[slot] for slot in machine.bluefields]
         return {
-            "name": place.node,
+            "name": node,
             "kind": "host",
             "bmc": {
-                "url": self.urls.get(f"{place.node}/host", ""),
+                "url": self.urls.get(f"{node}/host", ""),
                 "mac": bmc.mac,
                 "serial": bmc.serial,
             },
-            "address": _address(place),
+            "address": host.address,
             "location": {
                 "site": self.name,
                 "pod": 0,
-                "scalable_unit": place.unit,
-                "rack": place.rack,
-                "index": place.number,
+                "scalable_unit": host.unit,
+                "rack": host.rack,
+                "index": host.number,
             },
             "dpus": [
                 {"slot": c.slot, "serial": c.serial, "base_mac": c.mac, "pci": c.pci} for c in cards
             ],
             "ports": [
                 {
-                    "rail": rail,
-                    "switch": place.name_leaf(rail),
-                    "interface": place.interface,
-                    "nic_slot": f"NIC_{rail}",
-                    "address": place.get_addresses(rail)[1],
+                    "rail": cable.rail,
+                    "switch": cable.leaf,
+                    "interface": cable.interface,
+                    "nic_slot": cable.slot,
+                    "address": cable.leaf_end,
                 }
-                for rail in range(RAILS)
+                for cable in host.cables
             ],
         }
 
     def _expected_switch(self, switch: Switch) -> dict[str, Any]:
-        spine = switch.name.startswith("spine")
-        unit = 0 if spine else int(switch.name.split("-")[1][2:])
+        spine = switch.name in self.plan.spines
+        unit = self.plan.leaves.get(switch.name, 0)
         return {
             "name": switch.name,
             "kind": "switch",
@@ -244,12 +304,12 @@ class Site:
         return {
             "name": self.name,
             "pods": 1,
-            "scalable_units": count_units(len(self.places)),
+            "scalable_units": count_units(len(self.plan.hosts)),
             "nodes_per_unit": NODES_PER_UNIT,
-            "nodes": len(self.places),
+            "nodes": len(self.plan.hosts),
             "rails": RAILS,
-            "leaves": [n for n in self.switches if n.startswith("leaf")],
-            "spines": [n for n in self.switches if n.startswith("spine")],
+            "leaves": list(self.plan.leaves),
+            "spines": list(self.plan.spines),
             "maintenance_vrf": MAINTENANCE_VRF,
             "vrfs": sorted(next(iter(self.switches.values())).applied["vrf"]),
             "prefix_length": 31,

@@ -92,10 +92,9 @@ def _switch(site: Site, name: str, now: float) -> dict[str, Any]:
 
 def list_placements(site: Site, node: str) -> dict[str, str]:
     """ "leaf/interface" -> its true VRF, for the ports planned for a node."""
-    place = site.places[node]
-    leaves = [place.name_leaf(cable.rail) for cable in site.hosts[node].cables]
     return {
-        f"{leaf}/{place.interface}": site.switches[leaf].get_vrf(place.interface) for leaf in leaves
+        f"{cable.leaf}/{cable.interface}": site.switches[cable.leaf].get_vrf(cable.interface)
+        for cable in site.plan.hosts[node].cables
     }
 
 
@@ -204,7 +203,7 @@ def _component(subject: str) -> str:
 def find_switch_outages(site: Site) -> list[Violation]:
     """Leaves that rebooted while they carried a customer's traffic."""
     outages = []
-    spells = {node: _customer_spells(site, node) for node in site.places}
+    spells = {node: _customer_spells(site, node) for node in site.plan.hosts}
     for name, switch in site.switches.items():
         for event in switch.log:
             if event.kind != "reset":

@@ -38,6 +38,7 @@ from provisioner.execution.observe.site_reading import read_bmcs, read_switches
 from provisioner.model.expected import DEFAULT_OS, Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.dhcp_lease import Candidate
+from provisioner.model.matrix import Matrix
 from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.dhcp_leases import SIZE_MAX, read_leases
 from provisioner.planning.intake.lease_comparison import compare_leases
@@ -47,6 +48,7 @@ from provisioner.planning.intake.proposal import (
     SWITCH_VARIABLE,
     Missing,
     Proposal,
+    ReleaseFit,
     Seen,
     check_pattern,
     draft_site,
@@ -85,59 +87,72 @@ class _Search:
     limit_s: float
 
 
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option("--range", help="Look for BMCs in this network (CIDR); repeatable."),
+]
+Leases = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--leases", help="Lease file of Kea, dnsmasq or ISC dhcpd, as for `discover leases`."
+    ),
+]
+Bmcs = Annotated[list[str] | None, typer.Option("--bmc", help="Address of one BMC; repeatable.")]
+SwitchAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Address of a switch, or a network of nothing but switches (CIDR): the switches' "
+        "password is tried at each that answers. Repeatable."
+    ),
+]
+SwitchUser = Annotated[str, typer.Option(help="User of the switches' API.")]
+Port = Annotated[int, typer.Option(help="Port of the BMCs in --range and --leases.")]
+SwitchPort = Annotated[int, typer.Option(help="Port of the switches' API.")]
+Names = Annotated[
+    str,
+    typer.Option(
+        help="Pattern of the hosts' names, by the order of their addresses, such as "
+        "su{unit}-n{index:02d}; by default their names by LLDP."
+    ),
+]
+SiteName = Annotated[str, typer.Option(help="Name of the site.")]
+ReleaseName = Annotated[
+    str, typer.Option(help="Target release; by default the one that most parts run already.")
+]
+Earlier = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", help="Earlier list: its entries, places and logins are kept in the new one."
+    ),
+]
+Out = Annotated[Path, typer.Option(help="Folder for the files.")]
+Limit = Annotated[
+    float,
+    typer.Option(min=1.0, max=3600.0, help="Seconds that the reading of one BMC may take."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Write nothing: show what would be written.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the files of an earlier run.")]
+
+
 def init(
-    ranges: Annotated[
-        list[str] | None,
-        typer.Option("--range", help="Look for BMCs in this network (CIDR); repeatable."),
-    ] = None,
-    leases: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--leases", help="Lease file of Kea, dnsmasq or ISC dhcpd, as for `discover leases`."
-        ),
-    ] = None,
-    bmcs: Annotated[
-        list[str] | None, typer.Option("--bmc", help="Address of one BMC; repeatable.")
-    ] = None,
-    switches: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Address of a switch, or a network of nothing but switches (CIDR): the switches' "
-            "password is tried at each that answers. Repeatable."
-        ),
-    ] = None,
-    switch_user: Annotated[str, typer.Option(help="User of the switches' API.")] = "cumulus",
-    port: Annotated[int, typer.Option(help="Port of the BMCs in --range and --leases.")] = 443,
-    switch_port: Annotated[int, typer.Option(help="Port of the switches' API.")] = NVUE_PORT,
-    names: Annotated[
-        str,
-        typer.Option(
-            help="Pattern of the hosts' names, by the order of their addresses, such as "
-            "su{unit}-n{index:02d}; by default their names by LLDP."
-        ),
-    ] = "",
-    site: Annotated[str, typer.Option(help="Name of the site.")] = "site",
-    release: Annotated[
-        str, typer.Option(help="Target release; by default the one that most parts run already.")
-    ] = "",
-    known: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", help="Earlier list: its entries, places and logins are kept in the new one."
-        ),
-    ] = None,
+    ranges: Ranges = None,
+    leases: Leases = None,
+    bmcs: Bmcs = None,
+    switches: SwitchAddresses = None,
+    switch_user: SwitchUser = "cumulus",
+    port: Port = 443,
+    switch_port: SwitchPort = NVUE_PORT,
+    names: Names = "",
+    site: SiteName = "site",
+    release: ReleaseName = "",
+    known: Earlier = None,
     matrix: MatrixOption = None,
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path(),
-    limit: Annotated[
-        float,
-        typer.Option(min=1.0, max=3600.0, help="Seconds that the reading of one BMC may take."),
-    ] = LIMIT_S,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write nothing: show what would be written.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the files of an earlier run.")
-    ] = False,
+    out: Out = Path(),
+    limit: Limit = LIMIT_S,
+    dry_run: DryRun = False,
+    force: Force = False,
     as_json: JsonOption = False,
 ) -> None:
     """Propose a site's hardware list and overlay from its BMCs and switches; nothing is changed.
@@ -149,12 +164,8 @@ def init(
 
     Example: provisioner init --range 10.0.0.0/24 --switches 10.0.1.0/28
     """
-    if names:
-        check_pattern(names)
     pinned, located = read_located_matrix(matrix or [])
-    if release and release not in pinned.releases:
-        remedy = f"It is one of: {', '.join(pinned.releases)}."
-        raise InputError("--release", release, "there is no such release", remedy)
+    _check(names, release, pinned)
     earlier = read_expected(known) if known else None
     _refuse_present(out, force=force or dry_run)
     search = _Search(
@@ -168,18 +179,13 @@ def init(
         factory=_read_factory(earlier),
         limit_s=limit,
     )
-    if search.switches and not os.environ.get(SWITCH_VARIABLE):
-        remedy = f"Run: export {SWITCH_VARIABLE}=... (not the factory's: a switch refuses that)."
-        raise InputError("--switches", "", f"{SWITCH_VARIABLE} is not set or empty", remedy)
-    if not (search.networks or search.urls or search.leased):
-        problem = "no place to look for BMCs"
-        raise InputError("init", "", problem, "Give --range, --leases or --bmc.")
+    _check_search(search)
     seen = asyncio.run(_read(search, None if dry_run else out / FAILED_LOGINS))
     if not seen.vendor_of and not seen.switches:
         problem = "no BMC answers there"
         raise InputError("init", "", problem, "Check cables, addresses and --port.")
-    first = propose(seen, site, release, names, earlier)
-    inventories = [h.inventory.model_copy(update={"node": first.names[h.url]}) for h in seen.hosts]
+    called = propose(seen, site, release, names, earlier).names
+    inventories = [h.inventory.model_copy(update={"node": called[h.url]}) for h in seen.hosts]
     fit = (
         fit_release(pinned, release, inventories)
         if release
@@ -195,13 +201,28 @@ def init(
     if not dry_run:
         _write(out, files)
     if as_json:
-        _print_json(proposal, unknown, fit.release, files, written=not dry_run)
+        _print_json(proposal, unknown, fit, files, written=not dry_run)
     else:
-        _show(proposal, seen, unknown, fit.release, out, written=not dry_run)
-        for line in fit.unfit:
-            typer.echo(f"no profile: {line}")
+        _show(proposal, seen, unknown, fit, out, written=not dry_run)
     unread = [s for s in seen.switches if s.refusal]
-    raise typer.Exit(1 if seen.refused or unread or not seen.hosts else 0)
+    raise typer.Exit(1 if seen.refused or unread or fit.unfit or not seen.hosts else 0)
+
+
+def _check(names: str, release: str, pinned: Matrix) -> None:
+    if names:
+        check_pattern(names)
+    if release and release not in pinned.releases:
+        remedy = f"It is one of: {', '.join(pinned.releases)}."
+        raise InputError("--release", release, "there is no such release", remedy)
+
+
+def _check_search(search: _Search) -> None:
+    if search.switches and not os.environ.get(SWITCH_VARIABLE):
+        remedy = f"Run: export {SWITCH_VARIABLE}=... (not the factory's: a switch refuses that)."
+        raise InputError("--switches", "", f"{SWITCH_VARIABLE} is not set or empty", remedy)
+    if not (search.networks or search.urls or search.leased):
+        problem = "no place to look for BMCs"
+        raise InputError("init", "", problem, "Give --range, --leases or --bmc.")
 
 
 def _read_leases(files: Sequence[Path]) -> tuple[Candidate, ...]:
@@ -340,13 +361,14 @@ def _write(out: Path, files: Mapping[str, str]) -> None:
 def _print_json(
     proposal: Proposal,
     unknown: Sequence[Missing],
-    release: str,
+    fit: ReleaseFit,
     files: Mapping[str, str],
     *,
     written: bool,
 ) -> None:
     report = {
-        "release": release,
+        "release": fit.release,
+        "unfit": list(fit.unfit),
         "written": written,
         "missing": [m.model_dump() for m in (*proposal.missing, *unknown)],
         "guesses": list(proposal.guesses),
@@ -359,7 +381,7 @@ def _show(
     proposal: Proposal,
     seen: Seen,
     unknown: Sequence[Missing],
-    release: str,
+    fit: ReleaseFit,
     out: Path,
     *,
     written: bool,
@@ -380,7 +402,9 @@ def _show(
     if seen.waiting:
         console.print(f"{len(seen.waiting)} cards show their serial after the intake only")
     verb = "Written" if written else "Nothing was written (--dry-run); it would be"
-    typer.echo(f"{verb}: {out / LIST}, {out / OVERLAY} and {out / NODES}/, for {release}.")
+    typer.echo(f"{verb}: {out / LIST}, {out / OVERLAY} and {out / NODES}/, for {fit.release}.")
+    for line in fit.unfit:
+        typer.echo(f"no profile: {line}")
     for vendor, login in sorted(proposal.expected["factory_credentials"].items()):
         if variable := login.get("password_env"):
             state = "set" if os.environ.get(variable) else "NOT SET"

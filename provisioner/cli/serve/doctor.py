@@ -145,10 +145,14 @@ def doctor(
         list[str] | None,
         typer.Option("--range", help="With --file: look for BMCs in this network; repeatable."),
     ] = None,
+    port: Annotated[int, typer.Option(help="Port of the BMCs in --range.")] = HTTPS_PORT,
     profiles: Annotated[
         list[str] | None,
         typer.Option("--profile", help="A hardware profile that the site has; repeatable."),
     ] = None,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="As `serve --lab`: unknown pins are left alone.")
+    ] = False,
     whole: Annotated[bool, typer.Option("--all", help="Show good findings, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -163,22 +167,23 @@ def doctor(
 
     Example: provisioner doctor --file expected.yaml --range 10.0.0.0/24 --matrix site.yaml
     """
-    chosen = read_settings(settings)
+    chosen = _choose(settings, lab=lab)
     pinned = read_matrix(matrix or [])
     check_ca("--ca-file", ca_file)
     expected = read_expected(file) if file else None
     logins = read_secrets(expected, os.environ) if expected else Secrets({}, {})
-    search = _Search(expected, logins, tuple(parse_network(n) for n in networks or ()))
+    search = _Search(expected, logins, tuple(parse_network(n) for n in networks or ()), port)
     nodes = asyncio.run(_read_nodes(data))
     use = judge.find_use(pinned, expected, nodes, profiles or ())
     examined = [*_machine(data, chosen)]
     examined += judge.judge_matrix(pinned, use, production=chosen.production)
     examined += [judge.judge_list(expected, pinned)] if expected else []
-    examined.append(judge.judge_image(pinned))
+    examined.append(judge.judge_image(pinned, lab=not chosen.production))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("artifacts", total=None)
         place = (artifacts, check_artifact_url(artifact_url), ca_file)
-        examined += _artifacts(pinned, use.releases, place, partial(_advance, bar, task))
+        done = partial(_advance, bar, task)
+        examined += _artifacts(pinned, use.releases, place, done, lab=not chosen.production)
         examined += _boot_token(pinned, place, chosen)
         task = bar.add_task("BMCs and switches", total=None)
         update = partial(_advance, bar, task)
@@ -188,6 +193,11 @@ def doctor(
     _show(examined, as_json=as_json, whole=whole)
     if not judge.is_ready(examined):
         raise typer.Exit(1)
+
+
+def _choose(settings: Path | None, *, lab: bool) -> Settings:
+    chosen = read_settings(settings)
+    return chosen.model_copy(update={"production": False}) if lab else chosen
 
 
 def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
@@ -230,12 +240,17 @@ def _artifacts(
     releases: Collection[str],
     place: tuple[Path, str, Path | None],
     done: Callable[[int, int], None],
+    *,
+    lab: bool,
 ) -> Iterable[Examined]:
     files = list_pinned_files(pinned, releases)
     directory, url, ca_file = place
     if not files:
         remedy = "Name files and digests in an overlay of the matrix."
         where = url or str(directory)
+        if lab:
+            detail = "the matrix names no file: only what runs already can be certified"
+            return [judge.report_warning("artifacts", where, detail, remedy)]
         return [judge.report_not_looked("artifacts", where, "the matrix names no file", remedy)]
     if url:
         return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
@@ -305,6 +320,7 @@ class _Search(NamedTuple):
     expected: Expected | None
     secrets: Secrets
     networks: tuple[Network, ...]
+    port: int
 
 
 async def _read_nodes(data: Path) -> tuple[Node, ...]:
@@ -361,7 +377,7 @@ async def _look(
     own = {urlsplit(n.address).hostname for n in expected.nodes if n.kind is NodeKind.SWITCH}
     found = dict.fromkeys(n.bmc.url for n in entries if n.bmc.url and n.bmc.url not in urls)
     for network in search.networks:
-        probes = await scan(transport, network, HTTPS_PORT, lambda _done, _all: None)
+        probes = await scan(transport, network, search.port, lambda _done, _all: None)
         found |= {p.url: None for p in probes if urlsplit(p.url).hostname not in own}
     factory = search.secrets.factory
     further = [partial(look.stranger, transport, clock, u, factory) for u in found if u not in urls]

@@ -328,13 +328,17 @@ def judge_artifact(name: str, pinned_sha256: str, sha256: str | None) -> Examine
     return report_good("artifacts", name, "present, with its digest")
 
 
-def judge_image(matrix: Matrix) -> Examined:
-    """Judge the pinned maintenance image, which nodes boot."""
+def judge_image(matrix: Matrix, *, lab: bool = False) -> Examined:
+    """Judge the pinned maintenance image; a laboratory may lack it."""
     pin = matrix.images.get(MAINTENANCE)
     if pin is not None and pin.known and pin.artifact:
         return report_good("image", pin.artifact, f"version {pin.version}")
     remedy = "Run `make image` and put the lines that it prints into an overlay of the matrix."
-    return report_bad("image", MAINTENANCE, "no maintenance image is pinned", remedy)
+    detail = "no maintenance image is pinned"
+    if lab:
+        detail += ": no node can be erased"
+        return report_warning("image", MAINTENANCE, detail, remedy)
+    return report_bad("image", MAINTENANCE, detail, remedy)
 
 
 def judge_boot_token(image: str, *, carried: bool, allowed: bool) -> Examined:

@@ -39,6 +39,11 @@ FIELDS = ("unit", "index", "serial")
 SPEC = re.compile(r"(0\d{1,2}d?)?")
 UNNAMED = frozenset({"cumulus", "sonic", "localhost", "switch"})  # host names of new switches
 SWITCH_VARIABLE = "SWITCH_PASSWORD"
+_FORMS = {
+    "mac": re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}"),
+    "base_mac": re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}"),
+    "pci": re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"),
+}
 _CARD = re.compile(r"(NIC|DPU)_\d{1,2}")
 _PLACE = re.compile(r"(?:.*?su(?P<unit>\d{1,4}))?.*?(?P<index>\d{1,4})")
 _RACK = re.compile(r"(?:^|[-_.])(?P<rack>r(?:ack)?[-_]?\d{1,4})(?=[-_.]|$)", re.IGNORECASE)
@@ -173,6 +178,7 @@ def propose(
         factory |= {v: c.model_dump(exclude_defaults=True) for v, c in _credentials(earlier)}
     tree: dict[str, Any] = {"site": site, "release": release, "factory_credentials": factory}
     tree["nodes"] = [*kept, *hosts, *listed]
+    _drop_doubles(tree["nodes"], draft)
     if earlier is not None and earlier.tenants:
         dumped = [t.model_dump(mode="json", exclude_defaults=True) for t in earlier.tenants]
         tree["tenants"] = dumped
@@ -182,6 +188,35 @@ def propose(
         missing=tuple(draft.missing),
         guesses=tuple(draft.guesses),
     )
+
+
+def _drop_doubles(nodes: Sequence[dict[str, Any]], draft: _Draft) -> None:
+    """Leave out what two parts claim: a serial, a MAC, a leaf's port; and say so."""
+    owners: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+        (n["name"], n["bmc"], ("serial", "mac")) for n in nodes if n.get("bmc")
+    ]
+    owners += [
+        (f"{n['name']}/{card['slot']}", card, ("serial", "base_mac", "pci"))
+        for n in nodes
+        for card in n.get("dpus", ())
+    ]
+    keys = [(k, o[k]) for _, o, kinds in owners for k in kinds if o.get(k) and k != "pci"]
+    times = Counter((k, str(value).lower()) for k, value in keys)
+    for where, owner, kinds in owners:
+        for kind in kinds:
+            value = owner.get(kind)
+            form = _FORMS.get(kind)
+            if value and times[kind, str(value).lower()] > 1:
+                draft.miss(f"{where}: {kind}", f"{owner.pop(kind)} is shown by several parts")
+            elif value and form and not form.fullmatch(value):
+                draft.miss(f"{where}: {kind}", f"{owner.pop(kind)!r:.40} is none")
+    ports = Counter((p["switch"], p["interface"]) for n in nodes for p in n.get("ports", ()))
+    for node in nodes:
+        doubled = [p for p in node.get("ports", ()) if ports[p["switch"], p["interface"]] > 1]
+        if doubled:
+            node["ports"] = [p for p in node["ports"] if p not in doubled]
+            names = ", ".join(f"{p['switch']}/{p['interface']}" for p in doubled)
+            draft.miss(f"{node['name']}: {names}", "several hosts are heard there")
 
 
 def write_list(proposal: Proposal) -> str:
@@ -360,17 +395,22 @@ def _name_switches(
     times = Counter(s.hostname for s in seen.switches)
     chosen: dict[str, str] = {}
     counts: Counter[str] = Counter()
+    hosts = set(names.values())
     for switch in sorted(seen.switches, key=lambda s: _sort_key(s.address)):
         own = switch.hostname
         if switch.serial in known:
             chosen[switch.address] = known[switch.serial].name
-        elif NAME.fullmatch(own) and own.lower() not in UNNAMED and times[own] == 1:
+        elif NAME.fullmatch(own) and own.lower() not in {*UNNAMED, *hosts} and times[own] == 1:
             chosen[switch.address] = own
         else:
-            hosts = [
-                h for heard in switch.heard.values() for h in heard if _is_host(h, seen, names)
-            ]
-            role = "leaf" if hosts else "spine" if switch.heard else "switch"
+            near = [h for heard in switch.heard.values() for h in heard]
+            role = (
+                "leaf"
+                if any(_is_host(h, seen, names) for h in near)
+                else "spine"
+                if switch.heard
+                else "switch"
+            )
             chosen[switch.address] = f"{role}-{counts[role]}"
             counts[role] += 1
             draft.guesses.append(

@@ -125,6 +125,7 @@ def _to_json(found: Rehearsed, extra: Sequence[str]) -> dict[str, object]:
         ],
         "refused": [b.model_dump(mode="json") for b in found.refused],
         "violations": list(found.violations),
+        "short": list(found.short),
         "assumed": [*found.assumed, *extra],
     }
 
@@ -143,6 +144,9 @@ def _print(found: Rehearsed, extra: Sequence[str]) -> None:
         console.print(line, markup=False, highlight=False)
     for violation in found.violations:
         console.print(f"violated: {violation}", markup=False, highlight=False)
+    for tenant in found.short:
+        line = f"{tenant} got too few nodes: see its VRF, units and wishes on the list"
+        console.print(line, markup=False, highlight=False)
     for line in (*found.assumed, *extra):
         console.print(f"assumed: {line}", markup=False, highlight=False)
     states = Counter(n.state.value for n in found.nodes)

@@ -17,6 +17,17 @@ from pathlib import Path
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.daemon.daemon import Daemon
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
+from provisioner.integrations.sim.hardware.build import (
+    DPUS,
+    SUPERNICS,
+    fit_listed_card,
+    remove_card,
+)
+from provisioner.integrations.sim.hardware.clock import FIRST_UPLINK
+from provisioner.integrations.sim.redfish.bmc import from_files, make_service
+from provisioner.integrations.sim.redfish.redfish_service import RedfishService
+from provisioner.integrations.sim.site.site import PlannedCable, PlannedHost, Site, SitePlan
+from provisioner.integrations.sim.site.truth import collect_truth
 from provisioner.integrations.twin.fleet_twin import HOSTS_MAX, SHAPES, build_daemon
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.recorded import add_simulated_images, restore, restore_switch
@@ -29,18 +40,14 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.settings import Settings
-from provisioner.sim.hardware.build import fit_listed_card, remove_card
-from provisioner.sim.hardware.clock import FIRST_UPLINK
-from provisioner.sim.redfish.bmc import from_files, make_service
-from provisioner.sim.redfish.redfish_service import RedfishService
-from provisioner.sim.site.site import PlannedCable, PlannedHost, Site, SitePlan
-from provisioner.sim.site.truth import collect_truth
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
 
 LOOK_S = 300.0  # of virtual time, between two looks at the nodes
+TENANT_S = 7200.0
 LIMIT_S = 24 * 3600.0  # of virtual time
+SLOTS = (*(f"NIC_{n}" for n in range(SUPERNICS)), *(f"DPU_{n}" for n in range(DPUS)))
 CARD_VENDOR = "nvidia_openbmc"
 _PORT = re.compile(r"swp(\d+)")
 Show = Callable[[Sequence[Node], float], None]
@@ -65,13 +72,14 @@ class Rehearsed:
     hours: Mapping[str, float]  # host -> virtual hours until it was in service
     refused: tuple[Blocker, ...]  # devices of the list that were not taken in
     violations: tuple[str, ...]
+    short: tuple[str, ...]  # tenants that got too few nodes although one was free
     assumed: tuple[str, ...]
 
     @property
     def good(self) -> bool:
         """Return whether every node of the list came into service, and nothing was violated."""
         served = bool(self.nodes) and all(is_in_service(n) for n in self.nodes)
-        return served and not self.refused and not self.violations
+        return served and not (self.refused or self.violations or self.short)
 
 
 def is_in_service(node: Node) -> bool:
@@ -126,12 +134,23 @@ def plan_site(expected: Expected) -> SitePlan:
     return SitePlan(planned, cabled, spines, max([FIRST_UPLINK, *(n + 1 for n in numbers)]))
 
 
+def _check_slots(expected: Expected) -> None:
+    """Raise InputError for a slot that no simulated machine has."""
+    for node in expected.nodes:
+        named = [*(d.slot for d in node.dpus), *(p.nic_slot for p in node.ports if not p.guid)]
+        for slot in named:
+            if slot not in SLOTS:
+                remedy = f"It has {SLOTS[0]} to {SLOTS[-1]}: correct the list."
+                raise InputError(node.name, slot[:40], "no twin has this slot", remedy)
+
+
 class SiteTwin:
     """One simulated site by a list, with one daemon, in one process, under virtual time."""
 
     def __init__(self, files: SiteFiles, folder: Path) -> None:
         self.clock = VirtualClock()
         self.expected = _simplify(files.expected)
+        _check_slots(self.expected)
         self._secrets = files.secrets
         self.settings = files.settings.model_copy(
             update={
@@ -227,6 +246,8 @@ class SiteTwin:
         self.daemon = await build_daemon(self, vault, key, self._folder)
         await self.daemon.start()
         hours: dict[str, float] = {}
+        changed = began
+        before: list[State] = []
         while True:
             await self.clock.sleep(LOOK_S)
             nodes = await self.store.nodes.list()
@@ -235,15 +256,27 @@ class SiteTwin:
             for node in nodes:
                 if is_in_service(node):
                     hours.setdefault(node.id, round(spent / 3600, 1))
+            if before != (before := [n.state for n in nodes]):
+                changed = self.clock.now()
             open_ = [n for n in nodes if not is_in_service(n)]
             rests = all(n.state is State.QUARANTINED for n in open_)
-            if (rests and not self.daemon.engine.running) or spent > LIMIT_S:
+            # a tenant that lacks nodes gets a certified one within some minutes, or never
+            waits = bool(self._list_short(nodes)) and self.clock.now() - changed < TENANT_S
+            if (rests and not waits and not self.daemon.engine.running) or spent > LIMIT_S:
                 break
         state = collect_truth(self.site)
         violations = tuple(str(v) for v in (*state["violations"], *state["switch_outages"]))
-        return Rehearsed(
-            tuple(nodes), hours, (*found[2], *found[0].blockers), violations, self._list_assumed()
-        )
+        refused = (*found[2], *found[0].blockers)
+        short = self._list_short(nodes)
+        return Rehearsed(tuple(nodes), hours, refused, violations, short, self._list_assumed())
+
+    def _list_short(self, nodes: Sequence[Node]) -> tuple[str, ...]:
+        """Return the tenants that lack a node although one of the twin's could be theirs."""
+        hosts = [n for n in nodes if n.kind is NodeKind.HOST]
+        has = Counter(n.tenant for n in hosts if n.tenant)
+        free = sum(n.state is State.CERTIFIED and not n.tenant for n in hosts)
+        lacking = [t.name for t in self.expected.tenants if has[t.name] < t.nodes_wanted]
+        return tuple(lacking) if free else ()
 
     def _list_assumed(self) -> tuple[str, ...]:
         lines = [

@@ -33,7 +33,7 @@ from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.cli.options.matrix_files import MatrixOption, read_located_matrix
-from provisioner.daemon.data import read_expected, read_secrets, read_text
+from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.execution.observe.site_reading import read_bmcs, read_switches
 from provisioner.model.expected import DEFAULT_OS, Expected
 from provisioner.model.input_error import InputError
@@ -60,6 +60,7 @@ from provisioner.planning.intake.proposal import (
 )
 from provisioner.ports import Secret, SwitchAddress
 from provisioner.quirks import ALL
+from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
 
 LIST = "expected.yaml"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from provisioner.model import outcome
 from provisioner.model.events import EVENTS
 
 PROGRAM = "provisioner"
+FIGURES = Path(__file__).with_name("figures.jsonl")  # kept last lines of benchmarks
 COVERAGE = Path(__file__).parents[1] / "tests" / "faults" / "fault_coverage.md"
 
 
@@ -243,6 +245,28 @@ def fault_coverage() -> str:
     return "\n".join(head) + "\n" + COVERAGE.read_text(encoding="utf-8")
 
 
+def plots() -> str:
+    """The page of plots: figures of the benchmarks as Mermaid draws them, colours by line."""
+    head = "# Plots of the benchmarks\n\nFrom the last lines that the commands printed."
+    lines = [f"{head} [All figures](../benchmarks.md), [conditions](../benchmark-conditions.md)."]
+    for text in FIGURES.read_text(encoding="utf-8").splitlines():
+        kept = json.loads(text)
+        series = kept.get("lines", {})
+        values = [*series.values(), kept["bars"]] if "bars" in kept else [*series.values()]
+        top = max(max(line) for line in values) * 1.05
+        drawn = [f"    line {line}" for line in series.values()]
+        drawn += [f"    bar {kept['bars']}"] if "bars" in kept else []
+        names = ", ".join(
+            f"{n[0].upper()}{n[1:]} ({c})" for n, c in zip(series, PLOT_COLOURS, strict=False)
+        )
+        said = f"`{kept['command']}`, {kept['taken']}." + (f" {names}." if names else "")
+        axis = f'    x-axis "{kept["x"]}" [{", ".join(json.dumps(a) for a in kept["at"])}]'
+        lines += ["", f"## {kept['plot']}", "", said, "", "```{mermaid}"]
+        lines += [PLOT_COLOURED, "xychart-beta", axis, f'    y-axis "{kept["y"]}" 0 --> {top:g}']
+        lines += [*drawn, "```"]
+    return "\n".join(lines) + "\n"
+
+
 def decisions() -> str:
     """The list of decision records: one for each question "why not otherwise"."""
     lines = [
@@ -255,6 +279,14 @@ def decisions() -> str:
     return "\n".join(lines) + "\n"
 
 
+# of one hue for each line, told apart by people who see colours otherwise (Okabe and Ito)
+PLOT_COLOURS = {"blue": "#0072B2", "orange": "#D55E00", "green": "#009E73"}
+PLOT_COLOURED = (
+    '%%{init: {"theme": "base", "themeVariables": {"xyChart": {"plotColorPalette": "'
+    + ", ".join(PLOT_COLOURS.values())
+    + '"}}}}%%'
+)
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "api-routes.md": api,
@@ -262,6 +294,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reasons.md": reasons,
     "decisions.md": decisions,
     "thresholds.md": thresholds,
+    "plots.md": plots,
     "fault-coverage.md": fault_coverage,
     "matrix-contents.md": reference_matrix.make_page,
     "simulated-bmcs.md": simulated_shapes.make_page,

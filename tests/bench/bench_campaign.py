@@ -153,6 +153,7 @@ def measure(hosts: int, *, crossing: bool) -> dict[str, float]:
     cpu = time.process_time() - begun
     assert len(seen.back) == hosts, (len(seen.back), list(seen.stuck.items())[:3])
     least = bound_s(campaign, facts, lasts, seen)
+    hours = range(int(seen.ends_at // 3600) + 2)
     kind = "racks across units" if crossing else "racks within units"
     print(  # noqa: T201
         f"{hosts} hosts, {kind}: {seen.ends_at / 3600:.2f} h, "
@@ -167,6 +168,7 @@ def measure(hosts: int, *, crossing: bool) -> dict[str, float]:
         "makespan_over_bound": round(seen.ends_at / least, 4),
         "decision_cpu_ms": round(once * 1000, 1),
         "decisions": seen.turns,
+        "back_by_hour": [sum(b <= h * 3600 for b in seen.back.values()) for h in hours],
     }
 
 

@@ -16,12 +16,14 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from provisioner.api.problem import build_refusal
+from provisioner.api.problem import refuse_expression
+from provisioner.control.campaigns.selecting import open_reading
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS
 from provisioner.planning.campaigns.select_expression import (
-    NODE_FIELDS,
     Expression,
     Facts,
     parse,
@@ -57,10 +59,11 @@ class Picked:
 
 
 async def select_nodes(
-    store: SqlStore, wanted: Picked, after: str, limit: int
+    store: SqlStore, matrix: Matrix, now: float, wanted: Picked, after: str, limit: int
 ) -> tuple[tuple[Node, ...], str]:
     """Return the nodes, and the id to continue after ("": no more). Refused if it is wrong."""
-    expression = _expression(wanted.where) if wanted.where.strip() else None
+    asked = wanted.where.strip()
+    expression = parse_where(wanted.where, staff=not wanted.tenant) if asked else None
     narrowed: dict[str, Collection[str]] = {}
     if wanted.kind is not None:
         narrowed["kind"] = {wanted.kind.value}
@@ -69,9 +72,15 @@ async def select_nodes(
     looks = limit if expression is None else LOOKED_MAX
     rows = await store.nodes.list_page(after=after, limit=looks + 1, narrowed=narrowed)
     selected: list[Node] = []
+    more: Callable[[Node], Facts] = lambda _: {}  # noqa: E731
+    if expression is not None:
+        names = [row.id for row in rows[:looks]]
+        more = (await open_reading(expression, store, matrix, now, names)).read
     for row in rows[:looks]:
         hidden = HIDDEN if wanted.tenant else {}
-        if expression is None or expression.matches_facts({**read_fields(row), **hidden}):
+        if expression is None or expression.matches_facts(
+            {**read_fields(row), **more(row), **hidden}
+        ):
             selected.append(row)
             if len(selected) == limit:
                 return tuple(selected), "" if row is rows[-1] else row.id
@@ -79,18 +88,16 @@ async def select_nodes(
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Expression:
-    return parse(text, NODE_FIELDS, "where")
+def _parsed(text: str, *, staff: bool) -> Expression:
+    return parse(text, ABOUT_FIELDS if staff else TENANT_FIELDS, "where")
 
 
-def _expression(text: str) -> Expression:
+def parse_where(text: str, *, staff: bool) -> Expression:
+    """Return an expression over the fields that a caller may see. Raises Refused."""
     try:
-        return _parsed(text)
+        return _parsed(text, staff=staff)
     except InputError as error:
-        detail = f"{error.where}: {error.problem}"
-        raise build_refusal(
-            400, "where", "The expression cannot be read", error.remedy, detail
-        ) from None
+        raise refuse_expression(error, "where") from None
 
 
 # ------------------------------------------------------------------------------

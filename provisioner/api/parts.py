@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -30,7 +30,7 @@ from provisioner.execution.actions.once import blocked
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.execution.artifacts.uploads import Uploads
 from provisioner.execution.plan_requests import NodeBmcs
-from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Scope
+from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Role, Scope
 from provisioner.model.alert import WatchStatus
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
@@ -57,6 +57,14 @@ class Reply:
     status: int = 200
     etag: str = ""
     location: str = ""
+
+
+class Verb(NamedTuple):
+    """A command of the command line, and the roles that may give it."""
+
+    name: str
+    about: str
+    roles: frozenset[Role]
 
 
 class ChangeRunner(Protocol):
@@ -107,6 +115,7 @@ class ApiParts:
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
     observer: SiteObserver | None = None  # None: this daemon acts
+    list_verbs: Callable[[], Sequence[Verb]] = tuple  # commands, for the search
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
     uploads: Uploads = field(default_factory=Uploads)  # of files into the artifact store
 

@@ -8,7 +8,9 @@ from aiohttp import web
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.campaigns.select_expression import ExpressionError
 
 MEDIA = "application/problem+json"
 # every other reason is a conflict of the request with the present state
@@ -24,6 +26,14 @@ _STATUS = {
 }
 
 
+class Mistake(Record):
+    """Where an expression is wrong, and the words that may stand there."""
+
+    at: int = Field(description="Number of its first character, from 1.")
+    length: int = Field(description="Characters that are wrong; 0: something is missing there.")
+    expected: tuple[str, ...] = Field(description="Words that may stand there, at most 40.")
+
+
 class Problem(Record):
     """The body of every refusal (RFC 9457)."""
 
@@ -33,6 +43,7 @@ class Problem(Record):
     detail: str = ""
     unblock: str = Field(description="The remedy, as an instruction.")
     blockers: tuple[Blocker, ...] = ()
+    mistake: Mistake | None = Field(None, description="The mistake of an expression.")
 
 
 class Refused(Exception):
@@ -63,6 +74,16 @@ def build_refusal(
             blockers=tuple(blockers),
         )
     )
+
+
+def refuse_expression(error: InputError, word: str) -> Refused:
+    """Return the refusal of an expression, with the place of its mistake."""
+    detail = f"{error.where}: {error.problem}"
+    refused = build_refusal(400, word, "The expression cannot be read", error.remedy, detail)
+    if isinstance(error, ExpressionError):
+        place = Mistake(at=error.at, length=error.length, expected=error.expected)
+        refused.problem = refused.problem.model_copy(update={"mistake": place})
+    return refused
 
 
 def refuse_blocked(blockers: Sequence[Blocker]) -> Refused:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import TYPE_CHECKING
 
 from provisioner.api.problem import Refused, build_refusal
-from provisioner.control.campaigns.campaigns import find_selected
+from provisioner.control.campaigns.selecting import find_selected
 from provisioner.model.access import (
     Caller,
     ChangeKind,
@@ -158,7 +158,9 @@ async def _concern_draft(parts: ApiParts, asked: ChangeRequest) -> Sequence[Conc
 
 async def _concern_selected(parts: ApiParts, select: str, release: str) -> Sequence[Concern]:
     try:
-        nodes = find_selected(select, await parts.store.nodes.list())
+        known = await parts.store.nodes.list()
+        now = parts.clock.now()
+        nodes = await find_selected(select, known, parts.store, parts.matrix, now)
     except InputError as error:
         return (Concern(name=f"a selection that cannot be read ({error.problem})"),)
     return await _concern_nodes(parts, nodes, release)

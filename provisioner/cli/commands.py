@@ -75,6 +75,11 @@ COMMANDS = {
         "",
         "Explain a node: its state, the cause, the next step, and the remedy for a blocker.",
     ),
+    "search": Command(
+        ROUTES,
+        "",
+        "Find nodes, serials, addresses, ports, tenants, cases, alerts, campaigns, pages, verbs.",
+    ),
     "node": Command(ROUTES, "", "Nodes: their states, the causes, and the actions on them."),
     "switch": Command(ROUTES, "", "Switches."),
     "tenant": Command(ROUTES, "", "Tenants: their networks, quotas and nodes."),
@@ -218,7 +223,8 @@ COMMANDS = {
 
 # the commands by what people do with them, in the order of the program's help
 GROUPS: dict[str, str] = {
-    "Every day": "intake explain node case alert notice tenant switch certificate drift debt event",
+    "Every day": "search intake explain node case alert notice tenant switch certificate drift "
+    "debt event",
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",

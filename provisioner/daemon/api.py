@@ -28,7 +28,7 @@ from provisioner.api.app import build_application
 from provisioner.api.callers import Callers, GatheredRows
 from provisioner.api.changes import Works
 from provisioner.api.fleet_atlas import Feed
-from provisioner.api.parts import ApiParts
+from provisioner.api.parts import ApiParts, Verb
 from provisioner.api.routes import home
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
@@ -277,6 +277,7 @@ def api_parts(
         exchange_key=None if opened is None else partial(_exchange_key, opened[1]),
         static=home.read_static_files(),
         write_document=_write_document,
+        list_verbs=_list_verbs,
     )
 
 
@@ -330,6 +331,18 @@ def _find_device_offer(settings: Settings) -> DeviceOffer | None:
 
 
 @cache
+@cache
+def _list_verbs() -> tuple[Verb, ...]:
+    """Return the commands; their module is loaded when somebody searches."""
+    from provisioner.api.commands import COMMANDS
+
+    return tuple(
+        Verb(COMMANDS[route.name].name, route.summary, route.roles)
+        for route in table.ALL
+        if route.name in COMMANDS
+    )
+
+
 def _write_document() -> bytes:
     """Return the OpenAPI document, which is the same in every process of this version.
 

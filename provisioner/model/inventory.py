@@ -4,8 +4,11 @@ data.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Gap, Reason
@@ -180,3 +183,36 @@ class Inventory(Record):
     def devices_of(self, kind: DeviceKind) -> tuple[Device, ...]:
         """Return the devices of one kind, in slot order."""
         return tuple(sorted((d for d in self.devices if d.kind is kind), key=lambda d: d.slot))
+
+
+class ListedVersion(NamedTuple):
+    """A version that runs on some parts of a node. `pending`: what `staged` waits for."""
+
+    kind: str
+    version: str | None
+    staged: str | None
+    pending: str | None
+    slots: int
+
+
+def list_versions(inventory: Inventory) -> tuple[ListedVersion, ...]:
+    """Return the versions of a node without their slots: alike nodes have equal ones."""
+    counts = Counter(
+        (c.kind, c.version, c.staged, c.pending.value if c.pending is not None else None)
+        for c in inventory.components
+    )
+    return tuple(sorted((ListedVersion(*k, n) for k, n in counts.items()), key=json.dumps))
+
+
+def list_serials(inventory: Inventory) -> tuple[str, ...]:
+    """Return serial and part, with a tab between, of all that has a serial, in small letters."""
+    found = [(inventory.system_serial, "system")]
+    found += [(c.serial, f"{c.kind} {c.slot}") for c in inventory.components]
+    found += [(d.serial, f"{d.kind} {d.slot}") for d in inventory.devices]
+    return tuple(sorted({f"{serial}\t{part}".casefold() for serial, part in found if serial}))
+
+
+def list_models(inventory: Inventory) -> tuple[str, ...]:
+    """Return the distinct models of a node and of its parts."""
+    found = [inventory.model, *(d.model for d in inventory.devices)]
+    return tuple(sorted({model for model in found if model}))

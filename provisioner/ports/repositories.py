@@ -13,7 +13,7 @@ from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.cohort import Baseline, HealthReport, Sample
 from provisioner.model.events.event import Event
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
-from provisioner.model.inventory import Inventory
+from provisioner.model.inventory import Inventory, ListedVersion
 from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, OperationStatus
 from provisioner.model.outcome import Blocker
@@ -141,6 +141,26 @@ class EvidenceRepository(Protocol):
 
     async def put_inventory(self, inventory: Inventory, now: float) -> None:
         """Store a reading that no operation made, unless it is equal to the last one."""
+        ...
+
+    async def list_versions(
+        self, names: Collection[str] | None = None
+    ) -> tuple[Mapping[str, str], Mapping[str, tuple[ListedVersion, ...]]]:
+        """Return (node -> digest of its set of versions, digest -> its versions) of the newest
+        inventories, of all nodes or of some. Nodes without an inventory are left out.
+        """
+        ...
+
+    async def list_parts(
+        self,
+        names: Collection[str] | None,
+        serials: Collection[str],
+        models: Collection[str],
+        limit: int | None = None,
+    ) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Return node -> (lines of serial, tab and part; models) of nodes that have one of these
+        texts in them; serials are in small letters, and an empty text is in each.
+        """
         ...
 
     async def get_report(self, node: str) -> HealthReport | None: ...

@@ -22,7 +22,7 @@ from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
-from provisioner.planning.repair.case_policy import Party, find_party
+from provisioner.planning.lifecycle.next_step import Party, find_party
 from provisioner.store.repositories.atlas import MarkKind
 from provisioner.store.rows import evidence_rows
 from provisioner.store.rows.node_rows import DAY_S, name_time_left

@@ -83,7 +83,7 @@ def test_what_a_device_said_is_neither_markup_nor_control(place: Path):
 def test_for_machines_it_is_one_object(place: Path):
     told = json.loads(explain(place, "n1", "--json").stdout)
 
-    assert (told["node"], set(told)) == ("n1", {"node", "what", "why", "next", "unblock"})
+    assert (told["node"], set(told)) == ("n1", {"node", "what", "why", "next", "unblock", "step"})
 
 
 def test_a_node_that_nobody_knows_is_a_slip_of_the_pen(place: Path):

@@ -18,9 +18,9 @@ from provisioner.model.case import (
 )
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.lifecycle.next_step import describe_next_step
 from provisioner.planning.repair.case_policy import (
     Verb,
-    describe_next_step,
     list_due_verbs,
     list_serials,
 )

@@ -9,6 +9,7 @@ from test_planner import edge, matrix
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.node import State
 from provisioner.planning.campaigns import release_drift
+from provisioner.planning.campaigns.fleet_fields import gather_versions
 from provisioner.planning.lifecycle.explain import Situation, explain
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC
 from provisioner.planning.path.planner import plan
@@ -38,7 +39,9 @@ def test_a_node_whose_settings_differ_drifts_from_its_release() -> None:
     node = NODE.model_copy(update={"release": "r", "profile": "p"})
     inventory = with_sets(*shown("none", "safe-1"))
 
-    (line,) = release_drift.find_drift([node], {node.id: inventory}, MATRIX, (), {}, NOW)
+    (line,) = release_drift.find_drift(
+        [node], gather_versions({node.id: inventory}), MATRIX, (), {}, NOW
+    )
 
     assert [(b.kind, b.running, b.wanted) for b in line.behind] == [(BIOS, "none", "fast-1")]
 
@@ -79,7 +82,7 @@ def test_versions_are_counted_over_the_fleet_against_the_pins_of_each_node() -> 
         "n1": with_sets(*shown("none", "safe-1")),
     }  # n2 was never read
 
-    counts = release_drift.count_versions(nodes, seen, MATRIX, (), {}, NOW)
+    counts = release_drift.count_versions(nodes, gather_versions(seen), MATRIX, (), {}, NOW)
 
     assert [(c.kind, c.version, c.standing, c.wanted, c.nodes, c.names) for c in counts] == [
         (BIOS, "fast-1", "as pinned", ("fast-1",), 1, ("n0",)),
@@ -94,7 +97,7 @@ def test_what_no_release_pins_is_counted_as_such() -> None:
 
     (count,) = release_drift.count_versions(
         [node],
-        {node.id: with_sets(part, part.model_copy(update={"slot": "GPU_2"}))},
+        gather_versions({node.id: with_sets(part, part.model_copy(update={"slot": "GPU_2"}))}),
         MATRIX,
         (),
         {},

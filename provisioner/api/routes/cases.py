@@ -29,10 +29,16 @@ from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Origin, Service, Stage
 from provisioner.model.node import Node
 from provisioner.model.times.instant import Instant, InstantOrNone
+from provisioner.planning.lifecycle.next_step import (
+    Act,
+    NextStep,
+    describe_cause,
+    describe_next_step,
+    find_party,
+)
 from provisioner.planning.repair.case_policy import (
     PlannedWork,
     Verb,
-    describe_next_step,
     list_due_verbs,
     list_serials,
 )
@@ -72,6 +78,9 @@ class CaseView(Record):
     case: Case | None = None
     next_step: str = Field("", description="Event that moves the case on, in one sentence.")
     due: tuple[Verb, ...] = Field((), description="Requests that the case accepts now.")
+    step: NextStep | None = Field(
+        None, description="Cause and next step, for the staff: as the node's page has them."
+    )
 
 
 class CaseQuery(Paging):
@@ -158,8 +167,19 @@ async def show(ask: Ask) -> Reply:
         case=case if staff else None,
         next_step=describe_next_step(case) if staff or case.stage is Stage.OPENED else "",
         due=list_due_verbs(case, node, staff=staff),
+        step=_find_step(ask, case) if staff else None,
     )
     return Reply(view, etag=format_etag(case.generation))
+
+
+def _find_step(ask: Ask, case: Case) -> NextStep:
+    return NextStep(
+        cause=describe_cause(case),
+        step=describe_next_step(case),
+        turn=find_party(case, ask.now, ask.parts.settings.repair_confidence_min),
+        case=case.id,
+        act=Act.CASE if case.open else Act.NONE,
+    )
 
 
 def _has_serial(case: Case, serial: str) -> bool:

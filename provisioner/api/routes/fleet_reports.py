@@ -11,19 +11,32 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
+from provisioner.api.fleet_atlas import HIDDEN, parse_where
 from provisioner.api.parts import Ask, Reply
-from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import VIEWERS, Route
+from provisioner.api.problem import build_refusal, refuse_expression, refuse_missing
+from provisioner.api.route import ANYBODY, VIEWERS, Route
 from provisioner.checks.threshold_data import THRESHOLDS
+from provisioner.control.campaigns.selecting import list_under_way, open_reading, select_nodes
 from provisioner.model.base import Record
-from provisioner.model.campaign import CampaignRow
+from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
-from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine, VersionCount
-from provisioner.planning.campaigns.select_expression import select
+from provisioner.planning.campaigns.fleet_fields import (
+    ABOUT_FIELDS,
+    TENANT_FIELDS,
+    FleetVersions,
+)
+from provisioner.planning.campaigns.release_drift import (
+    DebtLine,
+    DriftLine,
+    DriftRow,
+    VersionCount,
+)
+from provisioner.planning.campaigns.select_expression import pick
 from provisioner.planning.certification.cohort import (
     Outlier,
     Policy,
@@ -218,10 +231,54 @@ class Chosen(Record):
     )
 
 
+class ChosenDrift(Chosen):
+    """The selection of nodes, and how many are named."""
+
+    named: int | None = Field(
+        None, ge=0, le=65_536, description="Nodes at most in `items`; without: all."
+    )
+
+
 class DriftList(Record):
-    """Nodes whose versions differ from their target."""
+    """Nodes whose versions differ from their target, and the same by component."""
 
     items: tuple[DriftLine, ...]
+    table: tuple[DriftRow, ...] = Field(
+        (), description="Each component that differs, with its nodes: what most run first."
+    )
+    total: int = Field(0, description="Nodes that differ.")
+
+
+class Where(Record):
+    """An expression, and how many names are answered."""
+
+    where: str = Field(
+        "",
+        max_length=8_000,
+        description="An expression: `driver=535.* and rack=su0-*`; empty: all nodes.",
+    )
+    limit: int = Field(65_536, ge=0, le=65_536, description="Names at most.")
+
+
+class NodeSelection(Record):
+    """What an expression selects: for "select all that match", and for pages that paint."""
+
+    total: int = Field(description="Nodes that it selects.")
+    nodes: tuple[str, ...] = Field(description="Their names in order, at most `limit`.")
+    states: dict[str, int] = Field(description="How many of them are in each state.")
+
+
+class FieldView(Record):
+    """A field of expressions."""
+
+    name: str = Field(description="The field, as expressions have it.")
+    about: str = Field(description="Its meaning.")
+
+
+class FieldList(Record):
+    """The fields of expressions: those of nodes first, then those of components."""
+
+    items: tuple[FieldView, ...]
 
 
 class VersionList(Record):
@@ -282,29 +339,62 @@ class Comparisons(Record):
 
 async def list_drift(ask: Ask) -> Reply:
     """Return the nodes whose release or versions are not those of their target."""
-    nodes, inventories, _ = await _read_chosen(ask)
-    pins = await ask.parts.store.campaigns.list_pins()
-    under_way = await _list_under_way(ask)
-    matrix = ask.parts.matrix
-    lines = release_drift.find_drift(nodes, inventories, matrix, pins, under_way, ask.now)
-    return Reply(DriftList(items=lines))
+    fleet = await _read_versions(ask)
+    lines = await asyncio.to_thread(release_drift.find_drift, *fleet)
+    table = await asyncio.to_thread(release_drift.tabulate_drift, lines)
+    shown = lines if ask.query.named is None else lines[: ask.query.named]
+    return Reply(DriftList.model_construct(items=shown, table=table, total=len(lines)))
 
 
 async def list_versions(ask: Ask) -> Reply:
     """Return the running versions of the fleet, counted against the pins."""
-    nodes, inventories, _ = await _read_chosen(ask)
-    pins = await ask.parts.store.campaigns.list_pins()
-    under_way = await _list_under_way(ask)
-    matrix = ask.parts.matrix
-    lines = release_drift.count_versions(nodes, inventories, matrix, pins, under_way, ask.now)
+    fleet = await _read_versions(ask)
+    lines = await asyncio.to_thread(release_drift.count_versions, *fleet)
     return Reply(VersionList(items=lines))
 
 
-async def _list_under_way(ask: Ask) -> Mapping[str, tuple[CampaignRow, str]]:
-    """Return the nodes of active campaigns, with their row and the campaign's target."""
-    book = ask.parts.store.campaigns
-    targets = {c.id: c.target for c in await book.list()}
-    return {r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()}
+async def _read_versions(
+    ask: Ask,
+) -> tuple[
+    tuple[Node, ...],
+    FleetVersions,
+    Matrix,
+    Sequence[ReleasePin],
+    Mapping[str, tuple[CampaignRow, str]],
+    float,
+]:
+    """Return the chosen nodes, what runs on them, and what they are to run."""
+    store = ask.parts.store
+    nodes = await _select(ask)
+    versions = FleetVersions(*await store.evidence.list_versions())
+    pins = await store.campaigns.list_pins()
+    return nodes, versions, ask.parts.matrix, pins, await list_under_way(store.campaigns), ask.now
+
+
+async def show_selection(ask: Ask) -> Reply:
+    """Return how many nodes an expression selects, and their names."""
+    staff = ask.caller.staff
+    where = ask.query.where.strip()
+    known: Sequence[Node] = [n for n in await ask.parts.store.nodes.list() if ask.may_see(n)]
+    if where:
+        expression = parse_where(where, staff=staff)
+        more = await open_reading(expression, ask.parts.store, ask.parts.matrix, ask.now)
+        hidden = {} if staff else HIDDEN
+        known = pick(expression, known, lambda n: {**more.read(n), **hidden})
+    names = sorted(n.id for n in known)
+    counts = Counter(n.state for n in known)
+    view = NodeSelection.model_construct(
+        total=len(names),
+        nodes=tuple(names[: ask.query.limit]),
+        states={str(state): counts[state] for state in sorted(counts)},
+    )
+    return Reply(view)
+
+
+async def list_fields(ask: Ask) -> Reply:
+    """Return the fields that the caller's expressions may have."""
+    names = [n for n in ABOUT_FIELDS if ask.caller.staff or n in TENANT_FIELDS - HIDDEN.keys()]
+    return Reply(FieldList(items=tuple(FieldView(name=n, about=ABOUT_FIELDS[n]) for n in names)))
 
 
 async def list_debt(ask: Ask) -> Reply:
@@ -327,18 +417,24 @@ async def list_debt(ask: Ask) -> Reply:
     return Reply(DebtList(items=(*debt, *lapsed, *unknown)))
 
 
+async def _select(ask: Ask) -> tuple[Node, ...]:
+    """Return the chosen nodes. Raises Refused where the expression cannot be read."""
+    store = ask.parts.store
+    nodes = await store.nodes.list()
+    try:
+        return await select_nodes(
+            ask.query.select, nodes, store, ask.parts.matrix, ask.now, "select"
+        )
+    except InputError as error:
+        raise refuse_expression(error, "select") from None
+
+
 async def _read_chosen(
     ask: Ask,
 ) -> tuple[tuple[Node, ...], dict[str, Inventory], frozenset[str]]:
     """Return the nodes, their inventories, and those whose inventory is a damaged row."""
     store = ask.parts.store
-    try:
-        nodes = select(ask.query.select, await store.nodes.list(), "select")
-    except InputError as error:
-        detail = f"{error.where}: {error.problem}"
-        raise build_refusal(
-            400, "select", "The expression cannot be read", error.remedy, detail
-        ) from None
+    nodes = await _select(ask)
     read, damaged = await _read_each(nodes, lambda n: store.evidence.get_inventory(n.id))
     inventories = {name: inventory for name, inventory in read.items() if inventory is not None}
     return nodes, inventories, damaged
@@ -418,6 +514,29 @@ async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
 ROUTES = (
     Route(
         "GET",
+        "/selection",
+        "show_selection",
+        TAG,
+        "Count and name the nodes that an expression selects; a mistake is answered with its "
+        "place.",
+        ANYBODY,
+        show_selection,
+        {200: NodeSelection},
+        query=Where,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/selection/fields",
+        "list_selection_fields",
+        TAG,
+        "List the fields of expressions, with their meanings.",
+        ANYBODY,
+        list_fields,
+        {200: FieldList},
+    ),
+    Route(
+        "GET",
         "/drift",
         "list_drift",
         TAG,
@@ -425,7 +544,7 @@ ROUTES = (
         VIEWERS,
         list_drift,
         {200: DriftList},
-        query=Chosen,
+        query=ChosenDrift,
         heavy=True,
     ),
     Route(

@@ -32,8 +32,14 @@ from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignState
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
+from provisioner.planning.lifecycle.next_step import (
+    Party,
+    describe_cause,
+    describe_next_step,
+    describe_wait,
+    find_party,
+)
 from provisioner.planning.lifecycle.operator_requests import retry_node
-from provisioner.planning.repair.case_policy import Party, describe_wait, find_party
 from provisioner.ports import StaleWrite
 from provisioner.store.repositories.atlas import MarkKind
 
@@ -267,6 +273,8 @@ class WaitingCase(Record):
     node: str
     party: Party
     work: str = Field(description="The work or the condition, in one line.")
+    cause: str = Field("", description="The cause, as the case's and the node's pages have it.")
+    step: str = Field("", description="The next step, as those pages have it.")
 
 
 class WaitingApproval(Record):
@@ -383,7 +391,16 @@ async def _list_cases(ask: Ask) -> tuple[WaitingCase, ...]:
         party = find_party(case, ask.now, ask.parts.settings.repair_confidence_min)
         if party is not None:
             line = describe_wait(case)
-            rows.append(WaitingCase(case=case.id, node=case.node, party=party, work=line))
+            rows.append(
+                WaitingCase(
+                    case=case.id,
+                    node=case.node,
+                    party=party,
+                    work=line,
+                    cause=describe_cause(case),
+                    step=describe_next_step(case),
+                )
+            )
     return tuple(rows[:SHOWN_MAX])
 
 

@@ -146,7 +146,8 @@ class RejudgementReport(Record):
 async def show_explanation(ask: Ask) -> Reply:
     """Return a node's explanation in sentences."""
     node = await ask.read_node()
-    explanation = explain(await read_situation(ask.parts.store, node, ask.parts.plans, ask.now))
+    seen = await read_situation(ask.parts.store, node, ask.parts.plans, ask.now)
+    explanation = explain(seen, ask.parts.settings.repair_confidence_min)
     return Reply(NodeExplanation(**dict(explanation)))
 
 

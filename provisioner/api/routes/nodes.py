@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -56,6 +57,7 @@ from provisioner.model.node import (
 from provisioner.model.outcome import Blocker
 from provisioner.model.times.instant import Instant
 from provisioner.planning.erasure.erasure import policy_of
+from provisioner.planning.lifecycle.next_step import NextStep, find_next_step, settle_blockers
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
 from provisioner.planning.release.adoption import GRANT_REMEDY
@@ -234,6 +236,9 @@ class NodeView(Record):
     bmcs: tuple[BmcRef, ...] = ()
     tags: tuple[str, ...] = ()
     tpm: BoardTpm | None = None
+    next_step: NextStep | None = Field(
+        None, description="Cause and next step, for the staff; null in lists without a blocker."
+    )
 
 
 class NodePage(Counted):
@@ -275,8 +280,9 @@ class Fleet(Record):
     rows: tuple[tuple[str, ...], ...]
 
 
-def build_view(node: Node, *, staff: bool) -> NodeView:
+def build_view(node: Node, *, staff: bool, step: NextStep | None = None) -> NodeView:
     """Return a node in the form that the caller may see."""
+    blockers = node.blockers if step is None else settle_blockers(node.blockers, step)
     return NodeView.model_construct(  # a stored node was validated when it was read
         id=node.id,
         kind=node.kind,
@@ -293,22 +299,39 @@ def build_view(node: Node, *, staff: bool) -> NodeView:
         ports=node.ports,
         origin=node.origin,
         boots=node.boots,
-        blockers=node.blockers if staff else (),
+        blockers=blockers if staff else (),
         note=node.note if staff else "",
         attempts=node.attempts if staff else 0,
         address=node.address if staff else "",
         bmcs=node.bmcs if staff else (),
         tags=node.tags if staff else (),
         tpm=node.tpm if staff else None,
+        next_step=step if staff else None,
     )
+
+
+async def find_steps(ask: Ask, nodes: Sequence[Node]) -> dict[str, NextStep]:
+    """Return the next steps of nodes, for the staff."""
+    if not ask.caller.staff or not nodes:
+        return {}
+    book = ask.parts.store.cases
+    if len(nodes) == 1:
+        cases = {nodes[0].id: await book.get_open(nodes[0].id)}
+    else:
+        cases = {case.node: case for case in await book.list_open()}
+    least = ask.parts.settings.repair_confidence_min
+    return {n.id: find_next_step(n, cases.get(n.id), ask.now, least) for n in nodes}
 
 
 async def _page(ask: Ask, kind: NodeKind | None) -> Reply:
     started = decode_cursor(ask.query.cursor, str)
     selection = Picked(ask.query.where, kind, "" if ask.caller.staff else ask.caller.tenant)
     after = str(started[0]) if started else ""
-    selected, last = await select_nodes(ask.parts.store, selection, after, ask.query.limit)
-    shown = tuple(build_view(n, staff=ask.caller.staff) for n in selected)
+    selected, last = await select_nodes(
+        ask.parts.store, ask.parts.matrix, ask.now, selection, after, ask.query.limit
+    )
+    steps = await find_steps(ask, [n for n in selected if n.blockers])
+    shown = tuple(build_view(n, staff=ask.caller.staff, step=steps.get(n.id)) for n in selected)
     following = encode_cursor(last) if last else ""
     total = await _count(ask, kind, None if started or last else len(shown))
     return Reply(NodePage.model_construct(items=shown, next=following, total=total))
@@ -337,7 +360,9 @@ async def list_switches(ask: Ask) -> Reply:
 async def show(ask: Ask) -> Reply:
     """Return one node."""
     node = await ask.read_node()
-    return Reply(build_view(node, staff=ask.caller.staff), etag=format_etag(node.generation))
+    step = (await find_steps(ask, [node])).get(node.id)
+    view = build_view(node, staff=ask.caller.staff, step=step)
+    return Reply(view, etag=format_etag(node.generation))
 
 
 async def show_switch(ask: Ask) -> Reply:

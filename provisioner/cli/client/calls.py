@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import typer
@@ -24,6 +24,7 @@ from provisioner.cli.client.output import (
     show_blockers,
     show_document,
     show_event,
+    show_mistake,
     show_problem,
     show_rows,
     strip_controls,
@@ -78,6 +79,7 @@ OVER = ("done", "running", "dry_run")
 # commands whose answers have a function of their own for display: `module.function`
 VIEWS: Mapping[str, str] = {
     "explain": "views.show_explanation",
+    "drift": "views.show_drift",
     "node show": "views.show_node",
     "node parts": "views.show_parts",
     "node plan": "views.show_plan",
@@ -281,12 +283,7 @@ def _finish(
     """Print an answer and end with its exit code."""
     document = answer.document
     if not answer.good:
-        show_problem(document, answer.status, form)
-        blocked = isinstance(document, dict) and document.get("blockers")
-        if answer.status == NOT_FOUND and not blocked:
-            raise typer.Exit(ABSENT)
-        wrong = answer.status in (400, 413, 422) and not blocked
-        raise typer.Exit(WRONG if wrong else FAILED)
+        _refuse(answer, given, form)
     out = given.get("out")
     if command in FILED and (out is not None or (form == "table" and command != "node erasure")):
         _write_text(json.dumps(document[FILED[command]]), out)
@@ -320,6 +317,19 @@ def _finish(
     failing = FAILS.get(command)
     if failing is not None and failing(document):
         raise typer.Exit(FAILED)
+
+
+def _refuse(answer: Answer, given: Given, form: str) -> NoReturn:
+    """Print a refusal and end with its exit code."""
+    document = answer.document
+    show_problem(document, answer.status, form)
+    if form not in ("json", "yaml"):
+        show_mistake(document, str(given.get("where") or given.get("select") or ""))
+    blocked = isinstance(document, dict) and document.get("blockers")
+    if answer.status == NOT_FOUND and not blocked:
+        raise typer.Exit(ABSENT)
+    wrong = answer.status in (400, 413, 422) and not blocked
+    raise typer.Exit(WRONG if wrong else FAILED)
 
 
 def _add_refusals(document: Any, refused: list[Any]) -> None:

@@ -46,8 +46,10 @@ COLUMNS: dict[str, str] = {
     "alert list": (
         "node alert=id target classifications:all since=since:at count standing says=message"
     ),
+    "search": "found=id kind node=of detail",
     "versions": "component=kind version standing nodes parts=slots pinned=wanted:all",
-    "drift": "node state release target why behind=behind:behind security:all",
+    "drift": "component=kind has=running should_have=wanted nodes parts=slots names:some",
+    "drift nodes": "node state release target why behind=behind:behind security:all",
     "debt": "node component=kind version slots:all waits_for source",
     "observation list": (
         "node read=at:at would:n plan=plan_blockers:n ports:n cables=cabling:n health:n "
@@ -97,6 +99,7 @@ EMPTY: dict[str, str] = {
     "webhook list": "There is no webhook yet: `provisioner webhook add NAME` adds one.",
     "audit exports": "The journal is exported to no receiver: settings audit_syslog, audit_otlp.",
     "webhook dead": "Nothing waits that could not be sent.",
+    "search": "Nothing that you may see has that in its name.",
     "versions": "No inventory of a node is stored.",
     "drift": "Every node runs what it is to run, and no security notice concerns it.",
     "debt": "Nothing waits for a reset.",
@@ -110,6 +113,7 @@ EMPTY: dict[str, str] = {
 FORMATS = ("table", "wide", "json", "yaml")
 CELL_MAX = 60  # characters of a nested value in a table; the other formats print it whole
 COLUMNS_MAX = 9
+SOME = 3  # names of a cell that has many
 TIME_FIELDS = ("at", "since", "until")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)  # of the API
 Row = Mapping[str, Any]
@@ -259,8 +263,10 @@ def format_cell(value: Any, how: str = "") -> str:
         return format_minute(value)
     if how == "n":
         return str(len(value))
-    if how == "all":
-        return strip_controls(", ".join(map(str, value)))
+    if how in ("all", "some"):
+        most = SOME if how == "some" else len(value)
+        more = f" and {len(value) - most} more" if len(value) > most else ""
+        return strip_controls(", ".join(map(str, value[:most])) + more)
     if how == "hex":
         return f"{int(value):#06x}" if value else "–"
     if how == "percent":
@@ -346,6 +352,29 @@ def show_problem(document: Any, status: int, form: str) -> None:
     show_blockers(problem.get("blockers") or ())
     if problem.get("unblock") and not problem.get("blockers"):
         typer.echo(point_to_pages(strip_controls(f"  {problem['unblock']}")), err=True)
+
+
+BEFORE = 40  # characters of an expression that are shown before its mistake
+AFTER = 30
+
+
+def show_mistake(document: Any, text: str) -> None:
+    """Print an expression with a mark below its mistake, and what may stand there."""
+    mistake = document.get("mistake") if isinstance(document, dict) else None
+    if not mistake or not text:
+        return
+    for line in mark_mistake(text, mistake["at"], mistake["length"], mistake["expected"]):
+        typer.echo(strip_controls(line), err=True)
+
+
+def mark_mistake(text: str, at: int, length: int, expected: Sequence[str]) -> list[str]:
+    """Return the lines that show where an expression is wrong. `at`: from 1."""
+    first = max(0, at - 1 - BEFORE)
+    shown = text[first : at + AFTER]
+    place = at - 1 - first
+    mark = "^" * max(1, min(length, len(shown) - place))
+    lines = [f"  {'…' if first else ' '}{shown}", f"   {' ' * place}{mark}"]
+    return [*lines, f"  Allowed there: {', '.join(expected)}."] if expected else lines
 
 
 def show_blockers(blockers: Sequence[Any]) -> None:

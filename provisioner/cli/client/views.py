@@ -45,6 +45,19 @@ def show_explanation(told: Document, _given: Document) -> None:
             _print(f"  {sentence}")
 
 
+def show_drift(told: Document, given: Document) -> None:
+    """Print what differs by component; with `-o wide` each node too."""
+    show_rows("drift", told["table"], (), "table")
+    other = [line for line in told["items"] if not line["behind"]]
+    if given.get("output") == "wide":
+        show_rows("drift nodes", told["items"], (), "table")
+    elif told["total"]:
+        _print(f"{told['total']} nodes differ: -o wide lists them.")
+    if other and given.get("output") != "wide":
+        names = format_cell([line["node"] for line in other], "some")
+        _print(f"{len(other)} of them run their pins under another release: {names}.")
+
+
 def show_node(node: Document, _given: Document) -> None:
     """Print a node: its state, its blockers with their remedies, its cables."""
     place = node["location"]

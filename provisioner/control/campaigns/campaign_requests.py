@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from provisioner.control.campaigns.campaign_facts import Survey, read_fleet
-from provisioner.control.campaigns.campaigns import FleetSurvey, Surveyed, find_selected
+from provisioner.control.campaigns.campaigns import FleetSurvey, Surveyed
+from provisioner.control.campaigns.selecting import find_selected
 from provisioner.control.context import Context
 from provisioner.model.campaign import (
     SETTLED,
@@ -132,7 +133,8 @@ class CampaignRequests:
             )
         chosen = policy or Policy()
         now = self._clock.now()
-        nodes = find_selected(expression, await self._store.nodes.list())
+        known = await self._store.nodes.list()
+        nodes = await find_selected(expression, known, self._store, self._matrix, now)
         blockers = refuse_selection(nodes, release, chosen)
         if blockers:
             return blockers

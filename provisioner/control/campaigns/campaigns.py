@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from provisioner.control.campaigns.campaign_facts import Survey, rails_of, read_fleet, read_standing
+from provisioner.control.campaigns.selecting import find_selected
 from provisioner.control.context import Context
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.campaign import (
@@ -43,7 +44,7 @@ from provisioner.planning.campaigns.campaign_moves import (
     update_progress,
 )
 from provisioner.planning.campaigns.rollout import decide
-from provisioner.planning.campaigns.select_expression import refuse_ungranted, select
+from provisioner.planning.campaigns.select_expression import refuse_ungranted
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, Store, StoreFailed
@@ -148,11 +149,6 @@ class Surveyed:
     already: tuple[str, ...]
 
 
-def find_selected(expression: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return the nodes of a campaign; retired ones belong to none. Raises InputError."""
-    return select(expression, [n for n in nodes if n.state is not State.RETIRED])
-
-
 class FleetSurvey:
     """Reads the store; touches nothing."""
 
@@ -167,13 +163,15 @@ class FleetSurvey:
     ) -> None:
         self._plan = plan
         self._store = store
+        self._matrix = matrix
         self._book = book
         self._survey = Survey(store, matrix, settings, held)
 
     async def read_fleet(self, campaign: Campaign, now: float) -> Surveyed:
         """Read everything that preview and start need."""
         nodes = await self._store.nodes.list()
-        chosen = {n.id: n for n in find_selected(campaign.select, nodes)}
+        selected = await find_selected(campaign.select, nodes, self._store, self._matrix, now)
+        chosen = {n.id: n for n in selected}
         planned = await self._survey.read_plans(nodes, frozenset(chosen), campaign.release)
         already = {
             name

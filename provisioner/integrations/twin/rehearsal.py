@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.control.campaigns.campaign_requests import CampaignRequests
-from provisioner.control.campaigns.campaigns import find_selected
 from provisioner.integrations.sim.site.truth import collect_truth
 from provisioner.integrations.twin.fleet_twin import RecordedFleet, Twin
 from provisioner.integrations.twin.loop import run
 from provisioner.integrations.twin.recorded import add_simulated_images
 from provisioner.model.campaign import Campaign, CampaignRow, CampaignState
 from provisioner.model.matrix import Matrix
-from provisioner.model.node import NodeKind, State
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.campaigns import waves
 from provisioner.planning.campaigns.campaign_report import Report, build_report
+from provisioner.planning.campaigns.fleet_fields import (
+    ABOUT_FIELDS,
+    FleetRecords,
+    Reading,
+    needs_records,
+)
+from provisioner.planning.campaigns.select_expression import parse, pick
 from provisioner.ports import Store
 from provisioner.settings import Settings
 
@@ -49,12 +55,25 @@ def to_json(result: RehearsalResult) -> dict[str, object]:
     return fields | {"report": result.report.model_dump(mode="json"), "blockers": blockers}
 
 
+def find_selected(
+    campaign: Campaign, nodes: Sequence[Node], surveyed: Collection[str]
+) -> tuple[Node, ...]:
+    """Return the campaign's nodes. Where its expression asks for more than nodes have (versions,
+    cases), they are the surveyed ones: those records are the fleet's, and no twin has them.
+    """
+    expression = parse(campaign.select, ABOUT_FIELDS)
+    living = [n for n in nodes if n.state is not State.RETIRED]
+    if needs_records(expression):
+        return tuple(n for n in living if n.id in surveyed)
+    return pick(expression, living, Reading(expression.fields, FleetRecords(), None, 0.0).read)
+
+
 async def read_fleet(
     store: Store, campaign: Campaign, facts: Sequence[str], most: int
 ) -> tuple[RecordedFleet, int]:
     """Read at most `most` of the campaign's hosts, their leaves, and how many hosts it selects."""
     nodes = await store.nodes.list()
-    selected = [n for n in find_selected(campaign.select, nodes) if n.kind is NodeKind.HOST]
+    selected = [n for n in find_selected(campaign, nodes, facts) if n.kind is NodeKind.HOST]
     order = {name: number for number, name in enumerate(facts)}
     hosts = sorted(selected, key=lambda n: (order.get(n.id, len(order)), n.id))[:most]
     leaves = {p.switch for n in hosts for p in n.ports}
@@ -142,7 +161,8 @@ async def _run_campaign(
 
 def _select_twins(campaign: Campaign, twin: Twin) -> str:
     """Return a selector of the campaign's nodes by the names of their twins."""
-    mine = {n.id for n in find_selected(campaign.select, twin.recorded.nodes)}
+    hosts = [n.id for n in twin.recorded.nodes if n.kind is NodeKind.HOST]
+    mine = {n.id for n in find_selected(campaign, twin.recorded.nodes, hosts)}
     twins = [twin.names.twin[n] for n in sorted(mine) if n in twin.names.twin]
     return f"node={','.join(twins)}"
 

@@ -5,7 +5,7 @@ Drift concerns releases and their pins. Changes since a certificate are handled 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pydantic import Field
@@ -13,11 +13,12 @@ from pydantic import Field
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.certificate import Certificate
-from provisioner.model.inventory import Inventory
-from provisioner.model.matrix import SEVERITIES, Matrix
+from provisioner.model.inventory import Inventory, ListedVersion
+from provisioner.model.matrix import SEVERITIES, Matrix, Pin
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
 from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
+from provisioner.planning.campaigns.fleet_fields import FleetVersions, find_missed, find_pins
 from provisioner.planning.matrix.standing import find_notices
 from provisioner.planning.path.conditions import judge_pin, select_target
 
@@ -43,6 +44,17 @@ class DriftLine(Record):
     pin_expired: str = ""  # an expired pin of the node
     # security notices about versions that run: "NVIDIA-5699 (critical): bluefield.nic 32.44.1036"
     security: tuple[str, ...] = ()
+
+
+class DriftRow(Record):
+    """One version that nodes run and are not to run, with the one that they are to run."""
+
+    kind: str = Field(description="The component, as the matrix names it.")
+    running: str = Field(description='"?": the device gives no version.')
+    wanted: str = Field(description="The pinned version.")
+    nodes: int
+    slots: int = Field(description="Parts that run it: eight GPUs of a node are eight.")
+    names: tuple[str, ...] = Field(description="Nodes that run it, at most 100.")
 
 
 NAMED_MAX = 100  # nodes of one version that are named
@@ -73,7 +85,7 @@ class DebtLine(Record):
 
 def find_drift(
     nodes: Sequence[Node],
-    inventories: Mapping[str, Inventory],
+    versions: FleetVersions,
     matrix: Matrix,
     pins: Sequence[ReleasePin],
     under_way: Mapping[str, tuple[CampaignRow, str]],
@@ -84,18 +96,27 @@ def find_drift(
     `under_way` maps the nodes of active campaigns to their row and the campaign's target.
     """
     lines = []
+    # alike nodes are compared once
+    known: dict[tuple[str, str, str], tuple[tuple[Behind, ...], tuple[str, ...]]] = {}
+    expired_pins = [p for p in pins if not p.is_in_force(now)]
     for node in nodes:
         if node.state is State.RETIRED:
             continue
         row, campaign_target = under_way.get(node.id, (None, ""))
         target = find_target(node, row, campaign_target, pins, now)
-        behind = _behind(inventories.get(node.id), matrix, target, node.profile)
-        expired = next((p for p in pins if _about(p, node) and not p.is_in_force(now)), None)
-        security = _list_notices(inventories.get(node.id), matrix)
+        key = (versions.of_node.get(node.id, ""), target, node.profile)
+        if key not in known:
+            listed = versions.sets.get(key[0], ())
+            known[key] = (
+                _behind(listed, find_pins(matrix, *key[1:])),
+                _list_notices(listed, matrix),
+            )
+        behind, security = known[key]
+        expired = next((p for p in expired_pins if _about(p, node)), None)
         if target == node.release and not behind and expired is None and not security:
             continue
         lines.append(
-            DriftLine(
+            DriftLine.model_construct(  # of records that were validated when they were read
                 node=node.id,
                 state=node.state.value,
                 release=node.release,
@@ -109,9 +130,33 @@ def find_drift(
     return tuple(lines)
 
 
+def tabulate_drift(lines: Sequence[DriftLine]) -> tuple[DriftRow, ...]:
+    """Return the components that differ, each version with its nodes: what most run first."""
+    alike: dict[int, tuple[tuple[Behind, ...], list[str]]] = {}
+    for line in lines:
+        alike.setdefault(id(line.behind), (line.behind, []))[1].append(line.node)
+    found: dict[tuple[str, str, str], list[tuple[int, list[str]]]] = {}
+    for behind, names in alike.values():
+        for one in behind:
+            key = (one.kind, one.running, one.wanted)
+            found.setdefault(key, []).append((one.slots, names))
+    rows = [
+        DriftRow(
+            kind=kind,
+            running=running,
+            wanted=wanted,
+            nodes=sum(len(names) for _, names in groups),
+            slots=sum(slots * len(names) for slots, names in groups),
+            names=tuple(sorted(name for _, names in groups for name in names)[:NAMED_MAX]),
+        )
+        for (kind, running, wanted), groups in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda r: (-r.nodes, r.kind, r.running, r.wanted)))
+
+
 def count_versions(
     nodes: Sequence[Node],
-    inventories: Mapping[str, Inventory],
+    versions: FleetVersions,
     matrix: Matrix,
     pins: Sequence[ReleasePin],
     under_way: Mapping[str, tuple[CampaignRow, str]],
@@ -122,39 +167,60 @@ def count_versions(
     One version may have two lines: some nodes are to run it, others not. Nodes without an
     inventory are in no line.
     """
-    slots: dict[tuple[str, str, str], int] = {}
-    names: dict[tuple[str, str, str], dict[str, None]] = {}
-    wanted: dict[tuple[str, str, str], set[str]] = {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for node in nodes:
-        inventory = inventories.get(node.id)
-        if inventory is None or node.state is State.RETIRED:
+        digest = versions.of_node.get(node.id)
+        if digest is None or node.state is State.RETIRED:
             continue
         row, campaign_target = under_way.get(node.id, (None, ""))
-        release = matrix.releases.get(find_target(node, row, campaign_target, pins, now))
-        profile = None if release is None else release.profiles.get(node.profile)
-        for part in inventory.components:
-            pin = None if profile is None else profile.pins.get(part.kind)
-            known = pin is not None and pin.known
-            met = known and judge_pin(part.kind, part.version, pin).met
-            standing = "as pinned" if met else "differs" if known else "not pinned"
-            key = (part.kind, part.version or "?", standing)
-            slots[key] = slots.get(key, 0) + 1
-            names.setdefault(key, {})[node.id] = None
-            if pin is not None and known:
-                target = select_target(part.kind, part.version, pin)
-                wanted.setdefault(key, set()).add(target or "no pin for this model")
+        target = find_target(node, row, campaign_target, pins, now)
+        alike.setdefault((digest, target, node.profile), []).append(node.id)
+    slots: dict[tuple[str, str, str], int] = {}
+    names: dict[tuple[str, str, str], list[list[str]]] = {}
+    wanted: dict[tuple[str, str, str], set[str]] = {}
+    for (digest, target, profile), group in alike.items():
+        listed = _join_staged(versions.sets.get(digest, ()))
+        for key, (number, pinned) in _judge(listed, find_pins(matrix, target, profile)).items():
+            slots[key] = slots.get(key, 0) + number * len(group)
+            names.setdefault(key, []).append(group)
+            wanted.setdefault(key, set()).update(pinned)
     return tuple(
         VersionCount(
             kind=key[0],
             version=key[1],
             standing=key[2],
-            wanted=tuple(sorted(wanted.get(key, ()))),
-            nodes=len(names[key]),
+            wanted=tuple(sorted(wanted[key])),
+            nodes=sum(map(len, names[key])),
             slots=slots[key],
-            names=tuple(sorted(names[key])[:NAMED_MAX]),
+            names=tuple(sorted(name for group in names[key] for name in group)[:NAMED_MAX]),
         )
         for key in sorted(slots)
     )
+
+
+def _join_staged(versions: Iterable[ListedVersion]) -> Mapping[tuple[str, str | None], int]:
+    """Return the parts of each running version, whatever is staged beside it."""
+    counts: dict[tuple[str, str | None], int] = {}
+    for one in versions:
+        counts[one.kind, one.version] = counts.get((one.kind, one.version), 0) + one.slots
+    return counts
+
+
+def _judge(
+    versions: Mapping[tuple[str, str | None], int], pins: Mapping[str, Pin]
+) -> dict[tuple[str, str, str], tuple[int, tuple[str, ...]]]:
+    """Return (component, version, standing) -> its parts and the version that is pinned."""
+    judged = {}
+    for (kind, version), slots in versions.items():
+        pin = pins.get(kind)
+        known = pin is not None and pin.known
+        met = known and judge_pin(kind, version, pin).met
+        standing = "as pinned" if met else "differs" if known else "not pinned"
+        pinned: tuple[str, ...] = ()
+        if pin is not None and known:
+            pinned = (select_target(kind, version, pin) or "no pin for this model",)
+        judged[kind, version or "?", standing] = (slots, pinned)
+    return judged
 
 
 def find_debt(
@@ -258,31 +324,22 @@ def _describe_adoption(node: Node) -> str:
     return f"serving, not certified: adopted {day:%Y-%m-%d}"
 
 
-def _behind(
-    inventory: Inventory | None, matrix: Matrix, release: str, profile: str
-) -> tuple[Behind, ...]:
-    pinned = matrix.releases.get(release)
-    if inventory is None or pinned is None or profile not in pinned.profiles:
-        return ()
-    pins = pinned.profiles[profile].pins
+def _behind(versions: Iterable[ListedVersion], pins: Mapping[str, Pin]) -> tuple[Behind, ...]:
     counts: dict[tuple[str, str, str], int] = {}
-    for part in inventory.components:
-        pin = pins.get(part.kind)
-        if pin is None or not pin.known or judge_pin(part.kind, part.version, pin).met:
-            continue
-        target = select_target(part.kind, part.version, pin) or "no pin for this model"
-        key = (part.kind, part.version or "?", target)
-        counts[key] = counts.get(key, 0) + 1
+    for one in versions:
+        target = find_missed(one, pins.get(one.kind))
+        if target is not None:
+            key = (one.kind, one.version or "?", target)
+            counts[key] = counts.get(key, 0) + one.slots
     return tuple(
         Behind(kind=kind, running=running, wanted=pinned_version, slots=slots)
         for (kind, running, pinned_version), slots in sorted(counts.items())
     )
 
 
-def _list_notices(inventory: Inventory | None, matrix: Matrix) -> tuple[str, ...]:
+def _list_notices(versions: Iterable[ListedVersion], matrix: Matrix) -> tuple[str, ...]:
     """Return the security notices that concern running versions, the most severe first."""
-    parts = inventory.components if inventory is not None else ()
-    running = {(part.kind, part.version) for part in parts if part.version}
+    running = {(one.kind, one.version) for one in versions if one.version}
     found = {
         (SEVERITIES.index(matrix.security[name].severity), name, kind, version)
         for kind, version in running

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -136,12 +137,37 @@ class _Many:
 _Part = _Term | _Not | _Many
 
 
+class ExpressionError(InputError):
+    """A mistake in an expression. `at`: number of its first character, from 1."""
+
+    def __init__(
+        self,
+        source: str,
+        place: int,
+        problem: str,
+        remedy: str,
+        *,
+        length: int = 1,
+        expected: Sequence[str] = (),
+    ) -> None:
+        super().__init__(source, f"character {place + 1}", problem, remedy)
+        self.at = place + 1
+        self.length = length  # of the part that is wrong; 0: something is missing there
+        self.expected = tuple(expected)  # words that may stand there
+
+
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression; `text` is its source."""
+    """A parsed expression; `text` is its source, `patterns` what is asked of each field."""
 
     text: str
     _root: _Part
+    patterns: Mapping[str, tuple[str, ...]]
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Return the fields that it asks for."""
+        return frozenset(self.patterns)
 
     def matches_facts(self, facts: Facts) -> bool:
         """Return whether an object with these fields is selected."""
@@ -155,13 +181,26 @@ def parse(text: str, fields: Iterable[str], source: str = "--select") -> Express
 
 def select(text: str, nodes: Iterable[Node], source: str = "--select") -> tuple[Node, ...]:
     """Return the nodes that an expression selects, in their order. Raises InputError."""
-    expression = _node_expression(text, source)
-    return tuple(n for n in nodes if expression.matches_facts(read_fields(n)))
+    return pick(_node_expression(text, source), nodes)
 
 
-def read_fields(node: Node) -> Facts:
-    """Return the fields of a node for the evaluation of an expression."""
-    return {name: _read(node, field, getattr) for name, field in NODE_FIELDS.items()}
+def pick(
+    expression: Expression, nodes: Iterable[Node], more: Callable[[Node], Facts] = lambda _: {}
+) -> tuple[Node, ...]:
+    """Return the nodes that an expression selects. `more`: fields that nodes do not have."""
+    own = expression.fields & NODE_FIELDS.keys()
+    if expression.fields - own:
+        return tuple(
+            n for n in nodes if expression.matches_facts({**read_fields(n, own), **more(n)})
+        )
+    if not own:  # "all", or "not all"
+        return tuple(nodes) if expression.matches_facts({}) else ()
+    return tuple(n for n in nodes if expression.matches_facts(read_fields(n, own)))
+
+
+def read_fields(node: Node, names: Iterable[str] = NODE_FIELDS) -> Facts:
+    """Return fields of a node for the evaluation of an expression."""
+    return {name: _read(node, NODE_FIELDS[name], getattr) for name in names}
 
 
 def read_stored(body: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -195,6 +234,11 @@ _WORDS = ("and", "or", "not", "all")
 _REMEDY = "Write it like: profile=hgx-* and not tenant=red (docs/campaigns.md)."
 
 
+FOLDED = frozenset({"serial"})  # fields whose values are in small letters, whatever is asked
+SIGNS = ("=", "!=")
+LISTED_MAX = 40  # words of a refusal
+
+
 class _Parser:
     """Parses from left to right; `_at` is the index of the next token."""
 
@@ -204,17 +248,19 @@ class _Parser:
         self._source = source
         self._tokens: list[tuple[str, str, int]] = []  # (kind, text, place)
         self._at = self._terms = self._depth = 0
+        self._patterns: dict[str, tuple[str, ...]] = {}
 
     def read(self) -> Expression:
         if len(self._text) > LENGTH_MAX:
             raise self._wrong(LENGTH_MAX, f"it is longer than {LENGTH_MAX} characters")
         self._split()
         if not self._tokens:
-            raise self._wrong(0, "it is empty")
+            raise self._wrong(0, "it is empty", expected=self._suggest(""))
         root = self._either()
         if self._at < len(self._tokens):
-            raise self._wrong(self._place(), f"{self._tokens[self._at][1]!r:.40} is not expected")
-        return Expression(self._text, root)
+            problem = f"{self._tokens[self._at][1]!r:.40} is not expected"
+            raise self._wrong(self._place(), problem, expected=("and", "or"))
+        return Expression(self._text, root, self._patterns)
 
     def _split(self) -> None:
         at = 0
@@ -255,7 +301,8 @@ class _Parser:
             if self._take("bracket", "("):
                 inner = self._either()
                 if not self._take("bracket", ")"):
-                    raise self._wrong(self._place(), "a closing parenthesis is missing")
+                    problem = "a closing parenthesis is missing"
+                    raise self._wrong(self._place(), problem, expected=(")", "and", "or"))
                 return inner
             if self._word("all"):
                 return _Many((), every=True)
@@ -267,14 +314,21 @@ class _Parser:
         place = self._place()
         kind, field = self._peek()
         if kind != "word" or field in _WORDS:
-            raise self._wrong(place, "FIELD=PATTERN is expected here")
+            problem = "FIELD=PATTERN is expected here"
+            raise self._wrong(place, problem, expected=("not", "(", *self._suggest("")))
         self._at += 1
         if field not in self._fields:
-            names = ", ".join(sorted(self._fields))
-            raise self._wrong(place, f"there is no field {field!r:.40}", f"Fields: {names}.")
+            near = self._suggest(field)
+            raise self._wrong(
+                place,
+                f"there is no field {field!r:.40}",
+                f"Fields: {', '.join(near)}.",
+                expected=near,
+            )
         sign = self._peek()[1] if self._peek()[0] == "sign" else ""
         if not sign:
-            raise self._wrong(self._place(), f"= or != is expected after {field}")
+            problem = f"= or != is expected after {field}"
+            raise self._wrong(self._place(), problem, expected=SIGNS)
         self._at += 1
         patterns = [self._pattern()]
         while self._take("comma", ","):
@@ -282,6 +336,9 @@ class _Parser:
         self._terms += len(patterns)
         if self._terms > TERMS_MAX:
             raise self._wrong(place, f"there are more than {TERMS_MAX} patterns")
+        if field in FOLDED:
+            patterns = [p.casefold() for p in patterns]
+        self._patterns[field] = (*self._patterns.get(field, ()), *patterns)
         joined = "|".join(f"(?:{translate(p)})" for p in patterns)
         return _Term(field, re.compile(joined), sign == "=")
 
@@ -311,5 +368,19 @@ class _Parser:
     def _place(self) -> int:
         return self._tokens[self._at][2] if self._at < len(self._tokens) else len(self._text)
 
-    def _wrong(self, place: int, problem: str, remedy: str = _REMEDY) -> InputError:
-        return InputError(self._source, f"character {place + 1}", problem, remedy)
+    def _suggest(self, begun: str) -> tuple[str, ...]:
+        """Return the fields that may be meant: those that hold the text, else alike ones."""
+        names = sorted(self._fields, key=lambda name: (name not in NODE_FIELDS, len(name), name))
+        alike = [n for n in names if begun in n] if 1 < len(begun) <= LISTED_MAX else []
+        if not alike and len(begun) <= LISTED_MAX:
+            alike = get_close_matches(begun, names, 8) if begun else []
+        return tuple((alike or names)[:LISTED_MAX])
+
+    def _wrong(
+        self, place: int, problem: str, remedy: str = _REMEDY, expected: Sequence[str] = ()
+    ) -> ExpressionError:
+        words = (len(text) for _, text, at in self._tokens if at == place)
+        length = next(words, max(0, min(1, len(self._text) - place)))
+        return ExpressionError(
+            self._source, place, problem, remedy, length=length, expected=expected
+        )

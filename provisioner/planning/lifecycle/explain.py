@@ -21,6 +21,12 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Plan
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.journey import JOURNEY
+from provisioner.planning.lifecycle.next_step import (
+    NextStep,
+    describe_next_step,
+    find_next_step,
+    settle_blockers,
+)
 
 # ------------------------------------------------------------------------------
 # Durations and foreign text, formatted for `explain` and the watch views. Pure.
@@ -82,7 +88,10 @@ def explain_next(
             why = "because a stored row of it cannot be read"
         yield f"Nothing by itself: it was parked {why}."
         return
-    yield from _explain_state(node, plan)
+    if case is not None and case.open:
+        yield describe_next_step(case)
+    if case is None or node.state not in (State.QUARANTINED, State.REPAIRING):
+        yield from _explain_state(node, plan)
     if node.note and node.state not in (State.QUARANTINED, State.RETIRED):
         yield f"Now: {clean_text(node.note)}."
     if case is not None:
@@ -221,6 +230,7 @@ class Explanation(Record):
     why: tuple[str, ...]
     next: tuple[str, ...]
     unblock: tuple[str, ...]  # actions for an operator; () if none is needed
+    step: NextStep  # the same, in one sentence each: as every page shows it
 
     def format_lines(self) -> Iterator[str]:
         """Yield the explanation as text, with a heading above each part."""
@@ -235,8 +245,21 @@ class Explanation(Record):
             yield from (f"  {sentence}" for sentence in sentences)
 
 
-def explain(seen: Situation) -> Explanation:
+def explain(seen: Situation, confidence_min: float = 0.0) -> Explanation:
     """Return the explanation of one node at the time `now` of its situation."""
+    step = find_next_step(seen.node, seen.case, seen.now, confidence_min)
+    blockers = settle_blockers(seen.node.blockers, step)
+    own = {(b.reason, b.subject) for b in blockers}
+    plan = seen.plan and seen.plan.model_copy(
+        update={
+            "blockers": tuple(
+                settle_blockers((b,), step)[0] if (b.reason, b.subject) in own else b
+                for b in seen.plan.blockers
+            )
+        }
+    )
+    node = seen.node.model_copy(update={"blockers": blockers})
+    seen = seen.model_copy(update={"node": node, "plan": plan})
     return Explanation(
         node=seen.node.id,
         what=tuple(_explain_state_explain(seen)),
@@ -245,6 +268,7 @@ def explain(seen: Situation) -> Explanation:
             explain_next(seen.node, seen.now, seen.plan, seen.case, seen.campaign, seen.row)
         ),
         unblock=tuple(_explain_remedy(seen)),
+        step=step,
     )
 
 
@@ -427,7 +451,8 @@ def _explain_remedy(seen: Situation) -> Iterator[str]:
             f"It is {node.state} longer than {format_span(limit_s)}, the limit of this state; "
             f"it hangs on: {clean_text(name)}."
         )
-    if node.state is State.QUARANTINED or node.is_parked:
+    stands = node.state is State.QUARANTINED and seen.case is None
+    if stands or node.is_parked:
         yield f"When that is done: `provisioner node retry {clean_text(node.id)}`."
     if node.state is State.RELEASED and _has_invalid_certificate(seen):
         again = f"`provisioner node reclaim {clean_text(node.id)} --for-repair`"

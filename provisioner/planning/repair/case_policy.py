@@ -20,6 +20,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.certification.regression import list_parts
 from provisioner.planning.lifecycle.decide import PASSING
+from provisioner.planning.lifecycle.next_step import may_wait
 from provisioner.planning.watch.watch_rules import LAPSED
 
 C = Classification
@@ -401,7 +402,7 @@ def list_due_verbs(case: Case, node: Node | None, *, staff: bool) -> tuple[Verb,
     ticket = case.ticket
     due = {
         Verb.ACCEPT: opened,
-        Verb.DEFER: opened and _may_wait(case),
+        Verb.DEFER: opened and may_wait(case),
         Verb.RETURNED: case.stage is Stage.HARDWARE or incurable,
         Verb.SPARE: case.stage is Stage.HARDWARE,
         Verb.RMA: ticket is not None,
@@ -411,34 +412,6 @@ def list_due_verbs(case: Case, node: Node | None, *, staff: bool) -> tuple[Verb,
         Verb.CLOSE: True,
     }
     return tuple(v for v, is_due in due.items() if is_due and (staff or v in TENANT_VERBS))
-
-
-def _may_wait(case: Case) -> bool:
-    """Return whether its tenant may defer the drain: a node that is cut off serves no more."""
-    return bool(case.drain_at) and case.service is not Service.CUT_OFF
-
-
-def describe_next_step(case: Case) -> str:
-    """Return in one sentence the event that moves the case on, and who causes it."""
-    match case.stage:
-        case Stage.CLOSED:
-            return "The case is closed: nothing follows."
-        case Stage.OPENED if case.tenant and _may_wait(case):
-            return f"Tenant {case.tenant} accepts or defers; without an answer it is drained then."
-        case Stage.OPENED:
-            return "The node leaves service, then its evidence is collected."
-        case Stage.EVIDENCE:
-            return "Evidence is collected, then suspects are chosen."
-        case Stage.DIAGNOSIS:
-            return "The suspects are weighed, then the mildest remedy is tried."
-        case Stage.REMEDY | Stage.MEASURING:
-            return "The remedy's effect is measured; the next remedy follows if the fault stays."
-        case Stage.HARDWARE:
-            work = case.ticket.work.rstrip(".") if case.ticket and case.ticket.work else "the work"
-            return f"A technician does it: {work}; then reports the node as returned."
-        case Stage.RETURNING:
-            return "The node is taken in as unknown hardware, and certified anew."
-    return "The node is drained and erased, its ports are closed, and it is removed for good."
 
 
 def list_serials(case: Case) -> tuple[str, ...]:
@@ -491,39 +464,3 @@ def describe_request(verb: Verb, case: Case, arguments: Mapping[str, Any]) -> tu
 
 def _is_cut_off(case: Case) -> bool:
     return case.service is Service.CUT_OFF
-
-
-# ------------------------------------------------------------------------------
-# The party that an open case waits for: a technician, its tenant, or a person. Pure.
-
-
-class Party(StrEnum):
-    """The party whose turn it is."""
-
-    TECHNICIAN = "technician"  # works on the hardware
-    TENANT = "tenant"  # may agree to a drain, or defer it
-    PERSON = "person"  # decides where no rule does
-
-
-def find_party(case: Case, now: float, confidence_min: float) -> Party | None:
-    """Return the party that a case waits for, or None while it goes on by itself.
-
-    `confidence_min`: the site's; below it a person diagnoses before a part is replaced.
-    """
-    if case.stage is Stage.HARDWARE:
-        suspect = case.suspect
-        clear = suspect is not None and suspect.confidence >= confidence_min
-        return Party.TECHNICIAN if clear and case.ticket is not None else Party.PERSON
-    if case.stage is Stage.OPENED and case.service is Service.DRAIN and case.drain_at > now:
-        return Party.TENANT
-    difference = case.difference
-    if case.stage is Stage.RETURNING and difference is not None:
-        return Party.PERSON if difference.wrong or difference.missing else None
-    return None
-
-
-def describe_wait(case: Case) -> str:
-    """Return the work or the condition in one line."""
-    if case.ticket is not None and case.ticket.work:
-        return case.ticket.work
-    return case.note or case.reason

@@ -36,6 +36,10 @@ class SqlHomeRepository:
     get_waiting = reads(home_rows.read_waiting)
     # Return the nodes of a group that a retry may take out of quarantine.
     list_retryable = reads(home_rows.list_retryable)
+    # Return what happened in the last days and in the last hour.
+    read_course = reads(home_rows.read_course)
+    # Return (campaign, state of its nodes) -> nodes, of campaigns that are under way.
+    count_campaigns = reads(home_rows.count_campaigns)
 
 
 FIELDS = (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.cohort import HealthReport
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
-from provisioner.model.inventory import Inventory
+from provisioner.model.inventory import Inventory, ListedVersion
 from provisioner.model.tenant import ReleaseProof
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import (
@@ -48,6 +48,22 @@ class SqlEvidenceRepository:
         return await self._transactions.recall_of(evidence_rows.read_inventory, node)
 
     put_inventory = writes(evidence_rows.put_inventory)
+
+    async def list_versions(
+        self, names: Collection[str] | None = None
+    ) -> tuple[Mapping[str, str], Mapping[str, tuple[ListedVersion, ...]]]:
+        return await self._transactions.read(lambda c: evidence_rows.read_versions(c, names))
+
+    async def list_parts(
+        self,
+        names: Collection[str] | None,
+        serials: Collection[str],
+        models: Collection[str],
+        limit: int | None = None,
+    ) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        return await self._transactions.read(
+            lambda c: evidence_rows.read_parts(c, names, serials, models, limit)
+        )
 
     async def get_report(self, node: str) -> HealthReport | None:
         return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))

@@ -6,17 +6,34 @@ Rows are added, never changed; only a certificate's revocation is written onto i
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate, Revocation
 from provisioner.model.cohort import Baseline, HealthReport, Sample
 from provisioner.model.fabric_session import FabricOutcome, FabricSession
-from provisioner.model.inventory import Inventory
+from provisioner.model.inventory import (
+    Inventory,
+    ListedVersion,
+    list_models,
+    list_serials,
+    list_versions,
+)
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Fenced
 from provisioner.ports.errors import DamagedRow
@@ -30,9 +47,11 @@ from provisioner.store.schema.schema import (
     fabric_sessions,
     inventories,
     matrices,
+    node_versions,
     proofs,
     reports,
     samples,
+    version_sets,
 )
 
 # ------------------------------------------------------------------------------
@@ -187,24 +206,59 @@ _NEWEST = (
     .order_by(inventories.c.id.desc())
     .limit(1)
 )
+_NEWEST_ID = (
+    select(inventories.c.id, inventories.c.digest, node_versions.c.inventory.label("listed"))
+    .select_from(inventories.outerjoin(node_versions, node_versions.c.node == inventories.c.node))
+    .where(inventories.c.node == bindparam("name"))
+    .order_by(inventories.c.id.desc())
+    .limit(1)
+)
 _REVOKED = select(certificates.c.revoked_at).where(certificates.c.id == bindparam("name"))
 _KEPT = select(evidence.c.size).where(evidence.c.digest == bindparam("wanted"))
 
 
 def put_inventory(connection: Connection, inventory: Inventory, now: float) -> None:
-    """Store an inventory, unless it is equal to the last one."""
+    """Store an inventory, unless it is equal to the last one, and what it says for lists.
+
+    A daemon of an older version stores inventories alone: what it left out is made up for here.
+    """
     body = inventory.model_dump_json()
     digest = hashlib.sha256(body.encode()).hexdigest()  # as `Record.digest`, without a second dump
-    newest = (
-        select(inventories.c.digest)
-        .where(inventories.c.node == inventory.node)
-        .order_by(inventories.c.id.desc())
-        .limit(1)
-    )
-    if connection.scalar(newest) != digest:
-        connection.execute(
-            insert(inventories).values(node=inventory.node, digest=digest, body=body, seen_at=now)
+    newest = connection.execute(_NEWEST_ID, {"name": inventory.node}).one_or_none()
+    number = None if newest is None or newest.digest != digest else newest.id
+    if number is None:
+        added = insert(inventories).values(
+            node=inventory.node, digest=digest, body=body, seen_at=now
         )
+        number = connection.execute(added.returning(inventories.c.id)).scalar_one()
+    elif newest is not None and newest.listed == number:
+        return
+    _list_inventory(connection, inventory, number)
+
+
+def _list_inventory(connection: Connection, inventory: Inventory, number: int) -> None:
+    """Write what lists need of a node's newest inventory in place of what they had."""
+    node = inventory.node
+    versions = json.dumps(list_versions(inventory), separators=(",", ":"))
+    digest = hashlib.sha256(versions.encode()).hexdigest()
+    before = connection.scalar(select(node_versions.c.versions).where(node_versions.c.node == node))
+    if before != digest:
+        same = select(version_sets.c.digest).where(version_sets.c.digest == digest)
+        if connection.scalar(same) is None:
+            connection.execute(insert(version_sets).values(digest=digest, body=versions))
+    connection.execute(delete(node_versions).where(node_versions.c.node == node))
+    connection.execute(
+        insert(node_versions).values(
+            node=node,
+            inventory=number,
+            versions=digest,
+            serials=clean("\n".join(list_serials(inventory))),
+            models=clean("\n".join(list_models(inventory))),
+        )
+    )
+    if before is not None and before != digest:
+        used = select(node_versions.c.node).where(node_versions.c.versions == before).exists()
+        connection.execute(delete(version_sets).where(version_sets.c.digest == before, ~used))
 
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:
@@ -214,6 +268,53 @@ def read_inventory(connection: Connection, node: str) -> Inventory | None:
         return None if body is None else parse_inventory(body)
     except DamagedRow as error:
         raise DamagedRow(f"inventories, {node}", error.problem) from None
+
+
+@lru_cache(maxsize=4096)  # a fleet has some hundred distinct sets
+def _parse_versions(body: str) -> tuple[ListedVersion, ...]:
+    try:
+        return tuple(ListedVersion(*row) for row in json.loads(body))
+    except (ValueError, TypeError) as error:
+        raise DamagedRow("version_sets", str(error)) from None
+
+
+def read_versions(
+    connection: Connection, names: Collection[str] | None
+) -> tuple[dict[str, str], dict[str, tuple[ListedVersion, ...]]]:
+    """Return (node -> digest of its set, digest -> its versions), of all nodes or of some."""
+    query = select(node_versions.c.node, node_versions.c.versions)
+    if names is not None:
+        query = query.where(node_versions.c.node.in_(names))
+    of_node = {row[0]: row[1] for row in connection.execute(query)}
+    sets = select(version_sets.c.digest, version_sets.c.body)
+    if names is not None:
+        sets = sets.where(version_sets.c.digest.in_(set(of_node.values())))
+    return of_node, {row[0]: _parse_versions(row[1]) for row in connection.execute(sets)}
+
+
+def read_parts(
+    connection: Connection,
+    names: Collection[str] | None,
+    serials: Collection[str],
+    models: Collection[str],
+    limit: int | None = None,
+) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return node -> (its serials' lines, its models), where one of these texts is in them.
+
+    A serial's text is in small letters. An empty text is in each.
+    """
+    query = select(node_versions.c.node, node_versions.c.serials, node_versions.c.models)
+    found = [node_versions.c.serials.contains(text, autoescape=True) for text in serials]
+    found += [node_versions.c.models.contains(text, autoescape=True) for text in models]
+    query = query.where(or_(*found)) if found else query.where(false())
+    if names is not None:
+        query = query.where(node_versions.c.node.in_(names))
+    if limit is not None:
+        query = query.order_by(node_versions.c.node).limit(limit)
+    return {
+        row[0]: (tuple(row[1].splitlines()), tuple(row[2].splitlines()))
+        for row in connection.execute(query)
+    }
 
 
 def put_report(connection: Connection, report: HealthReport) -> None:

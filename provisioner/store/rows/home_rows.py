@@ -9,7 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Double, Table, and_, case, cast, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    Integer,
+    Table,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 
 from provisioner.model.alert import ANY
 from provisioner.model.credential import CredentialSummary
@@ -165,7 +177,11 @@ RETRYABLE = (State.QUARANTINED.value, State.REPAIRING.value)
 
 _REASON = json_text(nodes.c.body, "blockers[0].reason")
 _UNBLOCK = json_text(nodes.c.body, "blockers[0].unblock")
-_IS_BLOCKED = and_(nodes.c.state != State.RETIRED.value, _REASON.is_not(None))
+# a node with an open case waits for that, and is listed with it
+_HAS_CASE = (
+    select(cases.c.node).where(cases.c.node == nodes.c.id, cases.c.closed_at == 0.0).exists()
+)
+_IS_BLOCKED = and_(nodes.c.state != State.RETIRED.value, _REASON.is_not(None), ~_HAS_CASE)
 
 
 @dataclass(frozen=True)
@@ -275,3 +291,99 @@ def _read_certificates(connection: Connection, now: float) -> tuple[ExpiringCert
     )
     rows = connection.execute(query.order_by(left_s, nodes.c.id).limit(CERTIFICATES_MAX))
     return tuple(ExpiringCertificate(r[0], r[1], float(r[2])) for r in rows)
+
+
+# ------------------------------------------------------------------------------
+# The last days and the last hour, counted by the database from the journal's newest rows.
+
+
+SCANNED_MAX = 300_000  # newest rows of the journal that are looked at: some 0.3 s
+STAYS_MAX = 5000  # moves from which typical stays are measured
+
+
+@dataclass(frozen=True)
+class Course:
+    """What happened since a time. Days count backwards from today, 0.
+
+    `moves`: (day, from, to) -> hosts. `recent`: moves, the newest first. `hour`: kind -> events.
+    `since`: how far back the journal was read.
+    """
+
+    since: float
+    moves: Mapping[tuple[int, str, str], int]
+    recent: tuple[tuple[float, str, str, str], ...]
+    opened: Mapping[int, int]
+    closed: Mapping[int, int]
+    alerts: Mapping[int, int]
+    hour: Mapping[str, int]
+
+
+def read_course(connection: Connection, today: float, days: int, now: float) -> Course:
+    """Count what happened in the last days. `today`: begin of the day of `now`."""
+    since = today - (days - 1) * DAY_S
+    head = int(connection.scalar(select(func.max(journal.c.seq))) or 0)
+    first = max(find_row(connection, since, head), head - SCANNED_MAX)
+    day = _days_ago(journal.c.at, today)
+    before = json_text(journal.c.detail, "from")
+    after = json_text(journal.c.detail, "to")
+    of_states = (journal.c.seq > first) & (journal.c.kind == "state")
+    moved = (
+        select(day, before, after, func.count())
+        .select_from(journal.join(nodes, nodes.c.id == journal.c.node))
+        .where(of_states, nodes.c.kind == "host")
+        .group_by(day, before, after)
+    )
+    recent = select(journal.c.at, journal.c.node, before, after).where(of_states)
+    recent = recent.order_by(journal.c.seq.desc()).limit(STAYS_MAX)
+    raised = (journal.c.seq > first) & (journal.c.kind == "alert_raised")
+    hour_first = max(find_row(connection, now - 3600.0, head), head - SCANNED_MAX)
+    hour = select(journal.c.kind, func.count()).where(journal.c.seq > hour_first)
+    reached = connection.scalar(
+        select(journal.c.at).where(journal.c.seq > first).order_by(journal.c.seq).limit(1)
+    )
+    return Course(
+        since=max(since, reached or since),
+        moves={(r[0], str(r[1]), str(r[2])): r[3] for r in connection.execute(moved)},
+        recent=tuple((r[0], r[1], str(r[2]), str(r[3])) for r in connection.execute(recent)),
+        opened=_count_days(connection, cases.c.opened_at, cases.c.opened_at >= since, today),
+        closed=_count_days(connection, cases.c.closed_at, cases.c.closed_at >= since, today),
+        alerts=_count_days(connection, journal.c.at, raised, today),
+        hour={r[0]: r[1] for r in connection.execute(hour.group_by(journal.c.kind))},
+    )
+
+
+def find_row(connection: Connection, at: float, head: int) -> int:
+    """Return the number of the last row before a time; rows are in the order of their times."""
+    low = 0
+    high = head  # it is from `low` to here
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = connection.execute(
+            select(journal.c.seq, journal.c.at)
+            .where(journal.c.seq <= middle)
+            .order_by(journal.c.seq.desc())
+            .limit(1)
+        ).first()
+        if row is None or row.at < at:
+            low = middle
+        else:
+            high = row.seq - 1
+    return low
+
+
+def _days_ago(at: ColumnElement[Any], today: float) -> ColumnElement[Any]:
+    """Return how many days before today a time is; later ones are today's."""
+    return case((at >= today, 0), else_=cast(func.floor((today - at) / DAY_S), Integer) + 1)
+
+
+def _count_days(
+    connection: Connection, at: ColumnElement[Any], where: ColumnElement[bool], today: float
+) -> dict[int, int]:
+    day = _days_ago(at, today)
+    query = select(day, func.count()).where(where).group_by(day)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def count_campaigns(connection: Connection) -> dict[tuple[str, str], int]:
+    """Return (campaign, state of its nodes) -> nodes, of campaigns that are under way."""
+    return _campaigns(connection)

@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0031');
+INSERT INTO "alembic_version" VALUES('0032');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -231,6 +231,15 @@ CREATE TABLE matrices (
     first_used_at DOUBLE NOT NULL,
     CONSTRAINT pk_matrices PRIMARY KEY (digest)
 );
+CREATE TABLE node_versions (
+	node VARCHAR NOT NULL,
+	inventory INTEGER NOT NULL,
+	versions VARCHAR NOT NULL,
+	serials TEXT NOT NULL,
+	models TEXT NOT NULL,
+	CONSTRAINT pk_node_versions PRIMARY KEY (node),
+	CONSTRAINT fk_node_versions_node FOREIGN KEY(node) REFERENCES nodes (id)
+);
 CREATE TABLE nodes (
     id VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,
@@ -389,6 +398,11 @@ CREATE TABLE tokens (
     CONSTRAINT pk_tokens PRIMARY KEY (id),
     CONSTRAINT uq_tokens_digest UNIQUE (digest)
 );
+CREATE TABLE version_sets (
+	digest VARCHAR NOT NULL,
+	body TEXT,
+	CONSTRAINT pk_version_sets PRIMARY KEY (digest)
+);
 CREATE TABLE webhook_deliveries (
     webhook VARCHAR NOT NULL,
     seq INTEGER NOT NULL,
@@ -454,3 +468,4 @@ CREATE TRIGGER number_change_of_node AFTER UPDATE ON nodes WHEN NEW.changed = OL
         UPDATE nodes SET changed = (SELECT coalesce(max(changed), 0) + 1 FROM nodes)
         WHERE id = NEW.id;
     END;
+CREATE INDEX ix_node_versions_set ON node_versions (versions, node);

@@ -38,7 +38,6 @@ nodes = Table(
     Column("kind", String, nullable=False),
     Column("state", String, nullable=False, index=True),
     Column("generation", Integer, nullable=False),
-    # beside the body, so that lists are filtered without reading it
     Column("tenant", String, nullable=False, server_default=""),
     Column("release", String, nullable=False, server_default=""),
     Column("profile", String, nullable=False, server_default=""),
@@ -68,8 +67,7 @@ operations = Table(
     Column("note", Text, nullable=False),
     UniqueConstraint("node", "number"),
 )
-# One active operation per node: the mutual exclusion itself, whatever drives the operations. The
-# migration says the same for PostgreSQL; said here, it would load that dialect for every site.
+# one active operation per node: the mutual exclusion itself; of PostgreSQL: its migration
 Index(
     "one_active_operation",
     operations.c.node,
@@ -104,6 +102,22 @@ inventories = Table(
     Column("digest", String, nullable=False),
     Column("body", Text, nullable=False),
     Column("seen_at", Double, nullable=False),
+)
+
+# what lists need of each node's newest inventory; nodes with the same versions share a set
+version_sets = Table(
+    "version_sets", metadata, Column("digest", String, primary_key=True), Column("body", Text)
+)
+
+node_versions = Table(
+    "node_versions",
+    metadata,
+    Column("node", String, ForeignKey("nodes.id"), primary_key=True),
+    Column("inventory", Integer, nullable=False),
+    Column("versions", String, nullable=False),  # digest of its set
+    Column("serials", Text, nullable=False),  # lines of serial, tab, part, in small letters
+    Column("models", Text, nullable=False),  # a line each
+    Index("ix_node_versions_set", "versions", "node"),  # both are read of all nodes at once
 )
 
 reports = Table(

@@ -1,0 +1,233 @@
+"""Finding nodes, what differs, and what comes next: the same words on every page."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from served import NOW, Served, run
+
+from provisioner.cli.client.output import mark_mistake
+from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.store.rows import evidence_rows
+
+
+def seen(name: str, bios: str, serial: str = "S-1") -> Inventory:
+    part = Component(
+        kind="bluefield.nic", slot="DPU_1", version="1.0", serial=serial, source="/redfish"
+    )
+    bios_part = Component(kind="host.bios", slot="host", version=bios, source="/redfish")
+    return Inventory(node=name, vendor="generic", components=(part, bios_part))
+
+
+async def put(served: Served, inventory: Inventory) -> None:
+    await served.store.write(partial(evidence_rows.put_inventory, inventory=inventory, now=NOW))
+
+
+async def select(served: Served, who: str, where: str) -> Any:
+    answer = await served.client.get(
+        "/v1/selection", params={"where": where}, headers=served.key(who)
+    )
+    return answer.status, await answer.json(content_type=None)
+
+
+def test_versions_serials_and_cases_select_in_every_place_alike() -> None:
+    async def scenario(served: Served) -> None:
+        await put(served, seen("su0-n01", "9.1", "MT-77"))
+        wheres = {"bios=9.*": ["su0-n01"], "serial=mt-7?": ["su0-n01"], "nic=1.0": ["su0-n01"]}
+        for where, names in wheres.items():
+            status, found = await select(served, "viewer", where)
+            _, listed = await served.ask("viewer", "GET", f"/nodes?where={where}")
+            _, drift = await served.ask("viewer", "GET", f"/drift?select={where}")
+
+            assert (status, found["nodes"], found["total"]) == (200, names, 1), where
+            assert [n["id"] for n in listed["items"]] == names
+            assert {line["node"] for line in drift["items"]} <= set(names)
+
+    run(scenario)
+
+
+def test_a_mistake_names_its_place_and_a_tenant_is_told_of_its_own_fields_only() -> None:
+    async def scenario(served: Served) -> None:
+        status, refused = await select(served, "viewer", "rack=a and drivr=1")
+        long, too_long = await select(served, "viewer", "a" * 5_000)
+        _, fields = await served.ask("red", "GET", "/selection/fields")
+        of_red, told = await select(served, "red", "serial=x")
+        _, own = await select(served, "red", "kind=host")
+
+        assert (status, refused["mistake"]["at"], refused["mistake"]["length"]) == (400, 12, 5)
+        assert "driver" in refused["mistake"]["expected"]
+        assert (long, too_long["mistake"]["at"]) == (400, 2001)
+        assert of_red == 400
+        assert "serial" not in told["mistake"]["expected"]
+        assert not {"serial", "case", "reason"} & {f["name"] for f in fields["items"]}
+        assert own["nodes"] == ["su0-n01", "su0-n02"]
+
+    run(scenario)
+
+
+def test_drift_is_a_table_of_components() -> None:
+    async def scenario(served: Served) -> None:
+        pins = served.parts.matrix.releases["spectrum-x-1.3.0"].profiles["hgx-h100-bf3"].pins
+        wanted = pins["bluefield.nic"]
+        for name in ("su0-n01", "su0-n02"):
+            await put(served, seen(name, "9.1"))
+
+        _, told = await served.ask("viewer", "GET", "/drift?named=1")
+        rows = {(r["kind"], r["running"]): r for r in told["table"]}
+
+        assert wanted.known
+        assert (rows["bluefield.nic", "1.0"]["nodes"], told["total"] >= 2) == (2, True)
+        assert rows["bluefield.nic", "1.0"]["wanted"] == wanted.version
+        assert rows["bluefield.nic", "1.0"]["names"] == ["su0-n01", "su0-n02"]
+        assert len(told["items"]) == 1
+
+    run(scenario)
+
+
+def test_versions_of_an_older_daemons_inventory_are_made_up_for_at_the_next_look() -> None:
+    async def scenario(served: Served) -> None:
+        await put(served, seen("su0-n01", "9.1"))
+        older = seen("su0-n01", "9.2")
+        await served.store.write(
+            lambda c: c.exec_driver_sql(
+                "INSERT INTO inventories (node, digest, body, seen_at) VALUES (?, ?, ?, 1)",
+                ("su0-n01", older.digest(), older.model_dump_json()),
+            )
+        )
+        _, before = await select(served, "viewer", "bios=9.2")
+        await put(served, older)
+        _, after = await select(served, "viewer", "bios=9.2")
+        _, gone = await select(served, "viewer", "bios=9.1")
+
+        assert (before["total"], after["total"], gone["total"]) == (0, 1, 0)
+
+    run(scenario)
+
+
+OPEN = Blocker(
+    reason=Reason.CHECK_FAILED,
+    subject="GPU_5",
+    detail="it fell off the bus",
+    unblock="Open a repair case: the part is a candidate for return.",
+)
+
+
+def case_of(node: str, **more: Any) -> Case:
+    suspect = Suspect(part="GPU_5", kind=PartClass.GPU, confidence=0.9, rule="r", why="Xid 79")
+    given: dict[str, Any] = {
+        "id": f"{node}-c0001",
+        "node": node,
+        "origin": Origin.OPERATOR,
+        "reason": "it hangs",
+        "service": Service.DRAIN,
+        "stage": Stage.DIAGNOSIS,
+        "suspects": (suspect,),
+        "opened_at": NOW - 60,
+    }
+    return Case(**{**given, **more})
+
+
+def test_with_a_case_open_every_page_has_its_cause_and_its_next_step() -> None:
+    async def scenario(served: Served) -> None:
+        stored = await served.store.nodes.get("su0-n05")
+        assert stored is not None
+        await served.store.nodes.save(stored.model_copy(update={"blockers": (OPEN,)}))
+        _, before = await served.ask("viewer", "GET", "/nodes/su0-n05")
+        await served.store.cases.add(case_of("su0-n05"), now=NOW)
+
+        _, node = await served.ask("viewer", "GET", "/nodes/su0-n05")
+        _, listed = await served.ask("viewer", "GET", "/nodes?where=node=su0-n05")
+        _, explained = await served.ask("viewer", "GET", "/nodes/su0-n05/explanation")
+        _, case = await served.ask("viewer", "GET", "/cases/su0-n05-c0001")
+        _, home = await served.ask("viewer", "GET", "/home")
+
+        assert before["next_step"]["act"] == "retry"
+        assert node["next_step"] == explained["step"] == case["step"]
+        assert "Xid 79" in node["next_step"]["cause"]
+        assert node["next_step"]["step"] == case["next_step"]
+        assert home["blocked"] == []
+        said = str([node, listed, explained, case, home])
+        assert "Open a repair case" not in said
+        assert "node retry" not in said
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("origin", "turn"), [(Origin.OPERATOR, "person"), (Origin.EVENT, None)])
+def test_a_case_that_keeps_its_node_in_service_says_so_and_waits_on_a_list(
+    origin: Origin, turn: str | None
+) -> None:
+    async def scenario(served: Served) -> None:
+        kept = case_of("su0-n01", origin=origin, service=Service.KEEP, stage=Stage.OPENED)
+        await served.store.cases.add(kept, now=NOW)
+
+        _, node = await served.ask("viewer", "GET", "/nodes/su0-n01")
+        _, home = await served.ask("viewer", "GET", "/home")
+
+        assert "stays in service" in node["next_step"]["step"]
+        assert node["next_step"]["turn"] == turn
+        listed = [(c["case"], c["step"]) for c in home["cases"]]
+        assert listed == ([(kept.id, node["next_step"]["step"])] if turn else [])
+
+    run(scenario)
+
+
+def test_the_command_line_marks_a_mistake_below_its_text() -> None:
+    lines = mark_mistake("rack=a and drivr=1", 12, 5, ["driver"])
+    far = mark_mistake("node=" + "x" * 200 + " drivr=1", 207, 5, [])
+
+    assert lines[1].index("^") == lines[0].index("drivr")
+    assert lines[1].count("^") == 5
+    assert lines[2] == "  Allowed there: driver."
+    assert far[1].index("^") == far[0].index("drivr")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        ("SU0-N03", "node", "su0-n03"),
+        ("leaf-su0", "switch", "leaf-su0-r0"),
+        ("leaf-su0-r0/swp4", "port", "leaf-su0-r0/swp4"),
+        ("mt-77", "serial", "MT-77"),
+        ("10.0.0.4", "address", "10.0.0.4"),
+        ("blue", "tenant", "blue"),
+        ("su0-n05-c", "case", "su0-n05-c0001"),
+        ("fanf", "alert", "FanFailed"),
+        ("webhooks", "page", "webhooks"),
+        ("node ret", "verb", "node retry"),
+    ],
+)
+def test_one_search_finds_everything_the_best_first(text: str, kind: str, found: str) -> None:
+    async def scenario(served: Served) -> None:
+        await put(served, seen("su0-n02", "9.1", "MT-77"))
+        await served.store.cases.add(case_of("su0-n05"), now=NOW)
+        path = f"/search?q={text.replace('/', '%2F').replace(' ', '%20')}"
+
+        status, told = await served.ask("operator", "GET", path)
+
+        assert status == 200
+        assert (told["items"][0]["kind"], told["items"][0]["id"]) == (kind, found)
+
+    run(scenario)
+
+
+def test_a_tenants_search_finds_its_own_alone() -> None:
+    async def scenario(served: Served) -> None:
+        await put(served, seen("su0-n01", "9.1", "MT-77"))
+        await served.store.cases.add(case_of("su0-n05"), now=NOW)
+        for text in ("su0", "leaf-su0-r0%2F", "mt-77", "blue", "10.0.0", "fanf", "hangs", "c0001"):
+            status, told = await served.ask("red", "GET", f"/search?q={text}")
+
+            assert status == 200
+            assert {hit["of"] for hit in told["items"]} <= {"", "su0-n01", "su0-n02"}, text
+            kinds = {hit["kind"] for hit in told["items"]}
+            assert kinds <= {"node", "port", "page", "verb", "tenant"}, text
+            assert not [h for h in told["items"] if h["id"] == "blue"]
+        _, verbs = await served.ask("red", "GET", "/search?q=webhook")
+        assert verbs["items"] == []
+
+    run(scenario)

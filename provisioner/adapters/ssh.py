@@ -136,6 +136,11 @@ class SshShell:
         return False
 
     async def _connect(self, host: str, address: str) -> asyncssh.SSHClientConnection:
+        if not address:  # asyncssh would take it for this machine, or for a name that is unknown
+            detail = (
+                f"the hardware list names no address of {host}'s system: `address` of its entry"
+            )
+            raise Unreachable(detail, maybe_executed=False)
         remote = self._remote
         keys = await asyncio.to_thread(_known, remote.known_hosts)
         pinned = remote.learn and any(keys.match(host, "", None)[:3])

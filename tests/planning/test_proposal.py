@@ -166,6 +166,17 @@ def test_what_nothing_shows_is_missing_with_where_it_is_printed() -> None:
     assert "# missing: n000: ports" in write_list(proposal)
 
 
+def test_a_card_that_no_switch_hears_is_missing_its_port() -> None:
+    cards = (card("NIC_0"), card("NIC_1", serial="MT2"), card("NIC_2", serial="MT3"))
+    near = leaf(1, swp1=Heard("n1", "eth0", MAC.format(1)))
+
+    missing = propose(seen(host(1, cards), switches=(near,)), "s", "r").missing
+
+    (unheard,) = [m for m in missing if "port of" in m.what]
+    assert unheard.what.endswith("port of NIC_1, NIC_2")
+    assert "--switches" in unheard.where
+
+
 def test_no_password_is_ever_in_the_text() -> None:
     switch = leaf(1).model_copy(update={"refusal": "refused"})
     text = write_list(propose(seen(host(1), switches=(switch,)), "s", "r"))

@@ -140,6 +140,15 @@ def test_an_endless_output_is_cut_and_bytes_that_are_no_text_are_read(
     assert endless.truncated
 
 
+def test_a_host_without_an_address_is_no_other_machine_and_says_what_the_list_lacks(
+    remote: Remote,
+) -> None:
+    error = refusal(remote, lambda shell: shell.run("n7", "", lines("true")))
+
+    assert (error.reason, error.maybe_executed) == (Reason.UNREACHABLE, False)
+    assert "names no address of n7's system" in str(error)
+
+
 def test_a_host_key_is_learned_once_and_another_is_refused(
     made: list[Host], remote: Remote
 ) -> None:

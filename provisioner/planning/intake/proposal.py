@@ -475,7 +475,14 @@ def _propose_ports(
     if not ports:
         why = "no switch hears it by LLDP" if seen.switches else "no switch was named (--switches)"
         draft.miss(f"{name}: ports", f"{why}: your cabling plan, or the labels of its cables")
+    elif unheard := [s for s in sorted(cards, key=_sort_key) if s not in _slots_of(ports)]:
+        where = "no switch that was read hears it: name its leaf in --switches, or see its cable"
+        draft.miss(f"{name}: port of {', '.join(unheard)}", where)
     return ports
+
+
+def _slots_of(ports: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {port["nic_slot"] for port in ports}
 
 
 def _miss_passwords(seen: Seen, draft: _Draft) -> None:

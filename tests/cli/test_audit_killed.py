@@ -104,7 +104,10 @@ def verified(site: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("kind", "number"),
-    [("os.link", 2), ("commit", 2)],  # before a file has its name; while the journal's row is made
+    [
+        pytest.param("os.link", 2, marks=pytest.mark.long),
+        ("commit", 2),
+    ],  # before a file has its name; while the journal's row is made
 )
 def test_an_archiving_that_is_killed_loses_nothing_and_goes_on(site, kind, number):
     before = all_rows(site)

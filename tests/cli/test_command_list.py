@@ -56,6 +56,7 @@ def test_a_misspelled_command_is_answered_with_what_was_meant() -> None:
     assert "Did you mean 'where'?" in done.stderr
 
 
+@pytest.mark.long
 def test_a_daemon_without_nodes_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
     """Also not while it makes its database. The simulator, extras, and clients without a device."""
     script = (

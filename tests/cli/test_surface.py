@@ -88,6 +88,7 @@ def seconds_of_cpu(words: list[str], folder: Path) -> float:
     return min(used)
 
 
+@pytest.mark.long
 def test_a_list_costs_at_most_twice_as_much_as_the_help(tmp_path: Path) -> None:
     with daemon(tmp_path / "var"):
         listed = seconds_of_cpu(["node", "list"], tmp_path)

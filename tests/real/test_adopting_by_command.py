@@ -170,6 +170,7 @@ def lend(ironic: Served, fleet: Fleet) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_other_systems_hosts_are_adopted_by_command_and_nothing_is_written(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     person = Person(tmp_path)

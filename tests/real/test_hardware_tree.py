@@ -128,7 +128,9 @@ def score(tree: Path) -> tuple[float, list[str]]:
     return 1 - len(missing) / counted, missing
 
 
-@pytest.mark.parametrize("name", ["dell", "nvidia_viking", "nvidia_dpu"])
+@pytest.mark.parametrize(
+    "name", ["dell", pytest.param("nvidia_viking", marks=pytest.mark.long), "nvidia_dpu"]
+)
 def test_an_inspection_shows_nearly_every_field_of_the_recorded_hardware(
     name: str, tmp_path: Path
 ) -> None:

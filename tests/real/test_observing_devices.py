@@ -83,7 +83,9 @@ def observe(url: str) -> tuple[Inventory, Recorder]:
         return asyncio.run(run()), recorder
 
 
-@pytest.mark.parametrize("name", ["nvidia_viking", "nvidia_dpu", "dell"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("nvidia_viking", marks=pytest.mark.long), "nvidia_dpu", "dell"]
+)
 def test_a_recorded_tree_gets_readings_alone(name: str, tmp_path: Path) -> None:
     arrived: set[str] = set()
     with serving(recorded_tree(name, tmp_path), arrived) as url:

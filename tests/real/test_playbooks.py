@@ -225,6 +225,7 @@ def test_secrets_are_in_no_argument_environment_or_file_on_disk(
     assert json.loads(next(p for p in kept if p.name == "request.json").read_text())["hosts"]
 
 
+@pytest.mark.long
 def test_old_runs_are_pruned_and_bad_ones_are_kept_longer(tmp_path: Path, plays: Path) -> None:
     async def some(runner: AnsibleRunner) -> None:
         for play, variables in (

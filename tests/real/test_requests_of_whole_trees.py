@@ -41,7 +41,9 @@ def read_whole_tree(folder: Path) -> dict[str, Any]:
     return tree
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n == "dgx_h100" else ()) for n in WHOLE]
+)
 def test_a_whole_tree_gives_the_requests_of_its_reduced_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

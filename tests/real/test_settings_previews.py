@@ -32,11 +32,12 @@ def preview(tree: Path, *settings: str) -> tuple[int, dict[str, Any]]:
             "System.Embedded.1/Bios/Settings",
             {"Attributes": {"ProcX2Apic": "Enabled"}, **ON_RESET},
         ),
-        (
+        pytest.param(
             "nvidia_viking",
             ("sr_iov=off",),
             "DGX/Bios/SD",
             {"Attributes": {"SRIOVEnable": "Disable", "SriovSupport": "Disabled"}},
+            marks=pytest.mark.long,
         ),
         (
             "nvidia_dpu",
@@ -76,7 +77,7 @@ def test_mode_and_host_privilege_of_a_recorded_card(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["dell", "nvidia_viking"])
+@pytest.mark.parametrize("name", ["dell", pytest.param("nvidia_viking", marks=pytest.mark.long)])
 def test_a_recorded_host_has_no_mode_of_a_card(name: str, tmp_path: Path) -> None:
     code, shown = preview(recorded_tree(name, tmp_path), "card_mode=nic")
 

@@ -14,7 +14,11 @@ from provisioner.cli import app
 
 @pytest.mark.parametrize(
     ("name", "shown", "listed"),
-    [("dell", 455, 682), ("nvidia_viking", 223, 223), ("nvidia_dpu", 28, 28)],
+    [
+        ("dell", 455, 682),
+        pytest.param("nvidia_viking", 223, 223, marks=pytest.mark.long),
+        ("nvidia_dpu", 28, 28),
+    ],
 )
 def test_inspect_lists_every_attribute_of_a_recorded_tree(
     name: str, shown: int, listed: int, tmp_path: Path

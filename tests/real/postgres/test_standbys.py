@@ -111,6 +111,7 @@ def test_one_standby_may_die_and_a_wait_for_both_is_reported_and_over_when_one_i
     assert "the database answers again" in caplog.text
 
 
+@pytest.mark.long
 def test_a_daemon_that_starts_while_no_standby_answers_says_so_and_ends(trio, tmp_path):
     primary, first, second, database = trio
     settings = tmp_path / "settings.yaml"

@@ -22,6 +22,7 @@ DOCUMENTATION = """
 """
 import json
 import os
+import time
 
 from ansible.plugins.callback import CallbackBase
 
@@ -58,9 +59,27 @@ class CallbackModule(CallbackBase):
         self._emit("begin", play=os.path.basename(playbook._file_name))
 
     def v2_runner_on_start(self, host, task):
-        self._emit("task", host=host.get_name(), task=task.get_name())
+        self._emit("task", host=host.get_name(), task=task.get_name(), at=time.time())
+
+    def _done(self, result, status):
+        """Tell people how a task ended and what it said; one that handles secrets says nothing."""
+        data = result.result
+        hidden = result.task.no_log or data.get("_ansible_no_log")
+        said = "" if hidden else str(data.get("msg") or data.get("stdout") or "")
+        self._emit(
+            "done",
+            host=result.host.get_name(),
+            task=result.task.get_name(),
+            status=status,
+            message=said[:TEXT_MAX],
+            at=time.time(),
+        )
+
+    def v2_runner_on_skipped(self, result):
+        self._done(result, "skipped")
 
     def v2_runner_on_ok(self, result):
+        self._done(result, "changed" if result.result.get("changed") else "ok")
         facts = result.result.get("ansible_facts")
         if not isinstance(facts, dict) or FACT not in facts:
             return

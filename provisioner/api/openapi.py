@@ -153,6 +153,7 @@ WORDS = {
     "token": "Id of a token, as listed.",
     "session": "Id of a session, as a list says.",
     "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
+    "action": "Id of an action of the node, as listed.",
     "bmc": "Name of a BMC of the node: host.",
     "webhook": "Name of a webhook: small letters, digits and dashes.",
     "key": "Name of a key: small letters, digits and . _ -",

@@ -34,12 +34,13 @@ from provisioner.model.access import Caller, ChangeKind, ChangeRequest, Role, Sc
 from provisioner.model.alert import WatchStatus
 from provisioner.model.base import Record
 from provisioner.model.matrix import Matrix
-from provisioner.model.node import Node
+from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader
+from provisioner.ports.inband import RunRepository
 from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit
 from provisioner.settings import Settings
@@ -115,6 +116,7 @@ class ApiParts:
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
     observer: SiteObserver | None = None  # None: this daemon acts
+    runs: RunRepository | None = None  # None: no playbook runs from this data directory
     list_verbs: Callable[[], Sequence[Verb]] = tuple  # commands, for the search
     atlas: Atlas = field(default_factory=Atlas)  # of the console's map
     uploads: Uploads = field(default_factory=Uploads)  # of files into the artifact store
@@ -155,6 +157,15 @@ class Ask:
     def may_see(self, node: Node) -> bool:
         """Return whether the caller may see a node: the staff all, a tenant its own."""
         return self.caller.staff or (bool(self.caller.tenant) and node.tenant == self.caller.tenant)
+
+    def list_power_actions(self, node: Node) -> tuple[str, ...]:
+        """Return what the caller may do with a host's power: a tenant what the site lets it do."""
+        if node.kind is not NodeKind.HOST or node.state is State.RETIRED:
+            return ()
+        if Role.OPERATOR in self.caller.roles:
+            return ("on", "off", "cycle")
+        serves = Role.TENANT in self.caller.roles and node.state is State.RELEASED
+        return tuple(self.parts.settings.api_tenant_power) if serves else ()
 
     async def read_node(self, name: str = "") -> Node:
         """Return the node of the path.

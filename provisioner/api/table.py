@@ -28,6 +28,7 @@ from provisioner.api.routes import (
     fleet_reports,
     home,
     intake,
+    node_actions,
     node_parts,
     node_power,
     node_reports,
@@ -46,6 +47,7 @@ from provisioner.model.access import ChangeKind
 ALL: tuple[Route, ...] = (
     *nodes.ROUTES,
     *node_parts.ROUTES,
+    *node_actions.ROUTES,
     *node_parts.PLAN_REQUESTS_ROUTES,
     *node_reports.ROUTES,
     *node_parts.NODE_CONSOLE_ROUTES,

@@ -53,7 +53,8 @@ from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.runtime.shipped import read_text
 from provisioner.settings import Settings
-from provisioner.store.database.data_directory import SealedFile, Sealing
+from provisioner.store.database.data_directory import SealedFile, Sealing, place_of
+from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.repositories.signing_keys import exchange_signing_key
 from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
@@ -278,6 +279,7 @@ def api_parts(
         static=home.read_static_files(),
         write_document=_write_document,
         list_verbs=_list_verbs,
+        runs=_open_runs(store, opened),
     )
 
 
@@ -331,6 +333,13 @@ def _find_device_offer(settings: Settings) -> DeviceOffer | None:
 
 
 @cache
+def _open_runs(store: SqlStore, opened: tuple[Path, Data] | None) -> SqlRunRepository | None:
+    """Return the playbook runs whose folders are in this data directory."""
+    if opened is None:
+        return None
+    return SqlRunRepository(store, place_of(opened[0]) if store.shared else "")
+
+
 @cache
 def _list_verbs() -> tuple[Verb, ...]:
     """Return the commands; their module is loaded when somebody searches."""

@@ -231,3 +231,42 @@ def test_a_tenants_search_finds_its_own_alone() -> None:
         assert verbs["items"] == []
 
     run(scenario)
+
+
+def test_a_selection_names_the_releases_that_fit_all_its_nodes() -> None:
+    async def scenario(served: Served) -> None:
+        _, hosts = await select(served, "viewer", "kind=host")
+        _, none = await select(served, "viewer", "node=nowhere")
+
+        assert hosts["releases"] == {"spectrum-x-1.3.0": 6}
+        assert "spectrum-x-1.3.0" in hosts["fitting"]
+        assert none["fitting"] == []
+
+    run(scenario)
+
+
+def test_power_is_for_those_who_may() -> None:
+    async def scenario(served: Served) -> None:
+        asked = {
+            who: (await served.ask(who, "GET", "/nodes/su0-n01"))[1]["power_actions"]
+            for who in ("operator", "viewer", "red")
+        }
+
+        assert asked == {"operator": ["on", "off", "cycle"], "viewer": [], "red": ["cycle"]}
+
+    run(scenario, api_tenant_power=("cycle",))
+
+
+def test_an_audit_row_says_who_did_what_on_which_object() -> None:
+    async def scenario(served: Served) -> None:
+        body = {"tags": ["loan"]}
+        status, _ = await served.ask("operator", "PUT", "/nodes/su0-n04/tags", body)
+        _, told = await served.ask("viewer", "GET", "/audit?limit=20")
+        (row,) = [r for r in told["items"] if r["what"] == "node.tag" and r["state"] == "done"][:1]
+
+        assert status == 200
+        assert (row["on"], row["before"]) == ("su0-n04", "")
+        assert row["who"]
+        assert "loan" in row["after"]
+
+    run(scenario)

@@ -15,6 +15,7 @@ from provisioner.model.access import Role
 
 # what stands in the variable parts of a path: things of the tenant red
 RED = {
+    "action": "3f2a9c01de45",
     "node": "su0-n01",
     "switch": "leaf-su0-r0",
     "tenant": "red",
@@ -41,6 +42,7 @@ RED = {
 OF_RED = ("su0-n01", "su0-n02", "cert-su0-n01", "RED", '"r1"', '"red"')
 # of what this site has none
 NOT_THERE = {
+    "/nodes/{node}/actions/{action}": 404,
     "/operations/{operation}": 404,
     "/nodes/{node}/erasure": 404,
     "/nodes/{node}/proof": 404,

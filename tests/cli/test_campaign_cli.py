@@ -162,6 +162,7 @@ def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
     (pin,) = told(run(["pin", "list", "--json"], data))
     (line,) = told(asked(data, "drift", "--json"))
     table = asked(data, "drift")
+    wide = asked(data, "drift", "-o", "wide")
     removed = run(["pin", "remove", "node", "su0-n03", "--yes"], data)
     after = told(asked(data, "drift", "--json"))
     debt = told(run(["debt", "--json"], data))
@@ -172,7 +173,9 @@ def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
     assert line["behind"] == [
         {"kind": "host.doca", "running": "1.0.0", "wanted": "2.0.0", "slots": 1}
     ]
-    assert "pin of node su0-n03: a benchmark" in table.stdout
+    assert ["host.doca", "1.0.0", "2.0.0"] == table.stdout.splitlines()[-3].split()[1:6:2]
+    assert "1 nodes differ: -o wide lists them." in table.stdout
+    assert "pin of node su0-n03: a benchmark" in " ".join(wide.stdout.split())
     assert (removed.returncode, after) == (0, [])
     # these nodes serve without a certificate, which is owed; nothing else is
     assert {(d["kind"], d["version"]) for d in debt} == {("certificate", "none")}

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.playbooks.events import DETAIL_MAX, LINE_MAX, Events, make_readable
+from provisioner.adapters.playbooks.events import (
+    DETAIL_MAX,
+    LINE_MAX,
+    Events,
+    list_tasks,
+    make_readable,
+)
 from provisioner.ports import PlaybookResult
 
 GOOD = {"event": "result", "host": "a", "fact": {"v": "1"}}
@@ -145,3 +151,29 @@ def test_what_a_person_reads_moves_no_cursor_and_is_short(text: str) -> None:
 
     assert shown.isprintable()
     assert len(shown) <= DETAIL_MAX
+
+
+def test_each_task_of_a_host_is_told_with_its_end_and_without_secrets() -> None:
+    told = [
+        {"event": "task", "host": "n1", "task": "install", "at": 10.0},
+        {"event": "task", "host": "n2", "task": "install", "at": 10.0},
+        {"event": "done", "host": "n1", "task": "install", "status": "changed",
+         "message": "with pass-word-1\x1b[31m\x07\nsecond line", "at": 12.0},
+        {"event": "task", "host": "n1", "task": "verify", "at": 12.5},
+        {"event": "failed", "host": "n1", "task": "verify", "message": "it is gone"},
+        {"event": "task", "host": "n1", "task": "rescue", "at": "never"},
+        {"event": "done", "host": "n1", "status": "owned", "at": 1},
+        ["no event"],
+    ]  # fmt: skip
+    data = b"\n".join(json.dumps(line).encode() for line in told) + b"\n{\n"
+
+    tasks = list_tasks(data, "n1", ["pass-word-1"])
+
+    assert [(t.task, t.status) for t in tasks] == [
+        ("install", "changed"),
+        ("verify", "failed"),
+        ("rescue", "running"),
+    ]
+    assert tasks[0].message == "with (secret) \nsecond line"
+    assert (tasks[0].began_at, tasks[0].ended_at) == (10.0, 12.0)
+    assert tasks[1].message == "it is gone"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.ports import PlaybookResult
 
@@ -140,6 +140,66 @@ class Events:
     def _decide(self, host: str, status: str, detail: str) -> tuple[str, PlaybookResult]:
         self.waiting.pop(host)
         return host, PlaybookResult(status, {}, detail[:DETAIL_MAX])
+
+
+class TaskOutput(NamedTuple):
+    """One task of a play on one host, for people. `status`: "running" until it has ended."""
+
+    task: str
+    status: str  # running, ok, changed, skipped, failed or unreachable
+    message: str
+    began_at: float
+    ended_at: float
+
+
+TASKS_MAX = 400  # newest tasks of a host that are shown
+SAID_MAX = 2000  # characters of a task's message
+
+
+def list_tasks(data: bytes, host: str, secrets: Iterable[str]) -> tuple[TaskOutput, ...]:
+    """Return the tasks of a host from a run's event lines, the newest at the end.
+
+    A task that failed and was ignored or rescued has its message too. Lines that are no event are
+    left out.
+    """
+    spelled = list_spellings(secrets)
+    tasks: list[TaskOutput] = []
+    for line in data.split(b"\n"):
+        if not line or len(line) > LINE_MAX:
+            continue
+        try:
+            event = json.loads(redact_secrets(line.decode("utf-8", "replace"), spelled))
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(event, dict) or event.get("host") != host:
+            continue
+        _add_event(tasks, event)
+        del tasks[:-TASKS_MAX]
+    return tuple(tasks)
+
+
+def _add_event(tasks: list[TaskOutput], event: Mapping[str, Any]) -> None:
+    kind = event.get("event")
+    at = event.get("at")
+    at = float(at) if isinstance(at, int | float) and 0 <= at < 1e12 else 0.0
+    name = make_readable(event.get("task"))
+    said = event.get("message")
+    message = _clean_lines(said) if isinstance(said, str) else ""
+    if kind == "task":
+        tasks.append(TaskOutput(name, "running", "", at, 0.0))
+    elif tasks and kind == "item_failed":
+        tasks[-1] = tasks[-1]._replace(message=message)
+    elif tasks and kind in ("done", "failed", "unreachable"):
+        status = str(event.get("status")) if kind == "done" else str(kind)
+        if status in ("ok", "changed", "skipped", "failed", "unreachable"):
+            last = tasks[-1]
+            tasks[-1] = last._replace(status=status, message=message or last.message, ended_at=at)
+
+
+def _clean_lines(text: str) -> str:
+    """Return text of several lines without colours and control characters."""
+    plain = _COLOURS.sub("", text[:SAID_MAX])
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
 
 
 def make_readable(text: object) -> str:

@@ -191,6 +191,7 @@ AUDIT_ARCHIVES_ROUTES = (
 
 
 TAG = "events"
+TOLD_MAX = 300  # characters of what an act changed
 PAGE = 200  # rows that a stream reads at once
 ALIVE_S = 15.0  # seconds between comments: proxies cut silent connections after a minute
 # kinds of events that record actions of people
@@ -222,6 +223,12 @@ class AuditRow(Event):
     """One row of the journal, with its place in the chain."""
 
     sha256: str = Field(description="Digest over this row and the previous one.")
+    who: str = Field("", description="Who did it.")
+    what: str = Field("", description="The act: the change or the request, in its own word.")
+    on: str = Field("", description="The object: its id or name.")
+    state: str = Field("", description="How far it is: waiting, done, refused.")
+    before: str = Field("", description="What was there before, where the act recorded it.")
+    after: str = Field("", description="What it was changed to, where the act recorded it.")
 
 
 class EventPage(Record):
@@ -339,8 +346,34 @@ async def list_audit(ask: Ask) -> Reply:
     rows, last = await ask.parts.store.journal.list_page(
         after=before, limit=ask.query.limit, kinds=AUDIT, backwards=True
     )
-    items = tuple(AuditRow(**_event(row).model_dump(), sha256=row["digest"]) for row in rows)
+    items = tuple(_audit_row(row) for row in rows)
     return Reply(AuditPage(items=items, next=encode_cursor(last) if last > 1 else ""))
+
+
+def _audit_row(row: Mapping[str, Any]) -> AuditRow:
+    """Return a row with its act in words: who, what, on which object, before and after."""
+    detail = row["detail"]
+    event = _event(row)
+    arguments = detail.get("arguments")
+    after = arguments if isinstance(arguments, Mapping) else detail.get("after", "")
+    return AuditRow(
+        **event.model_dump(),
+        sha256=row["digest"],
+        who=str(detail.get("by") or detail.get("asked_by") or detail.get("subject") or ""),
+        what=str(detail.get("kind") or detail.get("request") or event.kind),
+        on=str(row["node"] or detail.get("subject") or detail.get("tenant") or ""),
+        state=str(detail.get("state") or detail.get("did") or ""),
+        before=_name_values(detail.get("before", detail.get("was", ""))),
+        after=_name_values(after),
+    )
+
+
+def _name_values(value: object) -> str:
+    """Return a value in one bounded line; of many fields those that say something."""
+    if isinstance(value, Mapping):
+        pairs = (f"{k}={v}" for k, v in value.items() if v not in (None, "", [], {}, False))
+        return ", ".join(pairs)[:TOLD_MAX]
+    return str(value)[:TOLD_MAX] if value not in (None, "") else ""
 
 
 async def show_head(ask: Ask) -> Reply:

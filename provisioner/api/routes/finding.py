@@ -1,18 +1,23 @@
-"""One search over what a caller may see: nodes, parts, ports, tenants, cases, alerts, verbs."""
+"""One search over what a caller may see, and the nodes that an expression selects."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 from pydantic import Field
 
+from provisioner.api.fleet_atlas import HIDDEN, parse_where
 from provisioner.api.parts import Ask, Reply, Verb
 from provisioner.api.route import ANYBODY, Nothing, Route
+from provisioner.control.campaigns.selecting import open_reading
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS, list_fitting
+from provisioner.planning.campaigns.select_expression import pick
 
 TAG = "fleet"
 SERIAL_MIN = 4  # characters from which serials are searched: fewer are in each node
@@ -251,7 +256,98 @@ def _find_words(wanted: str, caller: Caller, verbs: Iterable[Verb]) -> Iterator[
                 yield Hit(kind=HitKind.VERB, id=verb.name, detail=verb.about, score=score)
 
 
+# ------------------------------------------------------------------------------
+# The nodes that an expression selects, and the fields that it may have.
+
+
+class Where(Record):
+    """An expression, and how many names are answered."""
+
+    where: str = Field(
+        "",
+        max_length=8_000,
+        description="An expression: `driver=535.* and rack=su0-*`; empty: all nodes.",
+    )
+    limit: int = Field(65_536, ge=0, le=65_536, description="Names at most.")
+
+
+class NodeSelection(Record):
+    """What an expression selects: for "select all that match", and for pages that paint."""
+
+    total: int = Field(description="Nodes that it selects.")
+    nodes: tuple[str, ...] = Field(description="Their names in order, at most `limit`.")
+    states: dict[str, int] = Field(description="How many of them are in each state.")
+    releases: dict[str, int] = Field(description="How many of them are to run each release.")
+    fitting: tuple[str, ...] = Field(
+        description="Releases that have all their profiles, the newest first; () of no node."
+    )
+
+
+class FieldView(Record):
+    """A field of expressions."""
+
+    name: str = Field(description="The field, as expressions have it.")
+    about: str = Field(description="Its meaning.")
+
+
+class FieldList(Record):
+    """The fields of expressions: those of nodes first, then those of components."""
+
+    items: tuple[FieldView, ...]
+
+
+async def show_selection(ask: Ask) -> Reply:
+    """Return how many nodes an expression selects, and their names."""
+    staff = ask.caller.staff
+    where = ask.query.where.strip()
+    known: Sequence[Node] = [n for n in await ask.parts.store.nodes.list() if ask.may_see(n)]
+    if where:
+        expression = parse_where(where, staff=staff)
+        more = await open_reading(expression, ask.parts.store, ask.parts.matrix, ask.now)
+        hidden = {} if staff else HIDDEN
+        known = pick(expression, known, lambda n: {**more.read(n), **hidden})
+    names = sorted(n.id for n in known)
+    counts = Counter(n.state for n in known)
+    view = NodeSelection.model_construct(
+        total=len(names),
+        nodes=tuple(names[: ask.query.limit]),
+        states={str(state): counts[state] for state in sorted(counts)},
+        releases=dict(sorted(Counter(n.release for n in known).items())),
+        fitting=list_fitting(ask.parts.matrix, {n.profile for n in known if n.profile}),
+    )
+    return Reply(view)
+
+
+async def list_fields(ask: Ask) -> Reply:
+    """Return the fields that the caller's expressions may have."""
+    names = [n for n in ABOUT_FIELDS if ask.caller.staff or n in TENANT_FIELDS - HIDDEN.keys()]
+    return Reply(FieldList(items=tuple(FieldView(name=n, about=ABOUT_FIELDS[n]) for n in names)))
+
+
 ROUTES = (
+    Route(
+        "GET",
+        "/selection",
+        "show_selection",
+        TAG,
+        "Count and name the nodes that an expression selects; a mistake is answered with its "
+        "place.",
+        ANYBODY,
+        show_selection,
+        {200: NodeSelection},
+        query=Where,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/selection/fields",
+        "list_selection_fields",
+        TAG,
+        "List the fields of expressions, with their meanings.",
+        ANYBODY,
+        list_fields,
+        {200: FieldList},
+    ),
     Route(
         "GET",
         "/search",

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from provisioner.api.fleet_atlas import HIDDEN, parse_where
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_expression, refuse_missing
-from provisioner.api.route import ANYBODY, VIEWERS, Route
+from provisioner.api.route import VIEWERS, Route
 from provisioner.checks.threshold_data import THRESHOLDS
-from provisioner.control.campaigns.selecting import list_under_way, open_reading, select_nodes
+from provisioner.control.campaigns.selecting import list_under_way, select_nodes
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.cohort import Baseline, Sample
@@ -26,8 +25,6 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
 from provisioner.planning.campaigns.fleet_fields import (
-    ABOUT_FIELDS,
-    TENANT_FIELDS,
     FleetVersions,
 )
 from provisioner.planning.campaigns.release_drift import (
@@ -36,7 +33,6 @@ from provisioner.planning.campaigns.release_drift import (
     DriftRow,
     VersionCount,
 )
-from provisioner.planning.campaigns.select_expression import pick
 from provisioner.planning.certification.cohort import (
     Outlier,
     Policy,
@@ -249,38 +245,6 @@ class DriftList(Record):
     total: int = Field(0, description="Nodes that differ.")
 
 
-class Where(Record):
-    """An expression, and how many names are answered."""
-
-    where: str = Field(
-        "",
-        max_length=8_000,
-        description="An expression: `driver=535.* and rack=su0-*`; empty: all nodes.",
-    )
-    limit: int = Field(65_536, ge=0, le=65_536, description="Names at most.")
-
-
-class NodeSelection(Record):
-    """What an expression selects: for "select all that match", and for pages that paint."""
-
-    total: int = Field(description="Nodes that it selects.")
-    nodes: tuple[str, ...] = Field(description="Their names in order, at most `limit`.")
-    states: dict[str, int] = Field(description="How many of them are in each state.")
-
-
-class FieldView(Record):
-    """A field of expressions."""
-
-    name: str = Field(description="The field, as expressions have it.")
-    about: str = Field(description="Its meaning.")
-
-
-class FieldList(Record):
-    """The fields of expressions: those of nodes first, then those of components."""
-
-    items: tuple[FieldView, ...]
-
-
 class VersionList(Record):
     """Every running version of every component, with the nodes that run it."""
 
@@ -369,32 +333,6 @@ async def _read_versions(
     versions = FleetVersions(*await store.evidence.list_versions())
     pins = await store.campaigns.list_pins()
     return nodes, versions, ask.parts.matrix, pins, await list_under_way(store.campaigns), ask.now
-
-
-async def show_selection(ask: Ask) -> Reply:
-    """Return how many nodes an expression selects, and their names."""
-    staff = ask.caller.staff
-    where = ask.query.where.strip()
-    known: Sequence[Node] = [n for n in await ask.parts.store.nodes.list() if ask.may_see(n)]
-    if where:
-        expression = parse_where(where, staff=staff)
-        more = await open_reading(expression, ask.parts.store, ask.parts.matrix, ask.now)
-        hidden = {} if staff else HIDDEN
-        known = pick(expression, known, lambda n: {**more.read(n), **hidden})
-    names = sorted(n.id for n in known)
-    counts = Counter(n.state for n in known)
-    view = NodeSelection.model_construct(
-        total=len(names),
-        nodes=tuple(names[: ask.query.limit]),
-        states={str(state): counts[state] for state in sorted(counts)},
-    )
-    return Reply(view)
-
-
-async def list_fields(ask: Ask) -> Reply:
-    """Return the fields that the caller's expressions may have."""
-    names = [n for n in ABOUT_FIELDS if ask.caller.staff or n in TENANT_FIELDS - HIDDEN.keys()]
-    return Reply(FieldList(items=tuple(FieldView(name=n, about=ABOUT_FIELDS[n]) for n in names)))
 
 
 async def list_debt(ask: Ask) -> Reply:
@@ -512,29 +450,6 @@ async def _read_samples(ask: Ask) -> tuple[list[Sample], Sequence[Baseline]]:
 
 
 ROUTES = (
-    Route(
-        "GET",
-        "/selection",
-        "show_selection",
-        TAG,
-        "Count and name the nodes that an expression selects; a mistake is answered with its "
-        "place.",
-        ANYBODY,
-        show_selection,
-        {200: NodeSelection},
-        query=Where,
-        heavy=True,
-    ),
-    Route(
-        "GET",
-        "/selection/fields",
-        "list_selection_fields",
-        TAG,
-        "List the fields of expressions, with their meanings.",
-        ANYBODY,
-        list_fields,
-        {200: FieldList},
-    ),
     Route(
         "GET",
         "/drift",

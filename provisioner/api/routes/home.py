@@ -332,6 +332,9 @@ class Home(Record):
     campaigns: tuple[HaltedCampaign, ...]
     tenants: tuple[ShortTenant, ...]
     capacity: Capacity
+    totals: dict[str, int] = Field(
+        default_factory=dict, description="Rows of the lists that are cut here: cases."
+    )
 
 
 class RetriedGroup(Record):
@@ -346,6 +349,7 @@ async def show_home(ask: Ask) -> Reply:
     store = ask.parts.store
     waiting = await store.home.get_waiting(ask.now)
     capacity = await ask.parts.atlas.count_capacity(store)
+    cases = await _list_cases(ask)
     view = Home(
         blocked=tuple(
             BlockedNodes(
@@ -358,7 +362,8 @@ async def show_home(ask: Ask) -> Reply:
             )
             for g in waiting.blocked
         ),
-        cases=await _list_cases(ask),
+        cases=tuple(cases[:SHOWN_MAX]),
+        totals={"cases": len(cases)},
         approvals=await _list_approvals(ask),
         alerts=tuple(
             AlertCount(
@@ -385,7 +390,7 @@ async def show_home(ask: Ask) -> Reply:
     return Reply(view)
 
 
-async def _list_cases(ask: Ask) -> tuple[WaitingCase, ...]:
+async def _list_cases(ask: Ask) -> list[WaitingCase]:
     rows = []
     for case in await ask.parts.store.cases.list_open():
         party = find_party(case, ask.now, ask.parts.settings.repair_confidence_min)
@@ -401,7 +406,7 @@ async def _list_cases(ask: Ask) -> tuple[WaitingCase, ...]:
                     step=describe_next_step(case),
                 )
             )
-    return tuple(rows[:SHOWN_MAX])
+    return rows
 
 
 async def _list_approvals(ask: Ask) -> tuple[WaitingApproval, ...]:

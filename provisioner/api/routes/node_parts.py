@@ -30,6 +30,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Gap
 from provisioner.model.plan import Plan, Step
 from provisioner.model.times.instant import Instant, InstantOrNone
+from provisioner.planning.lifecycle.timeline import name_action
 from provisioner.planning.path.conditions import judge_pin, select_target
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import PlanningNode
@@ -109,6 +110,7 @@ class Action(Record):
     intended_at: Instant
     settled_at: InstantOrNone
     outcome: str
+    id: str = Field("", description="Id of the action: `GET /nodes/NODE/actions/ID` opens it.")
 
 
 class ActionPage(Counted):
@@ -210,12 +212,13 @@ async def list_actions(ask: Ask) -> Reply:
     )
     shown = entries[begin : begin + ask.query.limit]
     more = begin + len(shown) < len(entries)
-    items = tuple(_action(entry) for entry in shown)
+    items = tuple(build_action(entry) for entry in shown)
     following = encode_cursor(begin + len(shown)) if more else ""
     return Reply(ActionPage(items=items, next=following, total=len(entries)))
 
 
-def _action(entry: LedgerEntry) -> Action:
+def build_action(entry: LedgerEntry) -> Action:
+    """Return a row of the ledger in the form of the API."""
     return Action(
         operation=entry.operation.replace("#", ":"),
         action=entry.action,
@@ -224,6 +227,7 @@ def _action(entry: LedgerEntry) -> Action:
         intended_at=entry.intended_at,
         settled_at=entry.settled_at,
         outcome=entry.outcome,
+        id=name_action(entry),
     )
 
 
@@ -445,6 +449,9 @@ class SyslogQuery(Record):
         "", max_length=16, description="Only of this part of the system: kern, daemon and so on."
     )
     program: str = Field("", max_length=48, description="Only of this program.")
+    text: str = Field(
+        "", max_length=200, description="Only messages with this text, in any case of letters."
+    )
 
 
 class SyslogPage(Record):
@@ -477,7 +484,8 @@ async def list_syslog(ask: Ask) -> Reply:
 
 
 def _matches(query: SyslogQuery, line: SyslogLine) -> bool:
-    return query.facility in ("", line.facility) and query.program in ("", line.program)
+    fits = query.facility in ("", line.facility) and query.program in ("", line.program)
+    return fits and query.text.casefold() in line.text.casefold()
 
 
 def _may_read(ask: Ask, node: Node, line: ConsoleLine | SyslogLine) -> bool:

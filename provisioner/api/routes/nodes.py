@@ -60,6 +60,7 @@ from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.lifecycle.next_step import NextStep, find_next_step, settle_blockers
 from provisioner.planning.lifecycle.operator_requests import reclaim_node, retry_node
 from provisioner.planning.lifecycle.reclaiming import describe_reclaim, find_return_obstacles
+from provisioner.planning.lifecycle.timeline import find_failed, name_action
 from provisioner.planning.release.adoption import GRANT_REMEDY
 from provisioner.store.repositories.nodes import COLUMNS
 
@@ -236,6 +237,12 @@ class NodeView(Record):
     bmcs: tuple[BmcRef, ...] = ()
     tags: tuple[str, ...] = ()
     tpm: BoardTpm | None = None
+    failed_action: str = Field(
+        "", description="Action that failed last, of a blocked node: `actions/ID` opens it."
+    )
+    power_actions: tuple[str, ...] = Field(
+        (), description="What the caller may do with its power: on, off, cycle. Not in lists."
+    )
     next_step: NextStep | None = Field(
         None, description="Cause and next step, for the staff; null in lists without a blocker."
     )
@@ -361,7 +368,11 @@ async def show(ask: Ask) -> Reply:
     """Return one node."""
     node = await ask.read_node()
     step = (await find_steps(ask, [node])).get(node.id)
-    view = build_view(node, staff=ask.caller.staff, step=step)
+    changes: dict[str, object] = {"power_actions": ask.list_power_actions(node)}
+    if ask.caller.staff and node.blockers:
+        failed = find_failed(await ask.parts.store.operations.list_entries(node.id))
+        changes["failed_action"] = "" if failed is None else name_action(failed)
+    view = build_view(node, staff=ask.caller.staff, step=step).model_copy(update=changes)
     return Reply(view, etag=format_etag(node.generation))
 
 

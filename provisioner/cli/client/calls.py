@@ -88,6 +88,8 @@ VIEWS: Mapping[str, str] = {
     "node rejudge": "views.show_rejudgement",
     "node summary": "views.show_summary",
     "intake": "views.show_intake",
+    "hardware set": "views.show_intake",
+    "node action": "console_views.show_action",
     "adopt": "views.show_adoption",
     "certificate show": "views.show_certificate",
     "node certificate": "views.show_certificate",
@@ -216,7 +218,8 @@ def _show_list(
         if cursor or len(shown) < len(rows):
             typer.echo(f"There are more rows than these {len(shown)}: --limit.", err=True)
 
-    show_document(shown if not envelope else {**envelope, "items": shown}, form, write)
+    plain = not envelope or command in PLAIN
+    show_document(shown if plain else {**envelope, "items": shown}, form, write)
     failing = FAILS.get(command)
     if failing is not None and failing({**envelope, "items": shown}):
         raise typer.Exit(FAILED)
@@ -379,7 +382,9 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
 }
 # commands that convert their options before the request: `module.function`
 # whose dry run has a view of its own
-SHOWN_DRY = frozenset({"intake", "adopt"})
+# lists that are printed for machines as their rows alone, whatever stands beside them
+PLAIN = frozenset({"drift"})
+SHOWN_DRY = frozenset({"intake", "adopt", "hardware set"})
 PREPARED: Mapping[str, str] = {
     "token create": "preparing.make_token",
     "tenant set-user-data": "preparing.read_user_data",

@@ -67,20 +67,19 @@ COLUMNS: dict[str, str] = {
         "last=delivered_at:at paused=paused_why"
     ),
     "webhook dead": "row=seq event time=at:at kind node tries why=error",
-    "audit list": "row=seq when=at:at kind about=node what=detail:json",
+    "audit list": "when=at:second who what about=on state from=before to=after row=seq",
     "audit exports": (
         "receiver row=position waiting refused=rejected taken=taken_at:at "
         "failing=failing_since:at error"
     ),
-    "event list": "row=seq when=at:at node kind what=detail:json",
+    "event list": "row=seq when=at:second node kind what=detail:say",
     "agents list": "node state heartbeat=seen_at:at version listens_at=url command",
     "operation list": "operation=id kind subject state phase note since=opened_at:at",
     "request list": "request=id kind subject state by=asked_by asked=opened_at:at note",
     "release list": "release=name supersedes ready profiles:all",
     "artifact list": "artifact=name present size sha256 pinned_by:n",
-    "node actions": (
-        "action operation attempt status began=intended_at:at ended=settled_at:at outcome"
-    ),
+    "node actions": "id status began=intended_at:at action outcome ended=settled_at:at operation",
+    "node timeline": "begins=begins_at:second ends=ends_at:second lane what detail id",
     "recovery list": (
         "what=subject difference=kind row_says=row leaves_say=world tenant_there=tenant "
         "word=settled"
@@ -149,7 +148,7 @@ def show_rows(command: str, rows: Sequence[Row], fields: Sequence[str], form: st
     columns = _columns(command, rows, fields, wide=form == "wide")
     titles = [title.replace("_", " ") for title, _, _ in columns]
     cells = [[format_cell(_value(row, field), how) for _, field, how in columns] for row in rows]
-    whole = [how == "at" for _, _, how in columns]
+    whole = [how in ("at", "second") for _, _, how in columns]
     widths = measure_columns([titles, *cells], whole)
     console = open_console()
     kept = count_columns(widths, console.width)
@@ -250,6 +249,16 @@ def _blocker(blocker: Row) -> str:
     return f"{blocker.get('reason')}: {blocker.get('subject')}: {blocker.get('detail')}"
 
 
+_SPELLED: Mapping[str, Callable[[Any], str]] = {
+    "n": lambda value: str(len(value)),
+    "percent": lambda value: f"{value:+.2%}",
+    "part": lambda value: f"{value:.0%}" if value else "–",
+    "short": lambda value: f"{value:.2g}",
+    "hex": lambda value: f"{int(value):#06x}" if value else "–",
+    "say": lambda value: strip_controls(describe_detail(value)),
+}
+
+
 def format_cell(value: Any, how: str = "") -> str:
     """Return a value as one cell of a table."""
     if how == "units":
@@ -259,22 +268,14 @@ def format_cell(value: Any, how: str = "") -> str:
     if how == "scope":
         globs = [f"{noun[:-1]}={glob}" for noun, named in value.items() for glob in named]
         return strip_controls(" ".join(globs)) or "–"
-    if how == "at":
-        return format_minute(value)
-    if how == "n":
-        return str(len(value))
+    if how in _SPELLED:
+        return _SPELLED[how](value)
+    if how in ("at", "second"):
+        return format_minute(value, seconds=how == "second")
     if how in ("all", "some"):
         most = SOME if how == "some" else len(value)
         more = f" and {len(value) - most} more" if len(value) > most else ""
         return strip_controls(", ".join(map(str, value[:most])) + more)
-    if how == "hex":
-        return f"{int(value):#06x}" if value else "–"
-    if how == "percent":
-        return f"{value:+.2%}"
-    if how == "part":
-        return f"{value:.0%}" if value else "–"
-    if how == "short":
-        return f"{value:.2g}"
     if how == "behind":
         each = (f"{b['kind']} {b['running']} → {b['wanted']} ({b['slots']})" for b in value)
         return strip_controls(", ".join(each))
@@ -292,9 +293,44 @@ def parse_moment(at: str) -> datetime:
     return datetime.fromisoformat(at).astimezone(UTC)
 
 
-def format_minute(at: str | None) -> str:
-    """Return a time of the API to the minute; a dash for none."""
-    return f"{parse_moment(at):%Y-%m-%d %H:%M}" if at else "–"
+def format_minute(at: str | None, *, seconds: bool = False) -> str:
+    """Return a time of the API to the minute, or to the second; a dash for none."""
+    if not at:
+        return "–"
+    return f"{parse_moment(at):{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}}"
+
+
+SAID_MAX = 200  # characters of an event's detail in a table
+
+
+def describe_detail(detail: Any) -> str:
+    """Return an event's detail as a sentence for people; the other formats have all of it."""
+    if not isinstance(detail, Mapping):
+        return str(detail)
+    rest = dict(detail)
+    said = []
+    if "from" in rest and "to" in rest:
+        said.append(f"{rest.pop('from')} → {rest.pop('to')}")
+    said += [str(rest.pop(name)) for name in ("why", "reason", "text") if rest.get(name)]
+    for name, value in rest.items():
+        if value in (None, "", [], {}, 0, False):
+            continue
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            more = f" and {len(value) - 1} more" if len(value) > 1 else ""
+            said.append(f"{name.replace('_', ' ')} {_tell(value[0])}{more}")
+        elif isinstance(value, Mapping):
+            said.append(f"{name.replace('_', ' ')} {_tell(value)}")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            said.append(f"{name.replace('_', ' ')} {shown}")
+    text = "; ".join(said)
+    return text if len(text) <= SAID_MAX else text[: SAID_MAX - 1] + "…"
+
+
+def _tell(value: Row) -> str:
+    if "reason" in value and "subject" in value:
+        return _blocker(value)
+    return ", ".join(f"{k} {v}" for k, v in value.items() if v not in (None, "", [], {}))
 
 
 NAMED_MAX = 12  # nodes with the same effects that are named
@@ -393,8 +429,8 @@ def show_event(event: Row, form: str) -> None:
     if form in ("json", "yaml"):
         typer.echo(json.dumps(event))
     else:
-        detail = json.dumps(event["detail"])[:400] if event.get("detail") else ""
-        at = format_minute(event.get("at"))
+        detail = describe_detail(event["detail"]) if event.get("detail") else ""
+        at = format_minute(event.get("at"), seconds=True)
         cells = (event.get("seq"), at, event.get("node"), event["kind"], detail)
         typer.echo(strip_controls(" ".join(str(word) for word in cells if word)))
     sys.stdout.flush()

@@ -47,12 +47,14 @@ def show_explanation(told: Document, _given: Document) -> None:
 
 def show_drift(told: Document, given: Document) -> None:
     """Print what differs by component; with `-o wide` each node too."""
-    show_rows("drift", told["table"], (), "table")
+    rows = told.get("table") or ()
+    if rows or not told["items"]:
+        show_rows("drift", rows, (), "table")
     other = [line for line in told["items"] if not line["behind"]]
     if given.get("output") == "wide":
         show_rows("drift nodes", told["items"], (), "table")
-    elif told["total"]:
-        _print(f"{told['total']} nodes differ: -o wide lists them.")
+    elif told["items"]:
+        _print(f"{len(told['items'])} nodes differ: -o wide lists them.")
     if other and given.get("output") != "wide":
         names = format_cell([line["node"] for line in other], "some")
         _print(f"{len(other)} of them run their pins under another release: {names}.")

@@ -43,6 +43,7 @@ from provisioner.planning.campaigns.campaign_report import (
     check_campaign_name,
     find_standstill,
     find_unconfirmed_steps,
+    join_alike,
     refuse_campaign,
     refuse_in_state,
     refuse_other_draft,
@@ -290,14 +291,14 @@ class CampaignRequests:
         names = frozenset(r.node for r in rows if r.progress.state not in SETTLED)
         plans = await survey.read_plans(nodes, names, campaign.baseline)
         planned = tuple(facts for facts, _ in plans.values())
-        stuck = [
-            b
+        stuck = join_alike(
+            (facts.name, b)
             for facts in planned
             for b in facts.blockers
-            if facts.blockers and b.reason is not Reason.CONSTRAINT
-        ]
+            if b.reason is not Reason.CONSTRAINT
+        )
         going = tuple(n for n in nodes if n.id in names)
-        return _TurnedBack(back, rows, planned, going, tuple(stuck))
+        return _TurnedBack(back, rows, planned, going, stuck)
 
     async def defer(self, campaign_id: str, node: str, until: float, by: str = "") -> Answer:
         """Put one node's upgrade off for its tenant, within the policy's limit."""

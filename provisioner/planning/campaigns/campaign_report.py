@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from provisioner.model.base import Record
@@ -44,6 +44,26 @@ def refuse_selection(nodes: Sequence[Node], release: str, policy: Policy) -> tup
         detail = f"{leaves[0].id} goes down only while no host on it is in use (leaf_hosts: keep)"
         return (refuse_select(detail, "Set leaf_hosts: drain, or select kind=host."),)
     return ()
+
+
+NAMED_MAX = 5  # nodes of one refusal that are named
+
+
+def join_alike(refusals: Iterable[tuple[str, Blocker]]) -> tuple[Blocker, ...]:
+    """Return each refusal of (node, refusal) once, with the nodes that it is about."""
+    alike: dict[tuple[Reason, str, str], list[str]] = {}
+    for node, refusal in refusals:
+        about = refusal.subject.removeprefix(f"{node}/")
+        detail = refusal.detail if about == node else f"{about}: {refusal.detail}"
+        nodes = alike.setdefault((refusal.reason, detail, refusal.unblock), [])
+        if node not in nodes:
+            nodes.append(node)
+    joined = []
+    for (reason, detail, unblock), nodes in alike.items():
+        more = f" and {len(nodes) - NAMED_MAX} more" if len(nodes) > NAMED_MAX else ""
+        subject = ", ".join(sorted(nodes)[:NAMED_MAX]) + more
+        joined.append(Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock))
+    return tuple(joined)
 
 
 def find_unconfirmed_steps(

@@ -178,6 +178,26 @@ def find_pins(matrix: Matrix | None, release: str, profile: str) -> Mapping[str,
     return {} if pinned is None else pinned.pins
 
 
+def list_fitting(matrix: Matrix, profiles: Collection[str]) -> tuple[str, ...]:
+    """Return the releases that have all these profiles, the newest first; () without a profile."""
+    if not profiles:
+        return ()
+    fitting = {n for n, r in matrix.releases.items() if set(profiles) <= r.profiles.keys()}
+    ages = {name: _count_ancestors(matrix, name) for name in fitting}
+    return tuple(sorted(sorted(fitting, reverse=True), key=lambda name: -ages[name]))
+
+
+def _count_ancestors(matrix: Matrix, name: str) -> int:
+    """Return how many releases a release supersedes, one after the other."""
+    seen = {name}
+    while (release := matrix.releases.get(name)) and release.supersedes not in seen:
+        name = release.supersedes
+        if name not in matrix.releases:
+            break
+        seen.add(name)
+    return len(seen)
+
+
 def find_missed(version: ListedVersion, pin: Pin | None) -> str | None:
     """Return the version that a part is to run and does not; None where it does, or has no pin."""
     if pin is None or not pin.known or judge_pin(version.kind, version.version, pin).met:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -229,6 +230,16 @@ def _name_lane(action: str) -> str:
 
 
 def name_action(entry: LedgerEntry) -> str:
-    """Return the id of an action within its node: operation, attempt and action."""
-    number = entry.operation.rpartition("#")[2]
-    return f"{number}.{entry.attempt}.{entry.action}"
+    """Return the id of an action: the beginning of a digest, short enough to type."""
+    named = f"{entry.operation} {entry.attempt} {entry.action}"
+    return hashlib.sha256(named.encode()).hexdigest()[:12]
+
+
+def find_failed(entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """Return the action that failed last, if nothing succeeded since; None otherwise."""
+    for entry in reversed(entries):
+        if entry.status in (ActionStatus.FAILED, ActionStatus.UNCLEAR):
+            return entry
+        if entry.status is ActionStatus.CONFIRMED:
+            return None
+    return None

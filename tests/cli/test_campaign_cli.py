@@ -173,7 +173,7 @@ def test_pins_are_kept_and_drift_says_why(data: Path) -> None:
     assert line["behind"] == [
         {"kind": "host.doca", "running": "1.0.0", "wanted": "2.0.0", "slots": 1}
     ]
-    assert ["host.doca", "1.0.0", "2.0.0"] == table.stdout.splitlines()[-3].split()[1:6:2]
+    assert table.stdout.splitlines()[-3].split()[1:6:2] == ["host.doca", "1.0.0", "2.0.0"]
     assert "1 nodes differ: -o wide lists them." in table.stdout
     assert "pin of node su0-n03: a benchmark" in " ".join(wide.stdout.split())
     assert (removed.returncode, after) == (0, [])

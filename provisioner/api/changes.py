@@ -254,7 +254,7 @@ async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want:
     return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
 
 
-class Works:
+class ChangeController:
     """The runner of changes: one task for each, at most WORKS_MAX."""
 
     def __init__(

@@ -26,7 +26,7 @@ from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
 from provisioner.api.callers import Callers, GatheredRows
-from provisioner.api.changes import Works
+from provisioner.api.changes import ChangeController
 from provisioner.api.fleet_atlas import Feed
 from provisioner.api.parts import ApiParts, Verb
 from provisioner.api.routes import home
@@ -258,7 +258,7 @@ def api_parts(
             frozenset(settings.switch_methods_allowed),
             settings.maintenance_boot,
         ),
-        works=Works(table.EXECUTORS, table.FORECASTS),
+        works=ChangeController(table.EXECUTORS, table.FORECASTS),
         feed=Feed(read_head),
         callers=Callers(settings, GatheredRows(append)),
         vault=vault,

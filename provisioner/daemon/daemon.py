@@ -28,8 +28,8 @@ from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.watcher import Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
@@ -158,7 +158,7 @@ class Daemon:
             validator=validator,
             tenancy=self.tenancy,
         )
-        trespasses = Trespasses(parts.store, parts.clock, parts.alerts)
+        violations = IsolationViolations(parts.store, parts.clock, parts.alerts)
         self.performer = Performer(
             context,
             observer=self.observer,
@@ -169,9 +169,9 @@ class Daemon:
             certifier=Certifier(
                 context, observer=self.observer, validator=validator, signer=parts.signer
             ),
-            mender=None if self.shop is None else self.shop.mender,
+            repair_workflow=None if self.shop is None else self.shop.repair_workflow,
             rechecks=Rechecks(self.site, parts.store, parts.matrix, parts.thresholds),
-            trespasses=trespasses,
+            violations=violations,
         )
         self.time = TimeStanding(parts.store, parts.clock)
         deciding = context.with_clock(DecidingClock(parts.clock, self.time))
@@ -195,7 +195,7 @@ class Daemon:
             deciding, self.engine.submit, held, self.overload.may_begin, self.looks.begin
         )
         self.release_watch = ReleaseWatch(deciding, self.tenancy, self.engine.submit, keeper)
-        watched = (self.tenancy, trespasses, self.release_watch)
+        watched = (self.tenancy, violations, self.release_watch)
         self.consoles = build_console_watch(context, reach, parts.matrix, parts.consoles)
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)

@@ -128,7 +128,7 @@ class Bars:
                 self._until.popitem(last=False)
 
 
-class Doorkeeper(Protocol):
+class Admission(Protocol):
     """What all connections of a listener share."""
 
     async def deliver(self, name: str, body: bytes) -> int:
@@ -159,7 +159,7 @@ class Doorkeeper(Protocol):
 class EventConnection(asyncio.Protocol):
     """One connection; `others` makes the protocol for whatever asks for another path."""
 
-    def __init__(self, keeper: Doorkeeper, others: Callable[[], Any], silent_s: float) -> None:
+    def __init__(self, keeper: Admission, others: Callable[[], Any], silent_s: float) -> None:
         """`silent_s`: it is closed after so long without an event, if it is kept."""
         self._keeper = keeper
         self._others = others

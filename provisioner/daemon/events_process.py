@@ -51,7 +51,7 @@ class _NotHere:
 
 
 class EventDoor(asyncio.Protocol):
-    """The connection to the daemon, and the doorkeeper of all that come from BMCs."""
+    """The connection to the daemon, and the admission of all that come from BMCs."""
 
     def __init__(self) -> None:
         self._bars = Bars(lambda: asyncio.get_running_loop().time())

@@ -23,11 +23,11 @@ from provisioner.control.node.requested_acts import RequestedActs
 from provisioner.control.watch.attestation_watch import AttestationWatch, ReportQuestions
 from provisioner.control.watch.console_watch import ConsoleWatch
 from provisioner.control.watch.credential_keeper import CertificateKeeper, CredentialKeeper
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.leaf_watch import ApartWatch, LeafWatch
 from provisioner.control.watch.outbox import AuditExport, Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
@@ -45,7 +45,7 @@ from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
 from provisioner.settings import Settings
 
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]  # by name
-Watched = tuple[Tenancy, Trespasses, ReleaseWatch]
+Watched = tuple[Tenancy, IsolationViolations, ReleaseWatch]
 
 
 def build_leaf_watch(
@@ -56,10 +56,10 @@ def build_leaf_watch(
     alerts: AlertRepository | None,
 ) -> LeafWatch:
     """Return the watch of every leaf's ports."""
-    tenancy, trespasses, released = watched
+    tenancy, violations, released = watched
     apart = HostsApart(tenancy.site, context.store, tenancy)
     watch = ApartWatch(context.store, context.clock, apart, alerts)
-    return LeafWatch(context, tenancy, trespasses, released.take_back, plan, recovery, watch)
+    return LeafWatch(context, tenancy, violations, released.take_back, plan, recovery, watch)
 
 
 def build_partition_watch(
@@ -69,8 +69,8 @@ def build_partition_watch(
     partitions = None if fabrics is None else fabrics.partitions
     if partitions is None or context.settings.isolation == "vrf":
         return None
-    tenancy, trespasses, released = watched
-    return PartitionWatch(context, tenancy, partitions, trespasses, released.take_back)
+    tenancy, violations, released = watched
+    return PartitionWatch(context, tenancy, partitions, violations, released.take_back)
 
 
 def build_console_watch(

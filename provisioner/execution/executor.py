@@ -133,8 +133,11 @@ class Executor:
             return gpu_reset.build_work(site, node, step)
         if step.kind is StepKind.ACTIVATE:
             return await activations.build_work(site, node, step, inventory)
-        if step.method not in NO_FILE and (no := await prepare_file(site, step, entry)) is not None:
-            return no
+        if (
+            step.method not in NO_FILE
+            and (blocker := await prepare_file(site, step, entry)) is not None
+        ):
+            return blocker
         match step.method:
             case "redfish_push":
                 return await methods_redfish.push(site, node, step, inventory)

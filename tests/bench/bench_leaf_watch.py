@@ -31,8 +31,8 @@ from sqlalchemy import Connection, insert
 from virtual_time import run
 
 from provisioner.control.context import Context
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.leaf_watch import ROUND_S, LeafWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
@@ -119,7 +119,7 @@ async def cost(nodes: int, folder: Path) -> dict[str, Any]:
     await store.tenants.put(Tenant(name="red", vrf="RED"))
     tenancy = Tenancy(fleet.effects, store)
     context = Context(store, fleet.clock, Settings())
-    watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
+    watch = LeafWatch(context, tenancy, IsolationViolations(store, fleet.clock), nobody)
     began = time.process_time()
     await watch.run_round()
     first_s = time.process_time() - began
@@ -165,7 +165,7 @@ async def fences() -> list[float]:
     blocked = (await tenancy.fence(ports)).blockers
     assert not blocked, blocked
     context = Context(store, fleet.clock, Settings())
-    watch = LeafWatch(context, tenancy, Trespasses(store, fleet.clock), nobody)
+    watch = LeafWatch(context, tenancy, IsolationViolations(store, fleet.clock), nobody)
     watching = asyncio.create_task(watch.run())
     rng, took = random.Random("hands"), []
     for _ in range(FENCES):

@@ -50,7 +50,7 @@ from virtual_time import run
 from provisioner.adapters.redfish.eventing.events import read_document
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.data import Data, open_data
@@ -118,8 +118,8 @@ class Deciding:
         reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
         parts = WatchParts(data.store.alerts, lambda: "s")
         self.watcher = Blind(context, parts, reach, self.submit)
-        desk = CaseDesk(context, data.store.cases, data.store.alerts)
-        self.repairs = Repairs(context, desk, data.store.alerts, self.submit)
+        case_service = CaseService(context, data.store.cases, data.store.alerts)
+        self.repairs = Repairs(context, case_service, data.store.alerts, self.submit)
         self.watcher.keeper.on_raised = self.repairs.call
         self.scheduler = Scheduler(context, self.submit, self.watcher.keeper.list_held_nodes)
         self.loops: list[asyncio.Task[None]] = []

@@ -29,11 +29,11 @@ PATH = (
     "control/node/observer.py",
     "control/node/scheduler.py",
     "control/repairs/repairs.py",
-    "control/node/mender.py",
+    "control/node/repair_workflow.py",
     "control/campaigns/campaigns.py",
     "control/watch/leaf_watch.py",
     "control/watch/recovery.py",
-    "control/watch/trespasses.py",
+    "control/watch/isolation_violations.py",
     "execution/",
 )
 

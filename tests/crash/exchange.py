@@ -16,7 +16,7 @@ from returned import HOST, node_of
 from rig import World
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.integrations.demo.site import ARTIFACTS
 from provisioner.integrations.sim.site.control import inject_fault
 from provisioner.model.case import Case, Ending, Origin, Stage
@@ -38,10 +38,12 @@ async def begin(world: World) -> None:
 
 async def reported(world: World, why: str) -> None:
     """Red says that its host has a fault, and that it may be taken for it."""
-    desk = CaseDesk(Context(world.store, world.clock, world.settings), world.store.cases, None)
-    case = await desk.open(await node_of(world), Origin.TENANT, why, "red")
+    case_service = CaseService(
+        Context(world.store, world.clock, world.settings), world.store.cases, None
+    )
+    case = await case_service.open(await node_of(world), Origin.TENANT, why, "red")
     assert isinstance(case, Case), case
-    agreed = await desk.accept(case, "red")
+    agreed = await case_service.accept(case, "red")
     assert isinstance(agreed, Case), agreed
 
 

@@ -12,7 +12,7 @@ from hurt_world import MemoryMark
 from lives import explore, seconds
 
 from provisioner.control.node.observer import Observer
-from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.release.entitlement import mark_served
@@ -84,8 +84,8 @@ def test_a_third_daemon_ends_what_a_second_one_had_taken_over(tmp_path: Path) ->
     assert not {*second.places()} & second.known
 
 
-async def _count_old_erasures(self: Trespasses, node: Node, vrfs: Sequence[str]) -> Node:
-    """Owe an erasure without a new stay: what was erased before the trespass counts."""
+async def _count_old_erasures(self: IsolationViolations, node: Node, vrfs: Sequence[str]) -> Node:
+    """Owe an erasure without a new stay: what was erased before the isolation violation counts."""
     stored: Node = await self._store.nodes.get(node.id)
     served = mark_served(stored.served, vrfs)
     return await self._store.nodes.save(stored.model_copy(update={"served": served}))
@@ -96,7 +96,7 @@ async def _ask_nobody(*_given: object) -> tuple[Blocker, ...]:
 
 
 SPOILT = {  # leg -> what is spoilt: place, name, instead; what the judge says of it
-    "hands": (Trespasses, "_begin_stay", _count_old_erasures, "was not erased"),
+    "hands": (IsolationViolations, "_begin_stay", _count_old_erasures, "was not erased"),
     "lapses": (Observer, "objections", _ask_nobody, "its certificate was revoked"),
     "restored": (MemoryMark, "read", lambda _mark: None, "before anybody had settled the restore"),
 }

@@ -104,12 +104,12 @@ class Driver:
         return tuple(await self._performer.perform(hold, node, Release(vrf="RED"), None))
 
     async def fence(
-        self, trespass: Sequence[PortPlacement] = (), seen: Placement = Placement.MIXED
+        self, violations: Sequence[PortPlacement] = (), seen: Placement = Placement.MIXED
     ) -> tuple[Blocker, ...]:
         """A fence of the node, of which this turn has seen where its ports are."""
         hold, node = await self.hold(), await self.store.nodes.get(NODE)
         assert node is not None
-        turn = Fence(trespass=tuple(trespass))
+        turn = Fence(violations=tuple(violations))
         seen_node = node.model_copy(update={"placement": seen})
         return tuple(await self._performer.perform(hold, seen_node, turn, None))
 

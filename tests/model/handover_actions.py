@@ -115,7 +115,7 @@ class Handover(Faults):
                 )
                 yield ("skip fence", daemon, number), with_node(state, number, drained)
                 return
-            if self._trespasses(state, number) and "note" not in self.without:
+            if self._violations(state, number) and "note" not in self.without:
                 node = write_row(node, daemon, owed=self.size.unknown)
             node = meet_hands(node)
             begun = take_node(node, daemon, Turn(FENCE, leaves))
@@ -250,7 +250,7 @@ class Handover(Faults):
     def _note(self, state: State, number: int, daemon: int) -> State:
         """A release that is given up records each network that it met its ports in."""
         node = meet_hands(state.nodes[number])
-        if self._trespasses(state, number) and not {"note", "refusal"} & self.without:
+        if self._violations(state, number) and not {"note", "refusal"} & self.without:
             node = write_row(node, daemon, owed=self.size.unknown)
         return with_node(state, number, node)
 
@@ -281,7 +281,7 @@ class Handover(Faults):
 
     # --- the watch, and a restore
 
-    def _trespasses(self, state: State, number: int) -> bool:
+    def _violations(self, state: State, number: int) -> bool:
         return not self._read(state, number) <= list_allowed(state.nodes[number])
 
     def _watch(self, state: State, number: int) -> Iterator[Step]:
@@ -289,7 +289,7 @@ class Handover(Faults):
         node = state.nodes[number]
         if "watch" not in self.without:
             noted = node.owed == self.size.unknown and node.phase != RELEASED
-            if self._trespasses(state, number) and not noted and "note" not in self.without:
+            if self._violations(state, number) and not noted and "note" not in self.without:
                 owing = meet_hands(write_row(node, NOBODY, owed=self.size.unknown))
                 if node.phase == RELEASED:
                     owing = drain_node(owing)

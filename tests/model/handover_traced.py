@@ -71,7 +71,7 @@ class TracedHandover(Handover):
     def _watch(self, state: State, number: int) -> Iterator[Step]:
         yield from super()._watch(state, number)
         node = state.nodes[number]
-        if node.phase == RELEASED and self._trespasses(state, number):
+        if node.phase == RELEASED and self._violations(state, number):
             # the watch of released nodes was faster than that of leaves, which records the stay
             yield ("take back", number), with_node(state, number, drain_node(node))
 

@@ -206,11 +206,11 @@ def test_a_trespass_that_was_recorded_is_a_question_for_a_person_once_it_is_fenc
 @pytest.mark.parametrize("state", ASKED[1:])
 def test_a_port_that_still_trespasses_is_fenced_before_a_person_is_asked(state: State) -> None:
     port = PortPlacement(switch="leaf", interface="swp1", vrf="RED")
-    there = View(placement=Placement.MIXED, trespass=(port,))
+    there = View(placement=Placement.MIXED, violations=(port,))
 
     turn = decide(node(state, blockers=(blocker(Reason.TRESPASS),)), there, POLL_S)
 
-    assert turn == Fence(trespass=(port,))
+    assert turn == Fence(violations=(port,))
 
 
 def test_a_node_whose_ports_may_be_anywhere_is_fenced_before_a_person_is_asked() -> None:

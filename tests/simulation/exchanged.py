@@ -11,7 +11,7 @@ from returned import HOST
 from rig import World
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk, Exchanges
+from provisioner.control.repairs.case_service import CaseService, Exchanges
 from provisioner.integrations.demo.site import ARTIFACTS
 from provisioner.integrations.sim.hardware.build import build_machine
 from provisioner.integrations.sim.hardware.machine import Machine
@@ -67,5 +67,5 @@ def exchanges(world: World, book: CaseRepository) -> Exchanges:
         login = known.get(vendor)
         return None if login is None else (login["username"], Secret(login["password"]))
 
-    desk = CaseDesk(Context(world.store, world.clock, world.settings), book, None)
-    return Exchanges(world.store, desk, world.vault, world.clock, factory)
+    case_service = CaseService(Context(world.store, world.clock, world.settings), book, None)
+    return Exchanges(world.store, case_service, world.vault, world.clock, factory)

@@ -8,7 +8,7 @@ from exchanged import exchanges
 from hand_built import HandBuilt, is_in_window
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.integrations.sim.hardware.curable_faults import exchange_part
 from provisioner.model.case import Case, Origin, Service, Stage
 from provisioner.model.node import Node, State
@@ -41,11 +41,13 @@ async def repair_gpu(site: HandBuilt) -> Case:
     while not is_in_window(world.clock.now()):
         await world.clock.sleep(HOUR_S)
     assert world.settings.repair_notice_s == 24 * HOUR_S
-    desk = CaseDesk(Context(world.store, world.clock, world.settings), world.store.cases, None)
+    case_service = CaseService(
+        Context(world.store, world.clock, world.settings), world.store.cases, None
+    )
     node = await world.store.nodes.get(name)
     assert node is not None
     reason = "its GPU is exchanged"
-    case = await desk.open(node, Origin.OPERATOR, reason, "ada", service=Service.DRAIN)
+    case = await case_service.open(node, Origin.OPERATOR, reason, "ada", service=Service.DRAIN)
     assert isinstance(case, Case), case
     assert case.id == advice.id
     notices = [n for n in await world.store.cases.list_notices() if n.case == case.id]

@@ -65,7 +65,7 @@ from provisioner.planning.lifecycle.decide import (
 )
 from provisioner.planning.lifecycle.destruction import Destruction, Facts, judge_destruction
 from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.planning.release.entitlement import find_trespasses
+from provisioner.planning.release.entitlement import find_isolation_violations
 from provisioner.planning.release.port_isolation import (
     find_misplaced_ports,
     find_route_leaks,
@@ -141,11 +141,11 @@ class Model(WatchSteps):
         turn = decide(node, view, 1.0)
         match turn:
             case Fence():
-                if turn.trespass:
-                    actor.row = self._noted(actor.row, turn.trespass)
+                if turn.violations:
+                    actor.row = self._noted(actor.row, turn.violations)
                     self._found(actor)
                 actor.target, actor.leaf = MAINTENANCE, 0
-                actor.parks = bool(turn.trespass) and node.state is not State.DRAINING
+                actor.parks = bool(turn.violations) and node.state is not State.DRAINING
             case Sanitize():
                 return self._erase(actor, node)
             case Release():
@@ -175,9 +175,9 @@ class Model(WatchSteps):
         if self.rng.random() < LOST:
             return None
         placement, vrf = placement_of(node.ports, self._read(actor))
-        found = find_trespasses(node, self._read(actor), VRF_OF)
+        found = find_isolation_violations(node, self._read(actor), VRF_OF)
         owed = erasure.require_erasure(node, POLICY) if placement is Placement.MAINTENANCE else ()
-        told: dict[str, Any] = {"trespass": found, "owed": owed, "report": self.report}
+        told: dict[str, Any] = {"violations": found, "owed": owed, "report": self.report}
         told |= {"certificate": actor.certificate, "tenant_vrf": TENANTS.get(node.tenant, "")}
         lapsed = (withdrawn(),) if actor.revoked else ()
         told |= {"placement": placement, "vrf": vrf, "certificate_blockers": lapsed}

@@ -12,7 +12,7 @@ from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle import operator_requests as requests
 from provisioner.planning.lifecycle.journey import may_enter
-from provisioner.planning.release.entitlement import find_trespasses, mark_served
+from provisioner.planning.release.entitlement import find_isolation_violations, mark_served
 from provisioner.planning.release.port_isolation import find_misplaced_ports
 
 
@@ -53,7 +53,7 @@ class WatchSteps:
             port.startup = port.applied
             self.watch = None
             return "watch: " + self._parked(actor)
-        found = find_trespasses(actor.row, watch.seen, VRF_OF)
+        found = find_isolation_violations(actor.row, watch.seen, VRF_OF)
         rests = actor.row == watch.before and not found and not actor.active
         served = rests and actor.row.state is State.RELEASED
         if served and find_misplaced_ports((planned,), watch.seen, actor.row.vrf):

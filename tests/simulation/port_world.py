@@ -20,9 +20,9 @@ from provisioner.adapters.switches import make_switches
 from provisioner.control.context import Context
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -253,7 +253,7 @@ class PortWorld:
     def _start(self) -> None:
         parts = build_parts(self, self.store, self.clock, self.wire, self.submit)
         self.tenancy, self.reconciler = parts.tenancy, parts.reconciler
-        self.given, self.trespasses = parts.given, parts.trespasses
+        self.given, self.violations = parts.given, parts.violations
         self.leaf_watch = parts.leaf_watch
         self.sabotage(self)
         self.watching = [
@@ -267,7 +267,7 @@ class PortParts(NamedTuple):
     tenancy: Tenancy
     reconciler: Reconciler
     given: Any
-    trespasses: Trespasses
+    violations: IsolationViolations
     release_watch: ReleaseWatch
     leaf_watch: LeafWatch
 
@@ -286,7 +286,7 @@ def build_parts(soak: Any, store: Any, clock: Any, wire: Any, submit: Any) -> Po
     tenancy = Tenancy(effects, store)
     hosts: Any = Hosts(soak, tenancy)
     eraser: Any = GivenEraser(soak)
-    trespasses = Trespasses(store, clock)
+    violations = IsolationViolations(store, clock)
     nobody: Any = None  # asked for nothing in these states
     context = Context(store, clock, soak.settings)
     performer = Performer(
@@ -297,9 +297,9 @@ def build_parts(soak: Any, store: Any, clock: Any, wire: Any, submit: Any) -> Po
         tenancy=tenancy,
         eraser=eraser,
         certifier=hosts,
-        trespasses=trespasses,
+        violations=violations,
     )
     released = ReleaseWatch(context, tenancy, submit)
-    leaves = LeafWatch(context, tenancy, trespasses, released.take_back)
+    leaves = LeafWatch(context, tenancy, violations, released.take_back)
     reconciler = Reconciler(context, hosts, performer)
-    return PortParts(tenancy, reconciler, hosts, trespasses, released, leaves)
+    return PortParts(tenancy, reconciler, hosts, violations, released, leaves)

@@ -13,7 +13,7 @@ from rig import World
 from test_returns import want
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.daemon.daemon import Daemon
 from provisioner.model.case import Case, Origin, Stage
 from provisioner.model.node import Node, State
@@ -48,9 +48,9 @@ class Shop:
             self.daemon = None
 
     @property
-    def desk(self) -> CaseDesk:
+    def case_service(self) -> CaseService:
         world = self.world
-        return CaseDesk(Context(world.store, world.clock, world.settings), self.book, None)
+        return CaseService(Context(world.store, world.clock, world.settings), self.book, None)
 
     async def node(self) -> Node:
         found = await self.world.store.nodes.get(HOST)
@@ -59,7 +59,7 @@ class Shop:
 
     async def report(self, reason: str, origin: Origin = Origin.OPERATOR) -> Case:
         """Somebody reports a fault."""
-        case = await self.desk.open(await self.node(), origin, reason, "somebody")
+        case = await self.case_service.open(await self.node(), origin, reason, "somebody")
         assert isinstance(case, Case), case
         return case
 

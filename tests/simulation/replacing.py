@@ -15,7 +15,7 @@ from rig import World
 from test_returns import want
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.daemon.daemon import Daemon
 from provisioner.model.case import Case, Origin, Service, Stage
 from provisioner.model.node import NodeKind, State
@@ -61,12 +61,14 @@ async def _until_serving(world: World, count: int) -> None:
 
 
 async def _fail(world: World, names: list[str]) -> list[Case]:
-    desk = CaseDesk(Context(world.store, world.clock, world.settings), world.store.cases, None)
+    case_service = CaseService(
+        Context(world.store, world.clock, world.settings), world.store.cases, None
+    )
     opened = []
     for name in names:
         node = await world.store.nodes.get(name)
         assert node is not None
-        case = await desk.open(
+        case = await case_service.open(
             node, Origin.OPERATOR, "a GPU is gone", "somebody", service=Service.CUT_OFF
         )
         assert isinstance(case, Case), case

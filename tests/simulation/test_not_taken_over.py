@@ -9,7 +9,7 @@ import virtual_time
 from rig import World
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.integrations.sim.faults.faults import Rule
 from provisioner.integrations.twin.wires import MemoryBmcs
 from provisioner.model.case import Case, Origin, Stage
@@ -71,8 +71,10 @@ def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_p
             }
             begun = len(writes)
 
-            desk = CaseDesk(Context(world.store, world.clock, world.settings), book, None)
-            opened = await desk.open(node, Origin.OPERATOR, "look at it", "jane")
+            case_service = CaseService(
+                Context(world.store, world.clock, world.settings), book, None
+            )
+            opened = await case_service.open(node, Origin.OPERATOR, "look at it", "jane")
             assert isinstance(opened, Case)
             await world.clock.sleep(LOOK_S)
             case = (await book.list(HOST))[0]
@@ -81,7 +83,7 @@ def test_no_case_is_opened_and_nothing_is_written_before_a_machine_is_ours(tmp_p
             assert case.tries == ()
             assert len(watched_writes(world)) == begun
 
-            await desk.retire(case, world.clock.now(), "not ours", "jane")
+            await case_service.retire(case, world.clock.now(), "not ours", "jane")
             await world.clock.sleep(HOUR_S)
             node = await world.store.nodes.get(HOST)
             assert node is not None

@@ -80,12 +80,12 @@ def watch_no_leaf(world: PortWorld) -> None:
 
 
 def owe_no_erasure(world: PortWorld) -> None:
-    """A trespass is fenced, and nothing is recorded of it."""
+    """An isolation violation is fenced, and nothing is recorded of it."""
 
     async def note(node: Node, _found: object, _seen_by: str) -> Node:
         return await world.store.nodes.get(node.id)
 
-    world.trespasses.note = note
+    world.violations.note = note
 
 
 def ask_no_standing(world: PortWorld) -> None:

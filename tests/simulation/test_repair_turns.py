@@ -7,7 +7,7 @@ import virtual_time
 from given_events import in_state
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.model.case import Case, Origin, Stage
@@ -30,7 +30,7 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
     async def story() -> tuple[Node, Case]:
         store, clock = open_store(":memory:", inline=True), VirtualClock()
         book, settings = store.cases, Settings(site="test")
-        desk = CaseDesk(Context(store, clock, settings), book, None)
+        case_service = CaseService(Context(store, clock, settings), book, None)
 
         async def submit(_: str) -> None:
             raise AssertionError("nothing is to be done yet")
@@ -38,17 +38,17 @@ def test_a_word_of_people_is_not_taken_for_a_failure(sentence: str) -> None:
         fenced = Node(id="n", kind=NodeKind.HOST, state=State.CONVERGING,
                       placement=Placement.MAINTENANCE)  # fmt: skip
         node = await store.nodes.add(fenced)
-        case = await desk.open(node, Origin.OPERATOR, "broken", "somebody")
+        case = await case_service.open(node, Origin.OPERATOR, "broken", "somebody")
         assert isinstance(case, Case)
         case = await book.save(case.enter_stage(Stage.HARDWARE, clock.now()), now=clock.now())
         for event in order:
             await clock.sleep(1.0)
             if event == SAID:
-                answer = await desk.record_return(case, "technician", "done")
+                answer = await case_service.record_return(case, "technician", "done")
                 assert isinstance(answer, Case)
             else:
                 node = await store.nodes.save(in_state(node, State.QUARANTINED, clock.now()))
-        await Repairs(Context(store, clock, settings), desk, None, submit).tick()
+        await Repairs(Context(store, clock, settings), case_service, None, submit).tick()
         held, now = await store.nodes.get("n"), await book.get(case.id)
         assert held is not None
         assert now is not None

@@ -19,7 +19,7 @@ from next_schema import become_next
 from sqlalchemy import NullPool
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.case import Origin
@@ -69,10 +69,10 @@ async def live(store: SqlStore) -> None:
         classifications=(Classification.FATAL_EVENT,), at=now,
     )  # fmt: skip
     await keeper.report("n2", [signal])
-    desk = CaseDesk(Context(store, WallClock(), Settings()), store.cases, store.alerts)
+    case_service = CaseService(Context(store, WallClock(), Settings()), store.cases, store.alerts)
     faulty = await store.nodes.get("n2")
     assert faulty is not None
-    await desk.open(faulty, Origin.EVENT, "Xid79", "watch")
+    await case_service.open(faulty, Origin.EVENT, "Xid79", "watch")
 
 
 async def driven(store: SqlStore, node: str, want: str) -> Operation:

@@ -12,9 +12,9 @@ from leaf_rig import Rig
 from ufm_standin import Ufm
 
 from provisioner.control.context import Context
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
 from provisioner.integrations.ufm.isolation import UfmIsolation, UfmTransport
 from provisioner.model.node import Node, Origin, Placement, State
@@ -34,8 +34,8 @@ class Bench:
         tenancy = PartitionTenancy(rig.tenancy, partitions, rig.store)
         context = Context(rig.store, rig.clock, rig.effects.settings)
         back = ReleaseWatch(context, tenancy, self._submit)
-        trespasses = Trespasses(rig.store, rig.clock, self.book)
-        self.watch = PartitionWatch(context, tenancy, partitions, trespasses, back.take_back)
+        violations = IsolationViolations(rig.store, rig.clock, self.book)
+        self.watch = PartitionWatch(context, tenancy, partitions, violations, back.take_back)
 
     async def _submit(self, operation: str) -> None:
         self.submitted.append(operation)

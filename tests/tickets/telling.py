@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repair_shop import Ticketing
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.repair.case_evidence import Bundler
@@ -72,7 +72,7 @@ class Telling:
         self.store, self.clock, self._bundler = store, clock, bundler
         self.book = store.cases
         self.settings = Settings.model_validate({"repair_led": False})
-        self.desk = CaseDesk(Context(store, clock, self.settings), self.book, None)
+        self.case_service = CaseService(Context(store, clock, self.settings), self.book, None)
 
     def loop(self, system: TicketSystem | None) -> Ticketing:
         none = cast("BmcTransport", None)  # no LED is switched here

@@ -9,9 +9,9 @@ from typing import Any
 from leaf_rig import Rig
 
 from provisioner.control.context import Context
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
-from provisioner.control.watch.trespasses import Trespasses
 from provisioner.model.node import Node, Placement
 from provisioner.model.tenant import Tenant
 
@@ -29,10 +29,10 @@ class Bench:
         settings = rig.effects.settings
         context = Context(rig.store, rig.clock, settings)
         back = ReleaseWatch(context, rig.tenancy, self._submit)
-        self.trespasses = Trespasses(rig.store, rig.clock, self.book)
+        self.violations = IsolationViolations(rig.store, rig.clock, self.book)
         self.recovery_book = rig.store.recovery
         self.watch = LeafWatch(
-            context, rig.tenancy, self.trespasses, back.take_back, book=self.recovery_book
+            context, rig.tenancy, self.violations, back.take_back, book=self.recovery_book
         )
         self.port = rig.nodes[A].ports[0]
         self.leaf = rig.site.switches[self.port.switch]
@@ -65,7 +65,7 @@ class Bench:
         return " ".join(sorted({t["interface"][name]["ip"].get("vrf", "") for t in trees}))
 
     async def rows(self) -> list[tuple[str, str]]:
-        """(kind, node) of what the journal has of trespasses."""
+        """(kind, node) of what the journal has of isolation violations."""
         found = await self.store.journal.list(0, 1000)
         return [(r["kind"], r["node"]) for r in found if r["kind"] in ("trespass", "fence")]
 

@@ -23,7 +23,7 @@ from provisioner.control.watch.attestation_watch import (
     ROUND_S,
     AttestationWatch,
 )
-from provisioner.control.watch.watched_nodes import LookLane
+from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.integrations.sim.hardware.device_authority import find_authority
 from provisioner.integrations.sim.hardware.simulated_tpm import make_values
@@ -311,7 +311,7 @@ def test_a_changed_measurement_is_found_within_a_bound_while_the_daemon_is_overl
 def test_an_overloaded_daemon_asks_the_longest_overdue_and_few_at_a_time() -> None:
     asked: list[str] = []
     keeper = AttestationWatch.__new__(AttestationWatch)
-    keeper._lane = LookLane(16, asked.append)  # type: ignore[arg-type]
+    keeper._lane = ReadQueue(16, asked.append)  # type: ignore[arg-type]
     due = [(float(at), f"n{at}") for at in (0, 10, 20, 5000)]
 
     late = keeper._late(due, 20.0 + OVERLOADED_WAIT_S)

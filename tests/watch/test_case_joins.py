@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from provisioner.control.context import Context
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.case import Case, Origin, Service
@@ -30,9 +30,9 @@ class Site:
         )
         clock, settings = WallClock(), Settings()
         self.clock = clock
-        self.desk = CaseDesk(Context(store, clock, settings), self.book, self.alerts)
+        self.case_service = CaseService(Context(store, clock, settings), self.book, self.alerts)
         self.repairs = Repairs(
-            Context(store, clock, settings), self.desk, self.alerts, self._submit
+            Context(store, clock, settings), self.case_service, self.alerts, self._submit
         )
 
     async def _submit(self, _operation: str) -> None:
@@ -90,7 +90,7 @@ def test_a_later_and_worse_alert_takes_the_node_back_at_once(tmp_path: Path) -> 
 def test_an_alert_that_stood_when_a_person_chose_is_not_weighed_again(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.raise_alert("Xid79", Classification.FATAL_EVENT)
-        opened = await site.desk.open(
+        opened = await site.case_service.open(
             SERVING, Origin.OPERATOR, "known", "jane", service=Service.KEEP
         )
         assert isinstance(opened, Case)
@@ -105,7 +105,7 @@ def test_a_person_makes_the_service_of_an_open_case_stricter(tmp_path: Path) -> 
     async def story(site: Site) -> None:
         await site.raise_alert("LinkFlap", Classification.LINK)
         _, first = await site.tick()
-        joined = await site.desk.open(
+        joined = await site.case_service.open(
             SERVING, Origin.OPERATOR, "smoke", "jane", service=Service.CUT_OFF
         )
         assert isinstance(joined, Case)

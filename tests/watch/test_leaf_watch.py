@@ -64,9 +64,9 @@ def test_a_trespass_that_is_recorded_and_not_fenced_yet_begins_a_new_stay():
     async def scenario(bench: Bench) -> Any:
         node = await bench.node(state=State.VALIDATING)
         place = PortPlacement(switch=bench.port.switch, interface=bench.port.interface, vrf="RED")
-        first = await bench.trespasses.note(node, [place], "its driver")
+        first = await bench.violations.note(node, [place], "its driver")
         await bench.rig.clock.sleep(60.0)
-        again = await bench.trespasses.note(node, [place], "its driver")
+        again = await bench.violations.note(node, [place], "its driver")
         return first.fenced_at, again.fenced_at
 
     first, again = play(scenario)
@@ -94,8 +94,8 @@ def test_the_question_to_a_person_is_on_the_row_before_a_port_is_fenced(
     async def scenario(bench: Bench) -> Any:
         node = await bench.node(state=state)
         place = PortPlacement(switch=bench.port.switch, interface=bench.port.interface, vrf="RED")
-        await bench.trespasses.note(node, [place], "its driver")
-        await bench.trespasses.note(node, [place], "its driver")  # written down once
+        await bench.violations.note(node, [place], "its driver")
+        await bench.violations.note(node, [place], "its driver")  # written down once
         return (await bench.store.nodes.get(A)).blockers
 
     blockers = play(scenario)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.control.repairs.stand_ins import NAMES_MAX, UnitIndex
 from provisioner.control.watch.alert_keeper import AlertKeeper
@@ -59,8 +59,8 @@ class Site:
     def start(self) -> None:
         """A daemon that remembers nothing."""
         self.keeper = AlertKeeper(self.store.alerts, self.store, self.clock, self._submit)
-        desk = CaseDesk(self.context, self.store.cases, self.store.alerts)
-        self.repairs = Repairs(self.context, desk, self.store.alerts, self._submit)
+        case_service = CaseService(self.context, self.store.cases, self.store.alerts)
+        self.repairs = Repairs(self.context, case_service, self.store.alerts, self._submit)
         self.keeper.on_raised = self.repairs.call
 
     async def _submit(self, operation: str) -> None:

@@ -358,8 +358,8 @@ class Redfish:
         """
         if (wet := await self.admit_act()) is not None:
             return wet
-        if kind == "bluefield.bundle" and (no := await self.enable_rshim()) is not None:
-            return no
+        if kind == "bluefield.bundle" and (blocker := await self.enable_rshim()) is not None:
+            return blocker
         return await updates.pull(self._service, uri, kind)
 
     async def enable_rshim(self) -> Blocker | None:

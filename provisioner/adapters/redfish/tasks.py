@@ -91,8 +91,8 @@ def read_view(reply: Reply, path: str) -> TaskView:
         return of_task(body)
     if reply.status == 202:
         return TaskView(state="Running")
-    if (no := _refused(reply, body)) is not None:
-        return TaskView(state=f"HTTP status {reply.status}", done=True, failed=no)
+    if (blocker := _refused(reply, body)) is not None:
+        return TaskView(state=f"HTTP status {reply.status}", done=True, failed=blocker)
     if reply.status == 204 or (monitor and reply.status in (200, 201)):
         return TaskView(state="Completed", percent=100.0, done=True)
     return TaskView(state="unknown")

@@ -244,8 +244,8 @@ async def foresee_draft(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     try:
         preview = await requests_of(parts).preview_draft(draft.release, draft.select, draft.policy)
     except InputError as error:
-        no = build_objection(draft.release, error.problem, error.remedy)
-        return Forecast(blockers=no.blockers)
+        objection = build_objection(draft.release, error.problem, error.remedy)
+        return Forecast(blockers=objection.blockers)
     if isinstance(preview, tuple):
         return Forecast(blockers=preview)
     return Forecast(result={"preview": preview.model_dump(mode="json")})

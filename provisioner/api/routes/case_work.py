@@ -28,9 +28,9 @@ from provisioner.api.route import (
     format_etag,
 )
 from provisioner.api.routes.campaign_nodes import Deferral
-from provisioner.api.routes.cases import TAG, open_desk, read_case
+from provisioner.api.routes.cases import TAG, open_case_service, read_case
 from provisioner.api.routes.home import Page
-from provisioner.control.repairs.case_desk import Exchanges, kept_factory
+from provisioner.control.repairs.case_service import Exchanges, kept_factory
 from provisioner.control.repairs.stand_ins import compute_figures
 from provisioner.execution.repair.case_evidence import Bundler
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
@@ -153,32 +153,32 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 async def _do(
     parts: ApiParts, case: Case, kind: ChangeKind, by: str, told: dict[str, Any]
 ) -> Case | str:
-    desk = open_desk(parts)
+    case_service = open_case_service(parts)
     now = parts.clock.now()
     match kind:
         case ChangeKind.CASE_ACCEPT:
-            return await desk.accept(case, by)
+            return await case_service.accept(case, by)
         case ChangeKind.CASE_DEFER:
-            return await desk.defer(case, float(told["until"]), by)
+            return await case_service.defer(case, float(told["until"]), by)
         case ChangeKind.CASE_RETIRE:
             at = now + float(told["days"]) * DAY_S
-            return await desk.retire(case, at, told["why"], by, disks=told["disks"])
+            return await case_service.retire(case, at, told["why"], by, disks=told["disks"])
         case ChangeKind.CASE_CLOSE:
-            return await desk.close(case, Ending(told["ending"]), by, told["why"])
+            return await case_service.close(case, Ending(told["ending"]), by, told["why"])
         case ChangeKind.CASE_RMA:
-            return await desk.record_rma(case, told["number"], by)
+            return await case_service.record_rma(case, told["number"], by)
         case ChangeKind.CASE_SPARE:
             part = SparePart.model_validate(told, strict=False)
             spare = Spare(kind=part.kind, serial=part.serial, part_number=part.part_number)
-            return await desk.record_spare(case, spare, by)
+            return await case_service.record_spare(case, spare, by)
         case ChangeKind.CASE_TELL:
-            return await desk.send_ticket(case, by)
+            return await case_service.send_ticket(case, by)
         case ChangeKind.CASE_RETURNED if not told["cards"]:
-            return await desk.record_return(case, by, told["work"])
+            return await case_service.record_return(case, by, told["work"])
     if parts.vault is None:
         return "this process has no credentials: ask the daemon"
     vault = parts.vault
-    exchanges = Exchanges(parts.store, desk, vault, parts.clock, kept_factory(vault))
+    exchanges = Exchanges(parts.store, case_service, vault, parts.clock, kept_factory(vault))
     if kind is ChangeKind.CASE_RETURNED:
         return await exchanges.record_return(case, by, told["work"], told["cards"])
     assert kind is ChangeKind.CASE_REPLACE
@@ -219,7 +219,7 @@ async def foresee_request(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     objection = "" if verb in due or verb is Verb.SPARE else f"it is in {case.stage}: not due now"
     if verb is Verb.DEFER:
         until = float(asked.arguments["until"])
-        deferred = defer_drain(case, until, open_desk(parts).policy, parts.clock.now())
+        deferred = defer_drain(case, until, open_case_service(parts).policy, parts.clock.now())
         objection = deferred if isinstance(deferred, str) else ""
     if objection:
         refused = build_objection(case.id, objection, "Look at the case.")

@@ -23,7 +23,7 @@ from provisioner.api.route import (
     Route,
     format_etag,
 )
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.case import Case, Ending, Origin, Service, Stage
@@ -256,9 +256,9 @@ async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
     return [n for n in await parts.store.nodes.list() if n.location.rack == rack and n.ports]
 
 
-def open_desk(parts: ApiParts) -> CaseDesk:
-    """Return the desk for people's decisions on cases, on this store."""
-    return CaseDesk(parts.context, parts.store.cases, parts.store.alerts)
+def open_case_service(parts: ApiParts) -> CaseService:
+    """Return the case service for people's decisions on cases, on this store."""
+    return CaseService(parts.context, parts.store.cases, parts.store.alerts)
 
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
@@ -270,7 +270,7 @@ async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     if node is None or arguments.get("tenant", node.tenant) != node.tenant:
         return build_objection(asked.subject, "it is not yours any more", "Look at your nodes.")
     service = Service(arguments["service"]) if arguments.get("service") else None
-    made = await open_desk(parts).open(
+    made = await open_case_service(parts).open(
         node,
         Origin(arguments["origin"]),
         str(arguments["reason"]),
@@ -301,12 +301,12 @@ async def foresee_rack(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def _open_rack(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    desk = open_desk(parts)
+    case_service = open_case_service(parts)
     arguments = asked.arguments
     service = Service(arguments["service"])
     opened = {}
     for node in await _hosts(parts, asked.subject):
-        made = await desk.open(
+        made = await case_service.open(
             node,
             Origin.MAINTENANCE,
             str(arguments["reason"]),

@@ -393,8 +393,8 @@ async def _do(parts: ApiParts, asked: ChangeRequest, *, dry_run: bool) -> Answer
             return await keeper.settle(name)
         case ChangeKind.TENANT_SHRINK:
             fewer = Fewer.model_validate_json(json.dumps(fields))
-            if not fewer.accept_no_return and (no := await _unreturning(parts, name, fewer)):
-                return no
+            if not fewer.accept_no_return and (objection := await _unreturning(parts, name, fewer)):
+                return objection
             return await keeper.shrink(name, fewer.to, fewer.nodes, by=by, dry_run=dry_run)
     desired = Wanted.model_validate_json(json.dumps(fields))
     request = Request(name=name, **{k: getattr(desired, k) for k in desired.model_fields_set})

@@ -107,8 +107,10 @@ async def _read_node(feeds: Feeds, node: Node, nodes: Sequence[Node]) -> dict[st
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     table = Table("node", "outlet", "state", "an AC cycle by outlets", title="Outlets")
     for row in rows:
-        no = row["refused"]
-        answer = f"refused: {no['detail']}. {no['unblock']}" if no else "off at once, then on"
+        refused = row["refused"]
+        answer = "off at once, then on"
+        if refused:
+            answer = f"refused: {refused['detail']}. {refused['unblock']}"
         for outlet in row["outlets"]:
             table.add_row(
                 row["node"],

@@ -38,7 +38,7 @@ from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.release import entitlement as handover
 from provisioner.planning.release.entitlement import (
     find_foreign_service,
-    find_trespasses,
+    find_isolation_violations,
     is_stranger,
 )
 from provisioner.planning.release.port_isolation import placement_of
@@ -244,13 +244,14 @@ class Observer:
         if (
             node.state is State.INTAKE
             and is_stranger(node)
-            and (no := find_foreign_service(node, read))
+            and (blocker := find_foreign_service(node, read))
         ):
-            return view.model_copy(update={"foreign": no})
+            return view.model_copy(update={"foreign": blocker})
         placement, vrf = placement_of(node.ports, read)
         vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
-        trespasses = find_trespasses(node, read, vrf_of)
-        return view.model_copy(update={"placement": placement, "vrf": vrf, "trespass": trespasses})
+        violations = find_isolation_violations(node, read, vrf_of)
+        seen = {"placement": placement, "vrf": vrf, "violations": violations}
+        return view.model_copy(update=seen)
 
     async def _converging(self, node: Node, operation: str) -> View:
         view = await self._place(node, View(owed=self._owed(node)))

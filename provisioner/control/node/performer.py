@@ -14,10 +14,10 @@ from typing import Any
 
 from provisioner.control.context import Context
 from provisioner.control.node.certifier import Certifier
-from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
+from provisioner.control.node.repair_workflow import RepairWorkflow
 from provisioner.control.node.retiring import sanitize
-from provisioner.control.watch.trespasses import Trespasses
+from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import turn
 from provisioner.execution.executor import Executor
@@ -122,9 +122,9 @@ class Performer:
         tenancy: Tenancy,
         eraser: Eraser,
         certifier: Certifier,
-        mender: Mender | None = None,
+        repair_workflow: RepairWorkflow | None = None,
         rechecks: Rechecks | None = None,
-        trespasses: Trespasses | None = None,
+        violations: IsolationViolations | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock
@@ -136,8 +136,8 @@ class Performer:
         self._releases = Releases(tenancy.site, context.store, tenancy, rechecks)
         self._eraser = eraser
         self._certifier = certifier
-        self._mender = mender
-        self._trespasses = trespasses or Trespasses(context.store, context.clock)
+        self._repair_workflow = repair_workflow
+        self._violations = violations or IsolationViolations(context.store, context.clock)
         self._disruptions = Disruptions(context.store, context.settings.switches_down_percent)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
@@ -152,7 +152,7 @@ class Performer:
             case Identify():
                 return await self._identify(hold, node)
             case Fence():
-                return await self._fence(hold, node, turn.trespass)
+                return await self._fence(hold, node, turn.violations)
             case Sanitize():
                 return await sanitize(
                     self._store,
@@ -164,8 +164,8 @@ class Performer:
                     changes_setup=self._settings.credential_setup_password,
                 )
             case Mend():
-                assert self._mender is not None
-                return await self._mender.turn(hold, node)
+                assert self._repair_workflow is not None
+                return await self._repair_workflow.turn(hold, node)
             case Execute():
                 assert view is not None
                 return await self._execute(hold, node, turn.step, view)
@@ -250,7 +250,7 @@ class Performer:
         return ()
 
     async def _fence(
-        self, hold: Hold, node: Node, trespass: Sequence[PortPlacement] = ()
+        self, hold: Hold, node: Node, violations: Sequence[PortPlacement] = ()
     ) -> Problems:
         """Move the node into the maintenance VRF; the placement is recorded as read back, whatever
         it is.
@@ -258,10 +258,10 @@ class Performer:
         A node that stood in a customer's VRF without a handover is fenced without any wait; unless
         it was a customer's before, the answer is the blocker that it waits with for a person.
         """
-        if trespass:
-            noted = await self._trespasses.note(node, trespass, "its driver")
+        if violations:
+            noted = await self._violations.note(node, violations, "its driver")
             node = noted.model_copy(update={"placement": node.placement})
-        if node.placement is Placement.CUSTOMER and not trespass:
+        if node.placement is Placement.CUSTOMER and not violations:
             outcome = await self._releases.reclaim(node)
         else:  # its place is unknown: the move is the fastest fence
             outcome = await self._tenancy.move(node.ports, MAINTENANCE_VRF, node=node)
@@ -286,7 +286,7 @@ class Performer:
         await self._record_fence(hold, fenced, event)
         if node.state is State.DRAINING or node.taken:
             return ()  # it was a customer's by our own record, or a person knows of it
-        return entitlement.list_trespasses(trespass)
+        return entitlement.list_isolation_violations(violations)
 
     async def _record_fence(self, hold: Hold, node: Node, event: PortsFenced) -> None:
         """Write row and journal; where the row is stale, the journal still records the action."""
@@ -355,8 +355,8 @@ class Performer:
         assert node.placement is Placement.MAINTENANCE
         assert node.certificate
         inventory = await self._store.evidence.get_inventory(node.id)
-        if (no := object_to_removal(self._tenancy.site, node, inventory)) is not None:
-            return (no,)
+        if (blocker := object_to_removal(self._tenancy.site, node, inventory)) is not None:
+            return (blocker,)
         # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
         # as clean
         # what a person decided to keep is kept until the tenant has it back: a release may fail
@@ -444,4 +444,6 @@ class Performer:
         read = await self._tenancy.read(node.ports)
         vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
         placed = () if isinstance(read, Blocker) else tuple(p for p in read if p.vrf != vrf)
-        return await self._fence(hold, node, entitlement.find_trespasses(node, placed, vrf_of))
+        return await self._fence(
+            hold, node, entitlement.find_isolation_violations(node, placed, vrf_of)
+        )

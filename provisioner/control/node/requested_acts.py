@@ -85,8 +85,8 @@ class PowerSwitch:
 
     async def _attempt(self, hold: Hold, node: Node, act: PowerAct) -> Blocker | None:
         entry = await self._find_entry(hold)
-        if entry is None and (no := self._object(hold, node)) is not None:
-            return no  # it changed since the request
+        if entry is None and (blocker := self._object(hold, node)) is not None:
+            return blocker  # it changed since the request
         try:
             host = await self._site.reach.redfish(node, HOST)
             if isinstance(host, Blocker):

@@ -58,8 +58,8 @@ async def sanitize(
     set-up password is changed at the end; what prevents that is in its row, and blocks nothing.
     Nothing is begun that the gate would refuse at the first disk; a question is put to a person.
     """
-    if (no := await _refuse(eraser, hold)) is not None:
-        return (no,)
+    if (blocker := await _refuse(eraser, hold)) is not None:
+        return (blocker,)
     inventory = await store.evidence.get_inventory(node.id)
     if inventory is None:
         inventory, unseen = await observer.read_bmcs(node)
@@ -107,14 +107,14 @@ async def _refuse(eraser: Eraser, hold: Hold) -> Blocker | None:
     can answer it.
     """
     keeps = eraser.policy.same_tenant_may_skip
-    no = await pass_gate(hold, Destruction.DISKS, keeps=keeps, begins=True)
+    blocker = await pass_gate(hold, Destruction.DISKS, keeps=keeps, begins=True)
     stored = await hold.read_node()
-    if no is None or no.reason is not Reason.TRESPASS or stored is None:
-        return no
+    if blocker is None or blocker.reason is not Reason.TRESPASS or stored is None:
+        return blocker
     if stored.tenant_data is TenantData.SETTLED:
-        asked = {"tenant_data": TenantData.ASKED, "note": str(no)}
+        asked = {"tenant_data": TenantData.ASKED, "note": str(blocker)}
         await hold.record(node=stored.model_copy(update=asked))
-    return no
+    return blocker
 
 
 async def _list_destinations(store: Store, node: Node) -> list[str]:
@@ -124,7 +124,7 @@ async def _list_destinations(store: Store, node: Node) -> list[str]:
 
 
 class Retirer:
-    """The mender calls it once the time has come; a blocker is tried again."""
+    """The repair workflow calls it once the time has come; a blocker is tried again."""
 
     def __init__(
         self,
@@ -149,8 +149,12 @@ class Retirer:
             await self._begin(hold, case, node)
             return ()
         if not is_taken_over(node, case) and node.placement is Placement.NONE:
-            no = await farewell.forget_credentials(self._site, hold, node)
-            return (no,) if no else await self._end(hold, case, node, "it was not taken over")
+            blocker = await farewell.forget_credentials(self._site, hold, node)
+            return (
+                (blocker,)
+                if blocker
+                else await self._end(hold, case, node, "it was not taken over")
+            )
         stored = await hold.read_node()  # an erasure begins with a fence that is in its row
         recorded = stored is not None and stored.placement is node.placement
         fenced = recorded and node.placement is Placement.MAINTENANCE
@@ -199,8 +203,8 @@ class Retirer:
         return await farewell.forget_credentials(self._site, hold, node)
 
     async def _end(self, hold: Hold, case: Case, node: Node, off: str) -> Sequence[Blocker]:
-        if (no := await pass_gate(hold, Destruction.RETIREMENT)) is not None:
-            return (no,)
+        if (blocker := await pass_gate(hold, Destruction.RETIREMENT)) is not None:
+            return (blocker,)
         now = self._site.clock.now()
         why = f"retired ({case.id})"
         if node.certificate and not await self._store.evidence.is_revoked(node.certificate):

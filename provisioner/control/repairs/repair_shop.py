@@ -11,10 +11,10 @@ from zlib import crc32
 
 from provisioner.adapters.redfish.accounts import identify
 from provisioner.control.context import Context
-from provisioner.control.node.mender import Mender
 from provisioner.control.node.observer import Observer
+from provisioner.control.node.repair_workflow import RepairWorkflow
 from provisioner.control.node.retiring import Retirer
-from provisioner.control.repairs.case_desk import CaseDesk
+from provisioner.control.repairs.case_service import CaseService
 from provisioner.control.repairs.repairs import Repairs
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
@@ -305,14 +305,14 @@ class Advisor:
     def __init__(
         self,
         context: Context,
-        desk: CaseDesk,
+        case_service: CaseService,
         observer: Observer,
         tenancy: Tenancy,
         rechecks: Rechecks,
         matrix: Matrix,
     ) -> None:
         self._context = context
-        self._desk = desk
+        self._case_service = case_service
         self._observer = observer
         self._tenancy = tenancy
         self._rechecks = rechecks
@@ -383,12 +383,12 @@ class Advisor:
         act = f"open a repair case: {reason}"[:REASON_MAX]
         if self._reported.get(node.id) == reason:
             return
-        if await self._desk.book.get_open(node.id) is not None:
+        if await self._case_service.book.get_open(node.id) is not None:
             return  # people have it in hand; the next turn asks again
         if await self._context.refuse_act(node, Capability.TICKETS, act):
             return
         quiet = node.model_copy(update={"tenant": ""})  # no notice: its service does not change
-        await self._desk.open(
+        await self._case_service.open(
             quiet,
             CaseOrigin.WORK,
             reason,
@@ -411,7 +411,7 @@ class RepairParts:
 
 
 class RepairShop:
-    """`mender` works on one node at a time; the loops go on for ever."""
+    """`repair_workflow` works on one node at a time; the loops go on for ever."""
 
     def __init__(
         self,
@@ -430,7 +430,7 @@ class RepairShop:
         self._readers = (observer, tenancy, Rechecks(site, context.store, matrix), matrix)
         store = context.store
         book = parts.book
-        self.mender = Mender(
+        self.repair_workflow = RepairWorkflow(
             context,
             book,
             parts.alerts,
@@ -457,9 +457,9 @@ class RepairShop:
         as soon as the watcher raises an alert.
         """
         alerts = self._parts.alerts
-        desk = CaseDesk(self._context, self._parts.book, alerts)
-        repairs = Repairs(self._context, desk, alerts, submit)
-        advisor = Advisor(self._context, desk, *self._readers)
+        case_service = CaseService(self._context, self._parts.book, alerts)
+        repairs = Repairs(self._context, case_service, alerts, submit)
+        advisor = Advisor(self._context, case_service, *self._readers)
         if watcher is not None:
             watcher.keeper.on_raised = repairs.call
         return {

@@ -1,8 +1,8 @@
 """Open cases for observed faults, move nodes into repair and close cases that are solved.
 
 A timer loop over rows: it may be run at any time, by any daemon, any number of times. It touches no
-device: the node's own driver does (`mender.py`). The case is written before the node, so that a
-successor finds the reason before its effect.
+device: the node's own driver does (`repair_workflow.py`). The case is written before the node, so
+that a successor finds the reason before its effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from provisioner.control.context import Context, StateIndex, find_node
-from provisioner.control.repairs.case_desk import CaseDesk, close_case
+from provisioner.control.repairs.case_service import CaseService, close_case
 from provisioner.control.repairs.stand_ins import StandIns
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Alert
@@ -44,18 +44,18 @@ class Repairs:
     def __init__(
         self,
         context: Context,
-        desk: CaseDesk,
+        case_service: CaseService,
         alerts: AlertRepository | None,
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
-        self.desk = desk
+        self.case_service = case_service
         self._context = context
         self._store = context.store
         self._alerts = alerts
         self._clock = context.clock
         self._settings = context.settings
         self._submit = submit
-        self.stand_ins = StandIns(context, desk.book, alerts, submit)
+        self.stand_ins = StandIns(context, case_service.book, alerts, submit)
         self._in_quarantine = StateIndex(State.QUARANTINED)
         self._urgent: set[str] = set()  # nodes whose alerts have just changed
         self._called = asyncio.Event()
@@ -91,7 +91,7 @@ class Repairs:
             node, standing, case = await asyncio.gather(
                 self._store.nodes.get(name),
                 self._list_standing(name),
-                self.desk.book.get_open(name),
+                self.case_service.book.get_open(name),
             )
             if node is None or node.kind is not NodeKind.HOST:
                 return
@@ -116,7 +116,7 @@ class Repairs:
         if self._settings.spares_per_unit:
             self.stand_ins.take_nodes(fleet)
         quarantined = self._in_quarantine.take(fleet)
-        cases = {c.node: c for c in await self.desk.book.list_open()}
+        cases = {c.node: c for c in await self.case_service.book.list_open()}
         self.stand_ins.take_cases(cases.values())
         standing = await self._standing()
         # nothing is reported of the others: almost the whole fleet
@@ -160,7 +160,7 @@ class Repairs:
     async def _replace(self, name: str) -> None:
         """Go on with the replacement of a node, by rows read again."""
         case, node = await asyncio.gather(
-            self.desk.book.get_open(name), self._store.nodes.get(name)
+            self.case_service.book.get_open(name), self._store.nodes.get(name)
         )
         if case is not None and node is not None:
             await self.stand_ins.provide(case, node)
@@ -184,15 +184,15 @@ class Repairs:
         if await self._context.refuse_act(node, Capability.TICKETS, act):
             return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
-            if await self.desk.book.get_open(node.id) is None:
-                await self.desk.open(node, origin, reason, by, service=service, work=work)
+            if await self.case_service.book.get_open(node.id) is None:
+                await self.case_service.open(node, origin, reason, by, service=service, work=work)
 
     async def _open(self, node: Node, standing: Sequence[Alert]) -> None:
-        if trespasses := entitlement.trespasses_of(node):
+        if violations := entitlement.isolation_violations_of(node):
             # people find out whose hand it was; nothing is wrong with the node itself
             nobodys = node if node.tenant_data else node.model_copy(update={"tenant": ""})
-            reason = str(trespasses[0])
-            work = trespasses[0].unblock
+            reason = str(violations[0])
+            work = violations[0].unblock
             await self._report(nobodys, Origin.WORK, reason, service=Service.KEEP, work=work)
             return
         if node.state is State.QUARANTINED and policy.is_repairable(
@@ -238,7 +238,7 @@ class Repairs:
         if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
             worst = new[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
-            joined = await self.desk.join_report(
+            joined = await self.case_service.join_report(
                 case, node, Origin.EVENT, reason, worst.source, alerts=new
             )
             assert isinstance(joined, Case)
@@ -290,10 +290,10 @@ class Repairs:
             if policy.is_incurable(case, node):
                 if case.note != (note := str(node.blockers[0])[:500]):
                     changed = case.model_copy(update={"note": note})
-                    await self.desk.book.save(changed, now=now)
+                    await self.case_service.book.save(changed, now=now)
                 return  # it goes on when people have it tried again
             # the remedy did not help, or it came back not well
-            await self.desk.book.save(case.enter_stage(Stage.EVIDENCE, now), now=now)
+            await self.case_service.book.save(case.enter_stage(Stage.EVIDENCE, now), now=now)
         await self._move(node, State.REPAIRING, f"case {case.id}", blockers=node.blockers)
 
     async def _repairing(self, case: Case, node: Node) -> None:
@@ -309,7 +309,7 @@ class Repairs:
     async def _under_way(self, case: Case, node: Node) -> None:
         now = self._clock.now()
         if case.stage is Stage.HARDWARE:  # a person had it tried again without a word to the case
-            await self.desk.book.save(case.enter_stage(Stage.RETURNING, now), now=now)
+            await self.case_service.book.save(case.enter_stage(Stage.RETURNING, now), now=now)
             return
         if case.stage is not Stage.RETURNING or node.state in (State.DISCOVERED, State.INTAKE):
             return
@@ -318,7 +318,7 @@ class Repairs:
             return
         difference = parts.compare_parts(case, inventory)
         event = PartsCompared(about=node.id, case=case.id, **dict(difference))
-        case = await self.desk.book.save(
+        case = await self.case_service.book.save(
             case.model_copy(update={"difference": difference}), events=[event], now=now
         )
         if difference.wrong or (difference.missing and _asked_to_replace(case)):
@@ -339,7 +339,7 @@ class Repairs:
             )
         again = case.enter_stage(Stage.HARDWARE, now, note=problem, ticket=ticket, difference=None)
         event = CaseNeedsHardware(about=node.id, case=case.id, work=problem)
-        await self.desk.book.save(again, events=[event], now=now)
+        await self.case_service.book.save(again, events=[event], now=now)
         blocker = Blocker(
             reason=Reason.BILL_OF_MATERIALS,
             subject=node.id,
@@ -376,7 +376,7 @@ class Repairs:
                 text += f" {case.stand_in} serves you in its place."
             notices = [policy.make_notice(case, kind, text, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
-        await self.desk.book.save(
+        await self.case_service.book.save(
             close_case(case, ending, now, why), notices=notices, events=[event], now=now
         )
         await self.stand_ins.withdraw(case)

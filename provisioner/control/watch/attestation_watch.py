@@ -22,7 +22,7 @@ from provisioner.checks.collected_reports import ReportKind
 from provisioner.checks.context import build_context
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import CERTIFIED, AlertKeeper
-from provisioner.control.watch.watched_nodes import LookLane
+from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.execution.actions.reach import HOST
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.inband import ask_host, attach_answers
@@ -190,7 +190,7 @@ class AttestationWatch:
         self._may_watch = may_watch
         self._nodes: dict[str, Node] = {}
         self._turns: dict[str, _Turns] = {}
-        self._lane = LookLane(LOOKS_MAX, self._begin)
+        self._lane = ReadQueue(LOOKS_MAX, self._begin)
 
     async def run(self) -> None:
         """Ask until cancelled."""

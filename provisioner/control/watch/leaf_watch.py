@@ -15,14 +15,14 @@ from zlib import crc32
 
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
-from provisioner.control.watch.port_owners import HEARS_A_SWITCH, PortOwners, UnownedPorts
-from provisioner.control.watch.trespasses import (
+from provisioner.control.watch.isolation_violations import (
+    IsolationViolations,
     TakeBack,
-    Trespasses,
-    TrespassFence,
+    ViolationFence,
     placement_facts,
 )
-from provisioner.control.watch.watched_nodes import LookLane
+from provisioner.control.watch.port_owners import HEARS_A_SWITCH, PortOwners, UnownedPorts
+from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.execution.tenancy.release_sequence import HostsApart, SeenApart
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.alert import Classification, Signal
@@ -137,7 +137,7 @@ class LeafWatch:
         self,
         context: Context,
         tenancy: Tenancy,
-        trespasses: Trespasses,
+        violations: IsolationViolations,
         take_back: TakeBack,
         plan: AddressPlan | None = None,
         book: RecoveryRepository | None = None,
@@ -151,9 +151,9 @@ class LeafWatch:
         self._clock = context.clock
         self._settings = context.settings
         self._tenancy = tenancy
-        self._trespasses = trespasses
-        self._fences = TrespassFence(
-            context, trespasses, take_back, tenancy.fence, "the watch of leaves"
+        self._violations = violations
+        self._fences = ViolationFence(
+            context, violations, take_back, tenancy.fence, "the watch of leaves"
         )
         self._unowned = UnownedPorts(context.settings, tenancy, plan)
         self._book = book
@@ -165,7 +165,7 @@ class LeafWatch:
         # per leaf: ports that were in no customer's network at an earlier look
         self._idle: dict[str, frozenset[str]] = {}
         self._due: dict[str, float] = {}
-        self._lane = LookLane(LEAVES_MAX, self._begin)
+        self._lane = ReadQueue(LEAVES_MAX, self._begin)
         self.read: dict[str, float] = {}  # leaf -> when all its ports were read, for people
         self.listed: dict[str, str] = {}  # "leaf/port" -> why it is not moved, for people
 
@@ -294,11 +294,11 @@ class LeafWatch:
             ]
             owners = [rows.get(n.id, n) for n in self._owners.find_owners(leaf, interface)]
             if not owners:
-                no = self._unowned.why_not_ours(leaf, interface, port, tenants)
-                no = no or self._why_adopted(leaf, interface, port)
-                no = no or self._why_unknown(tenants)
-                if no:
-                    suspects.listed[f"{leaf}/{interface}"] = no
+                excuse = self._unowned.why_not_ours(leaf, interface, port, tenants)
+                excuse = excuse or self._why_adopted(leaf, interface, port)
+                excuse = excuse or self._why_unknown(tenants)
+                if excuse:
+                    suspects.listed[f"{leaf}/{interface}"] = excuse
                 else:
                     unowned += placed
                 continue
@@ -306,7 +306,7 @@ class LeafWatch:
                 why = f"node {damaged} is set aside for a damaged row: see `doctor`"
                 suspects.listed[f"{leaf}/{interface}"] = why
                 continue
-            wrong = [entitlement.find_trespasses(node, placed, vrf_of) for node in owners]
+            wrong = [entitlement.find_isolation_violations(node, placed, vrf_of) for node in owners]
             if not all(wrong):
                 continue  # one of them is entitled: the port's former owner is retired
             if detached := next((n for n in owners if n.origin is Origin.DETACHED), None):
@@ -333,7 +333,7 @@ class LeafWatch:
             await self._fences.fence_node(rows[name], ports)
         unowned = found.unowned and await self._without_switches(found)
         if unowned:
-            await self._trespasses.note_unowned(unowned)
+            await self._violations.note_unowned(unowned)
             await self._fences.fence_ports(leaf, unowned)
 
     async def _without_switches(self, found: Suspects) -> tuple[PortPlacement, ...]:

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from provisioner.control.context import Context
-from provisioner.control.watch.trespasses import (
+from provisioner.control.watch.isolation_violations import (
+    IsolationViolations,
     TakeBack,
-    Trespasses,
-    TrespassFence,
+    ViolationFence,
     placement_facts,
 )
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
@@ -43,7 +43,7 @@ class PartitionWatch:
         context: Context,
         tenancy: Tenancy,
         partitions: Partitions,
-        trespasses: Trespasses,
+        violations: IsolationViolations,
         take_back: TakeBack,
     ) -> None:
         self._store = context.store
@@ -55,8 +55,8 @@ class PartitionWatch:
         async def move(ports: Sequence[Port], node: Node | None) -> MoveOutcome:
             return await tenancy.move(ports, MAINTENANCE_VRF, look_for_leaks=False, node=node)
 
-        self._fences = TrespassFence(
-            context, trespasses, take_back, move, "the watch of partitions"
+        self._fences = ViolationFence(
+            context, violations, take_back, move, "the watch of partitions"
         )
         self.listed: dict[str, str] = {}  # "GUID in network" -> why it is not moved, for people
 
@@ -134,7 +134,7 @@ def _judge_member(
     damaged: frozenset[str],
     vrf_of: Mapping[str, str],
 ) -> tuple[Suspects, str]:
-    """Return the node that a member in these customers' networks trespasses of, or why none."""
+    """Return the node that a member in these customers' networks stands for, or why none."""
     if not owners:
         return {}, NO_ROW
     if aside := next((n.id for n, _ in owners if n.id in damaged), ""):
@@ -144,7 +144,7 @@ def _judge_member(
         placed = [
             PortPlacement(switch=port.switch, interface=port.interface, vrf=vrf) for vrf in outside
         ]
-        wrong[node.id] = entitlement.find_trespasses(node, placed, vrf_of)
+        wrong[node.id] = entitlement.find_isolation_violations(node, placed, vrf_of)
     if not all(wrong.values()):
         return {}, ""  # one of them is entitled: the GUID's former owner is retired
     if detached := next((n for n, _ in owners if n.origin is Origin.DETACHED), None):

@@ -136,7 +136,7 @@ class Turns:
 log = logging.getLogger(__name__)
 
 
-class LookLane:
+class ReadQueue:
     """`begin` makes the look at a node of this name; None: it is not to be looked at any more."""
 
     def __init__(
@@ -208,7 +208,7 @@ class LeafCounts:
         self._interval_s = settings.watch_s
         self._take = take
         self._due = DueTimes()
-        self._asking = LookLane(LEAVES_MAX, self._begin)
+        self._asking = ReadQueue(LEAVES_MAX, self._begin)
         self._nodes: Mapping[str, Node] = {}
         # leaf -> the ports of each watched host that has one at it
         self._hosts: dict[str, dict[str, Sequence[Port]]] = {}

@@ -30,7 +30,7 @@ from provisioner.control.watch.watched_nodes import (
     DueTimes,
     LeafCounts,
     LeakWatch,
-    LookLane,
+    ReadQueue,
     Turns,
     WatchedNodes,
 )
@@ -105,8 +105,8 @@ class Watcher:
         self._unread: set[str] | None = None  # nodes whose first look is still to come
         self._fleet = WatchedNodes()
         self._nodes: dict[str, Node] = {}
-        self._looking = LookLane(LOOKS_MAX, lambda name: self._work(name, self._look_and_count))
-        self._sweeping = LookLane(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
+        self._looking = ReadQueue(LOOKS_MAX, lambda name: self._work(name, self._look_and_count))
+        self._sweeping = ReadQueue(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
 
     async def run(self) -> None:
         """Watch until cancelled."""

@@ -149,9 +149,9 @@ async def _send(hold: Hold, clock: Clock, settings: Settings, act: Act) -> Ledge
     if isinstance(snapshot, Blocker):
         return snapshot
     entry = await hold.record_intent(act.name, {**act.before, "seen": dict(snapshot)})
-    if act.destroys is not None and (no := await pass_gate(hold, act.destroys)) is not None:
-        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {no}")
-        return no
+    if act.destroys is not None and (blocker := await pass_gate(hold, act.destroys)) is not None:
+        await hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {blocker}")
+        return blocker
     late_s = clock.now() - entry.intended_at
     if late_s > settings.send_window_s:
         return await _too_late(hold, entry, act, late_s)

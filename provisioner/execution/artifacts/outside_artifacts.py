@@ -96,11 +96,11 @@ class OutsideArtifacts(Artifacts):
         reading = self._seen.get(name)
         if reading is None or (sha256 and reading.sha256 != sha256):
             return judge.make_exchanged_blocker(name, self.pull_url(name))
-        no = await self._changed(name, reading, doubled=False)
-        if no is None and doubled:
-            no = await self._changed(name, reading, doubled=True)
-            return None if no is None else judge.as_a_card_asks(no)
-        return no
+        blocker = await self._changed(name, reading, doubled=False)
+        if blocker is None and doubled:
+            blocker = await self._changed(name, reading, doubled=True)
+            return None if blocker is None else judge.as_a_card_asks(blocker)
+        return blocker
 
     async def read_outside(self, name: str) -> FileReading | Blocker:
         """Return the file that the server has under this name, read whole if need be; it is not

@@ -91,8 +91,8 @@ async def rotate(
             pending = None
     new = pending[1] if pending is not None else new_password()
     await credentials.begin(name, address.username, new)
-    if (no := await pass_login_gate(credentials, name, new)) is not None:
-        return no
+    if (blocker := await pass_login_gate(credentials, name, new)) is not None:
+        return blocker
     problem = await Redfish(transport, address, quirk).set_password(address.username, new)
     if problem is not None:
         return problem
@@ -204,8 +204,8 @@ async def _change(site: Site, node: Node, address: SwitchAddress) -> Blocker | N
             return await _settle(site, node, address, pending)
     new = pending or (address.username, new_password())
     await credentials.begin(name, *new)
-    if (no := await pass_login_gate(credentials, name, new[1])) is not None:
-        return no
+    if (blocker := await pass_login_gate(credentials, name, new[1])) is not None:
+        return blocker
     failed: PortError | None = None
     try:
         await _open(site, node, address, current).set_password(*new)

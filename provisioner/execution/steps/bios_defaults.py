@@ -244,8 +244,8 @@ async def advance(
     assert service.quirk.setup_password is not None
     new = pending or (service.quirk.setup_password.name, new_password())
     await credentials.begin(name, *new)
-    if (no := await pass_login_gate(credentials, name, new[1])) is not None:
-        return no
+    if (blocker := await pass_login_gate(credentials, name, new[1])) is not None:
+        return blocker
     refused = await setup_password.change_setup_password(service, state, old, new[1])
     # the job that a predecessor made waits for the boot: a second one is refused
     waits = refused is not None and refused.reason is Reason.BUSY and pending is not None

@@ -206,9 +206,9 @@ class Eraser:
         limit_s = self._site.settings.erase_limit_s
         step = "provisioner_erase_device"
         keeps = self.policy.same_tenant_may_skip
-        if (no := await pass_gate(stay.hold, Destruction.DISKS, keeps=keeps)) is not None:
-            await stay.hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {no}")
-            return no
+        if (blocker := await pass_gate(stay.hold, Destruction.DISKS, keeps=keeps)) is not None:
+            await stay.hold.settle_entry(entry, ActionStatus.ABSENT, outcome=f"not sent: {blocker}")
+            return blocker
         answer = await ask_step(self._site, node, agent, step, arguments, limit_s)
         if isinstance(answer, Blocker):
             if answer.reason in _UNANSWERED:
@@ -243,8 +243,8 @@ class Eraser:
             for g in gpus
         ]
         for holder, step, method, act in _MACHINE_STEPS:
-            if (no := await pass_gate(stay.hold, act)) is not None:
-                return no
+            if (blocker := await pass_gate(stay.hold, act)) is not None:
+                return blocker
             record = await self._machine(node, agent, now, holder, step, method)
             if isinstance(record, Blocker):
                 return record

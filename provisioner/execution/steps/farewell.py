@@ -39,8 +39,8 @@ async def forget_credentials(site: Site, hold: Hold, node: Node) -> Blocker | No
     """Delete the logins of the node's BMCs here; on the BMCs they are not changed. A Blocker: they
     are kept.
     """
-    if (no := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
-        return no
+    if (blocker := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
+        return blocker
     for bmc in node.bmcs:
         await site.reach.credentials.remove(f"{node.id}/{bmc.name}")
     return None
@@ -59,8 +59,8 @@ async def give_back(site: Site, hold: Hold, node: Node, vendor: str) -> Blocker 
         refused = await _give_back(site, hold, node, bmc, CARDS if bmc.kind != "host" else vendor)
         if refused is not None:
             return refused
-        if (no := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
-            return no
+        if (blocker := await pass_gate(hold, Destruction.FORGOTTEN_LOGIN)) is not None:
+            return blocker
         await site.reach.credentials.remove(name)
     return None
 
@@ -84,8 +84,8 @@ async def _give_back(
     await credentials.begin(name, *factory)
     client = Redfish(site.reach.transport, address, await site.reach.quirk(address))
     stored = await is_stored(credentials, name, factory[1])
-    if (no := await pass_gate(hold, Destruction.FACTORY_LOGIN, stored=stored)) is not None:
-        return no
+    if (blocker := await pass_gate(hold, Destruction.FACTORY_LOGIN, stored=stored)) is not None:
+        return blocker
     refused = await client.set_password(*factory)
     if refused is None:
         await site.reach.transport.forget(address)

@@ -201,8 +201,10 @@ class Stay:
     ) -> AgentAddress | Blocker:
         files = self.site.artifacts
         ready = files.offer_file if find_open(rows, BOOT) is None else files.renew_offer
-        if (no := await ready(image.artifact, image.sha256) or self._exhausted(rows)) is not None:
-            return no
+        if (
+            blocker := await ready(image.artifact, image.sha256) or self._exhausted(rows)
+        ) is not None:
+            return blocker
         booting = await self._current(rows, BOOT)
         boot = require_offer(
             self.site, self._boot(host, image.artifact), image.artifact, image.sha256

@@ -148,11 +148,11 @@ async def prepare_file(site: Site, step: Step, entry: LedgerEntry | None) -> Blo
         return resolved if isinstance(resolved, Blocker) else None
     if entry is not None:
         return await files.renew_offer(step.artifact, step.sha256)
-    no = await files.offer_file(step.artifact, step.sha256)
+    blocker = await files.offer_file(step.artifact, step.sha256)
     # a file that would be refused at the last moment is reported now
-    if no is None and step.method == BFB:
-        no = await files.confirm_offer(step.artifact, step.sha256, doubled=True)
-    return no
+    if blocker is None and step.method == BFB:
+        blocker = await files.confirm_offer(step.artifact, step.sha256, doubled=True)
+    return blocker
 
 
 def require_offer(site: Site, work: Work, name: str, sha256: str, *, doubled: bool = False) -> Work:
@@ -165,9 +165,11 @@ def require_offer(site: Site, work: Work, name: str, sha256: str, *, doubled: bo
     send = work.act.send
 
     async def tell() -> Sent | Blocker:
-        no = await site.artifacts.confirm_offer(name, sha256, doubled=doubled)
+        blocker = await site.artifacts.confirm_offer(name, sha256, doubled=doubled)
         # BUSY: the device was not asked (`Act.send`), so this is no failure of it
-        return await send() if no is None else no.model_copy(update={"reason": Reason.BUSY})
+        return (
+            await send() if blocker is None else blocker.model_copy(update={"reason": Reason.BUSY})
+        )
 
     longest = act.request_max_s or site.settings.request_max_s
     longer = longest + site.artifacts.ask_max_s

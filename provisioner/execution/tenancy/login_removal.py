@@ -135,8 +135,8 @@ async def _remove(site: Site, hold: Hold, node: Node, *, seeded: bool) -> GateRo
     assert site.login is not None, "object_to_removal comes first"
     line = build_removal(site.login.user, site.login.authorized_key, seeded=seeded)
     text: str | None = None
-    if (no := await pass_gate(hold, Destruction.HOST_LOGIN)) is not None:
-        return judge_removal(node, None, admitted=None, refused=no.detail)
+    if (blocker := await pass_gate(hold, Destruction.HOST_LOGIN)) is not None:
+        return judge_removal(node, None, admitted=None, refused=blocker.detail)
     try:
         command = ShellCommand("remove_login", line, LOGIN_REMOVAL_LIMIT_S)
         (output,) = await site.shell.run(node.id, node.address, [command])

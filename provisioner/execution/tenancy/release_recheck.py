@@ -32,7 +32,7 @@ from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.release import release_cables
 from provisioner.planning.release import release_cables as mac_cables
 from provisioner.planning.release.release_cables import Heard, Learned
-from provisioner.planning.release.release_probes import Errand, Ping, judge
+from provisioner.planning.release.release_probes import Ping, ProbeSet, judge
 from provisioner.planning.tenancy import vrf_plan as rules
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.ports import Clock, PortError, ShellCommand, Store, SwitchAddress
@@ -57,7 +57,7 @@ RDMA_LIMIT_S = RDMA_TRIES * (RDMA_S + RDMA_TRIES) + COMMAND_S
 Answers = dict[tuple[str, Ping], int | None]
 
 
-async def run_probes(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ...]:
+async def run_probes(site: Site, probe_sets: Sequence[ProbeSet]) -> tuple[GateRow, ...]:
     """Carry out every probe and return the gate's rows. RDMA comes last: alone on the wire.
 
     An address that must answer is probed again for as long as routes may take to follow: the way
@@ -68,7 +68,7 @@ async def run_probes(site: Site, errands: Sequence[Errand]) -> tuple[GateRow, ..
     settings = site.settings
     until = clock.now() + settings.release_settle_s
     while True:
-        rows = judge(errands, await answers_of(site, errands), settings.release_rdma)
+        rows = judge(probe_sets, await answers_of(site, probe_sets), settings.release_rdma)
         if not _may_still_answer(rows) or clock.now() >= until:
             return rows
         await clock.sleep(settings.switch_poll_s)
@@ -80,16 +80,16 @@ def _may_still_answer(rows: Sequence[GateRow]) -> bool:
     return GateCheck.REACHES in failed and failed <= {GateCheck.REACHES, GateCheck.RDMA}
 
 
-async def answers_of(site: Site, errands: Sequence[Errand]) -> Answers:
+async def answers_of(site: Site, probe_sets: Sequence[ProbeSet]) -> Answers:
     """Return the exit code of each probe; one that was not sent is not in it."""
     answers: Answers = {}
-    for part in await asyncio.gather(*(_sent(site, errand) for errand in errands)):
+    for part in await asyncio.gather(*(_sent(site, probe_set) for probe_set in probe_sets)):
         answers |= part
     return answers
 
 
-async def _sent(site: Site, errand: Errand) -> Answers:
-    lines = list(_lines(errand))
+async def _sent(site: Site, probe_set: ProbeSet) -> Answers:
+    lines = list(_lines(probe_set))
     commands = [
         ShellCommand(
             f"{check} from {source}",
@@ -101,14 +101,14 @@ async def _sent(site: Site, errand: Errand) -> Answers:
     if not commands:
         return {}
     try:
-        outputs = await site.shell.run(errand.host, errand.address, commands)
+        outputs = await site.shell.run(probe_set.host, probe_set.address, commands)
     except PortError:
         return {}
     answers: Answers = {}
     for (check, source, _), output in zip(lines, outputs, strict=False):
         codes = read_codes(output.stdout) if output.exit_code == 0 and not output.truncated else {}
-        mine = [p for p in errand.pings if p.source == source and _tool(p) is check]
-        answers |= {(errand.host, p): codes.get(f"{p.target},{p.size}") for p in mine}
+        mine = [p for p in probe_set.pings if p.source == source and _tool(p) is check]
+        answers |= {(probe_set.host, p): codes.get(f"{p.target},{p.size}") for p in mine}
     return answers
 
 
@@ -118,13 +118,13 @@ def _tool(ping: Ping) -> GateCheck:
     return ping.check if ping.check in own else GateCheck.REACHES
 
 
-def _lines(errand: Errand) -> Iterator[tuple[GateCheck, str, str]]:
+def _lines(probe_set: ProbeSet) -> Iterator[tuple[GateCheck, str, str]]:
     """Yield for each source one line of each tool.
 
     Addresses were parsed before, so that none can be an option or a shell word.
     """
     for check, line in _TOOLS.items():
-        mine = [p for p in errand.pings if _tool(p) is check]
+        mine = [p for p in probe_set.pings if _tool(p) is check]
         for source in dict.fromkeys(p.source for p in mine):
             targets = dict.fromkeys(f"{p.target},{p.size}" for p in mine if p.source == source)
             text = line.replace("SOURCE", source).replace("TARGETS", " ".join(targets))
@@ -197,9 +197,11 @@ class TenantSessions:
 
         while True:
             outcomes = await asyncio.gather(*map(looked, unproved))
-            unproved = [switch for switch, no in zip(unproved, outcomes, strict=True) if no]
+            unproved = [
+                switch for switch, blockers in zip(unproved, outcomes, strict=True) if blockers
+            ]
             if not unproved or self._clock.now() >= until:
-                return tuple(blocker for no in outcomes for blocker in no)
+                return tuple(blocker for blockers in outcomes for blocker in blockers)
             await self._clock.sleep(self._settings.switch_poll_s)
 
     async def _leaf(self, tenant: Tenant, switch: str, target: str) -> tuple[Blocker, ...]:

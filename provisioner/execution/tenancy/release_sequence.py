@@ -131,10 +131,10 @@ class HostsApart:
             return (rules.none_row(node.id, "the site's settings have probes off"),)
         networks = self._site.settings.lookup_networks
         nodes = await self._store.nodes.list()
-        errands = rules.errands_of(node, nodes, networks, await self.doors())
-        if not errands:
+        probe_sets = rules.probe_sets_of(node, nodes, networks, await self.doors())
+        if not probe_sets:
             return (rules.none_row(node.id, "no other host in maintenance could be asked"),)
-        return rules.judge_probes(errands, await answers_of(self._site, errands))
+        return rules.judge_probes(probe_sets, await answers_of(self._site, probe_sets))
 
     async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
         """Return the ports of these leaves that hosts are cabled to."""
@@ -357,12 +357,12 @@ class Releases:
             rdma=settings.release_rdma,
             canaries=settings.release_rdma_canaries,
         )
-        errands = release_probes.plan_errands(node, ask, partners)
+        probe_sets = release_probes.plan_probe_sets(node, ask, partners)
         if self._rechecks is None:
-            rows = await run_probes(self._site, errands)
+            rows = await run_probes(self._site, probe_sets)
             return rows + _unasked(node, ROWS, "the host was not read")
         before = await self._rechecks.read_counters(node)
-        rows = await run_probes(self._site, errands)
+        rows = await run_probes(self._site, probe_sets)
         return rows + await self._rechecks.judge_host(node, before, leaves)
 
 

@@ -203,7 +203,9 @@ class VrfIsolation:
         outcomes = await asyncio.gather(*map(looked, leaves))
         return FabricDelta(
             steps=tuple(step for step in outcomes if isinstance(step, FabricStep)),
-            blockers=tuple(b for no in outcomes if isinstance(no, tuple) for b in no),
+            blockers=tuple(
+                b for outcome in outcomes if isinstance(outcome, tuple) for b in outcome
+            ),
         )
 
     async def read_filters(self, tenant: Tenant) -> TenantFilters:

@@ -226,7 +226,7 @@ class ReleaseRefused(Event):
     rows: tuple[str, ...]
 
 
-class PortTrespassed(Event):
+class PortIsolationViolated(Event):
     """Ports were found in a customer's VRF without a handover."""
 
     KIND: ClassVar = EventKind.TRESPASS

@@ -252,14 +252,16 @@ def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: flo
     candidates = [
         n.model_copy(update={"selected": False}) if n.name in set(unchanged) else n for n in facts
     ]
-    no = find_refusals(campaign, candidates, now)
-    going = [n.model_copy(update={"selected": n.selected and n.name not in no}) for n in candidates]
+    refusals = find_refusals(campaign, candidates, now)
+    going = [
+        n.model_copy(update={"selected": n.selected and n.name not in refusals}) for n in candidates
+    ]
     course = forecast_campaign(campaign, going, now)
     for name, hold in course.stuck.items():
-        no.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
+        refusals.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
     for name, why in course.skipped.items():
         hold = course.held.get(name, Hold(why=why, unblock="Try it again once that is over."))
-        no.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
+        refusals.setdefault(name, _no(name, Reason.NO_ROOM, hold.why, hold.unblock))
     by_name = {n.name: n for n in facts}
     nodes = [n for n in going if n.selected]
     waves: dict[int, list[CampaignNode]] = {}
@@ -278,7 +280,7 @@ def preview_campaign(campaign: Campaign, facts: Sequence[CampaignNode], now: flo
         minutes=sum(n.minutes for n in nodes),
         lasts_s=course.ends_at - now,
         unchanged=unchanged,
-        refused=dict(sorted(no.items())),
+        refused=dict(sorted(refusals.items())),
         one_way={step: tuple(sorted(names)) for step, names in sorted(one_way.items())},
         to_confirm=to_confirm,
         bound_by=_describe_bound(course, by_name),

@@ -165,8 +165,8 @@ def list_would_acts(
         if not misplaced:
             return ()
         return (f"take {node.id} back: fence all its ports, then erase it ({misplaced[0]})",)
-    if node.state in _IDENTIFIED and (no := entitlement.find_foreign_service(node, read)):
-        return (f"quarantine {node.id} without moving its ports: {no[0]}",)
+    if node.state in _IDENTIFIED and (blocker := entitlement.find_foreign_service(node, read)):
+        return (f"quarantine {node.id} without moving its ports: {blocker[0]}",)
     if view.unseen and node.state is not State.DISCOVERED:
         return ()
     if node.state in _PLANNED and view.plan is None:
@@ -218,7 +218,7 @@ def judge_ports(
             detail=f"it stands in VRF {p.vrf}, and no handover of {node.id} is recorded",
             unblock="Adopt the node as that tenant's, or move the port.",
         )
-        for p in entitlement.find_trespasses(node, read, vrf_of)
+        for p in entitlement.find_isolation_violations(node, read, vrf_of)
     )
 
 

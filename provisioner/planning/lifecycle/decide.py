@@ -53,7 +53,7 @@ class View(Record):
     placement: Placement | None = None  # None: not read in this turn
     vrf: str = ""
     unrecorded: bool = False  # its row has another placement
-    trespass: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
+    violations: tuple[PortPlacement, ...] = ()  # ports in a customer's VRF without a handover
     foreign: tuple[Blocker, ...] = ()  # why the ports of an unknown node may not be moved
     plan: Plan | None = None
     selection: Selection | None = None  # checks that the changes since the last ones require
@@ -92,10 +92,10 @@ class Identify(Record):
 class Fence(Record):
     """Move every port into the maintenance VRF, proved by read-back.
 
-    `trespass` are ports in a customer's VRF without a handover.
+    `violations` are ports in a customer's VRF without a handover.
     """
 
-    trespass: tuple[PortPlacement, ...] = ()
+    violations: tuple[PortPlacement, ...] = ()
 
 
 class Sanitize(Record):
@@ -163,7 +163,7 @@ def decide(node: Node, view: View, poll_s: float) -> Turn:
     """Return the next turn of a node for the observations in `view`."""
     if view.unseen:
         return decide_after_failure(node, view.unseen, failures=1, retry_s=poll_s)
-    found = () if view.trespass else entitlement.unanswered(node)
+    found = () if view.violations else entitlement.unanswered(node)
     if found and may_enter(node, State.QUARANTINED, node.placement):
         # the daemon that fenced its ports ended before it could quarantine it
         return Enter(state=State.QUARANTINED, why=str(found[0]), blockers=found)
@@ -199,13 +199,13 @@ def _intake(node: Node, view: View, _poll_s: float) -> Turn:
     if view.foreign:  # the ports belong to another system or a customer: the node may serve
         return Enter(state=State.QUARANTINED, why=str(view.foreign[0]), blockers=view.foreign)
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     return Enter(state=State.CONVERGING, why="fenced, parts and place as planned")
 
 
 def _converging(node: Node, view: View, poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     if view.owed:
         return _sanitize(node, view)
     assert view.plan is not None
@@ -232,7 +232,7 @@ def _sanitize(node: Node, view: View) -> Turn:
     of an earlier stay would be taken for those of this one.
     """
     if view.unrecorded and node.kind is NodeKind.HOST:
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     if node.tenant_data is TenantData.ASKED:
         asked = ask_about_data(node)
         return Enter(state=State.QUARANTINED, why=str(asked), blockers=(asked,))
@@ -241,7 +241,7 @@ def _sanitize(node: Node, view: View) -> Turn:
 
 def _validating(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE) and node.kind is NodeKind.HOST:
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     if view.owed:
         return Enter(state=State.CONVERGING, why=str(view.owed[0]))
     if view.strange_drives:
@@ -288,7 +288,7 @@ def _waiting_for_partners(view: View, poll_s: float) -> Turn:
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE):
         # an interrupted release is undone completely, then started again
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
     if view.strange_drives:
@@ -317,7 +317,7 @@ def _released(node: Node, view: View, _poll_s: float) -> Turn:
 
 def _draining(node: Node, view: View, _poll_s: float) -> Turn:
     if node.kind is NodeKind.HOST and view.placement is not Placement.MAINTENANCE:
-        return Fence(trespass=view.trespass)
+        return Fence(violations=view.violations)
     if view.repair is not None:  # before the erasure, whose reboot destroys evidence
         return Enter(state=State.REPAIRING, why="fenced; it has a repair case")
     if view.owed:
@@ -333,8 +333,8 @@ def _resting(node: Node, view: View, _poll_s: float) -> Turn:
 def _repairing(node: Node, view: View, poll_s: float) -> Turn:
     if view.repair is None:
         return _resting(node, view, poll_s)
-    if view.trespass:
-        return Fence(trespass=view.trespass)
+    if view.violations:
+        return Fence(violations=view.violations)
     return Rest(why=view.repair) if view.repair else Mend()
 
 

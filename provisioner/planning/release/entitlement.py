@@ -94,7 +94,7 @@ def make_changed_blocker(node: str, detail: str) -> Blocker:
 # VRFs of the site; every other one is a customer's
 SITE_VRFS = NOWHERE | {MAINTENANCE_VRF, "mgmt"}
 MARK = "VRF "  # of `Node.served`: a network that the node was in without a handover
-# States in which a trespass is a question for a person; in all others people know of the node
+# States in which a violation is a question for a person; in all others people know of the node
 ASKS_A_PERSON = frozenset(
     {
         State.DISCOVERED,
@@ -128,7 +128,7 @@ def entitled_vrfs(node: Node, vrf_of: Mapping[str, str]) -> frozenset[str]:
     return frozenset(vrf_of[t] for t in tenants if t in vrf_of)
 
 
-def find_trespasses(
+def find_isolation_violations(
     node: Node, placements: Iterable[PortPlacement], vrf_of: Mapping[str, str]
 ) -> tuple[PortPlacement, ...]:
     """Return the ports that are in a customer's VRF to which no row entitles the node."""
@@ -167,7 +167,7 @@ def find_foreign_service(node: Node, placements: Iterable[PortPlacement]) -> tup
     )
 
 
-def list_trespasses(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+def list_isolation_violations(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
     """Return the blockers that keep a node out of service until a person has examined the
     change.
     """
@@ -183,27 +183,27 @@ def list_trespasses(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
     )
 
 
-def note_trespass(node: Node, found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
-    """Return a node's blockers with those of a trespass that a person has to examine.
+def note_isolation_violations(node: Node, found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
+    """Return a node's blockers with those of an isolation violation that a person has to examine.
 
     They are on the row before the ports are fenced. A node that is being drained, repaired or
     retired, or that a person assigned to the daemon, keeps its own: people know of it already.
     """
     if node.taken or node.state not in ASKS_A_PERSON:
         return node.blockers
-    more = tuple(b for b in list_trespasses(found) if b not in node.blockers)
+    more = tuple(b for b in list_isolation_violations(found) if b not in node.blockers)
     return (*node.blockers, *more)[:BLOCKERS_MAX]
 
 
 def unanswered(node: Node) -> tuple[Blocker, ...]:
-    """Return the trespasses that a node has to be quarantined for and was not yet."""
+    """Return the isolation violations that a node has to be quarantined for and was not yet."""
     if node.taken or node.state not in ASKS_A_PERSON - {State.QUARANTINED}:
         return ()
     return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)
 
 
-def trespasses_of(node: Node) -> tuple[Blocker, ...]:
-    """Return the trespasses for which a node of ours is quarantined."""
+def isolation_violations_of(node: Node) -> tuple[Blocker, ...]:
+    """Return the isolation violations for which a node of ours is quarantined."""
     if node.state is not State.QUARANTINED or is_stranger(node):
         return ()
     return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)

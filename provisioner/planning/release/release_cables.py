@@ -22,7 +22,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.tenant import MAINTENANCE_VRF
-from provisioner.planning.release.release_probes import SMALL, Errand, Ping, host_end
+from provisioner.planning.release.release_probes import SMALL, Ping, ProbeSet, host_end
 
 # ------------------------------------------------------------------------------
 # The far ends of cables, by the MACs that leaves learned at their ports. Pure.
@@ -146,9 +146,9 @@ def leaf_row(leaf: str, gaps: Sequence[str] | None) -> GateRow:
     return GateRow(check=GateCheck.HOSTS_APART, subject=leaf, verdict=verdict, seen=reading[:300])
 
 
-def errands_of(
+def probe_sets_of(
     node: Node, nodes: Iterable[Node], networks: Sequence[str], doors: Sequence[Door]
-) -> tuple[Errand, ...]:
+) -> tuple[ProbeSet, ...]:
     """Return probes between the node and hosts in maintenance, both ways, on that network.
 
     A host is logged in to over its in-band address, so that an answer to the login proves that it
@@ -175,20 +175,20 @@ def errands_of(
         _ping(rail, _address(o), f"host {o.id}") for rail in _rails(node) for o in partners[:1]
     )
     inward = tuple(
-        Errand(o.id, o.address, (_ping(_address(o), mine, f"host {node.id}"),)) for o in partners
+        ProbeSet(o.id, o.address, (_ping(_address(o), mine, f"host {node.id}"),)) for o in partners
     )
-    return (Errand(node.id, node.address, outward), *inward)
+    return (ProbeSet(node.id, node.address, outward), *inward)
 
 
 def judge_probes(
-    errands: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None]
+    probe_sets: Sequence[ProbeSet], answers: Mapping[tuple[str, Ping], int | None]
 ) -> tuple[GateRow, ...]:
     """Return a row for each probe; a missing exit code is unknown, never silence."""
     rows = []
-    for errand in errands:
-        for ping in errand.pings:
-            code = answers.get((errand.host, ping))
-            subject = f"{errand.host} {ping.source} to {ping.target} ({ping.what})"
+    for probe_set in probe_sets:
+        for ping in probe_set.pings:
+            code = answers.get((probe_set.host, ping))
+            subject = f"{probe_set.host} {ping.source} to {ping.target} ({ping.what})"
             if code == 0:
                 verdict = RowVerdict.FAIL
                 reading = "it was answered"

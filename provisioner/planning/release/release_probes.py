@@ -113,7 +113,7 @@ class Ping:
 
 
 @dataclass(frozen=True)
-class Errand:
+class ProbeSet:
     """All probes that one host sends."""
 
     host: str
@@ -141,35 +141,36 @@ class Partners:
         return mine[crc32(node.encode()) % len(mine)]
 
 
-def plan_errands(node: Node, ask: GateAsk, partners: Partners) -> tuple[Errand, ...]:
+def plan_probe_sets(node: Node, ask: GateAsk, partners: Partners) -> tuple[ProbeSet, ...]:
     """Return the node's own probes first, then those from the maintenance VRF towards it."""
     hosts = [n for n in partners.nodes if n.id != node.id and n.kind is NodeKind.HOST]
     mine = tuple(p for port in _rails(node) for p in _outward(node, port, ask, partners, hosts))
-    planned = [Errand(node.id, node.address, mine)]
+    planned = [ProbeSet(node.id, node.address, mine)]
     fenced = [n for n in hosts if n.placement is Placement.MAINTENANCE and n.address]
     for canary in [n for n in fenced if n.state in _AWAKE][:PARTNERS_MAX]:
         pings = tuple(_inward(canary, node, partners.size))
         if pings:
-            planned.append(Errand(canary.id, canary.address, pings))
+            planned.append(ProbeSet(canary.id, canary.address, pings))
     return tuple(planned)
 
 
 def judge(
-    sent: Sequence[Errand], answers: Mapping[tuple[str, Ping], int | None], rdma: str = "listed"
+    sent: Sequence[ProbeSet], answers: Mapping[tuple[str, Ping], int | None], rdma: str = "listed"
 ) -> tuple[GateRow, ...]:
     """Return a row for each probe. `answers`: exit code of its command; None or missing: not sent.
 
     `rdma`: the setting; where it is "required", a missing canary is no proof.
     """
     rows: list[GateRow] = []
-    for errand in sent:
+    for probe_set in sent:
         controls = {
             p.source
-            for p in errand.pings
-            if p.check is GateCheck.REACHES and answers.get((errand.host, p)) == 0
+            for p in probe_set.pings
+            if p.check is GateCheck.REACHES and answers.get((probe_set.host, p)) == 0
         }
         rows += [
-            _row(errand.host, p, answers.get((errand.host, p)), controls) for p in errand.pings
+            _row(probe_set.host, p, answers.get((probe_set.host, p)), controls)
+            for p in probe_set.pings
         ]
     for check, absent_class in CLASSES.items():
         if not any(r.check is check for r in rows):

@@ -369,7 +369,7 @@ def first_notice(case: Case, now: float) -> TenantNotice:
 # ------------------------------------------------------------------------------
 # The next step of an open repair case, and the requests that people may make of it now. Pure.
 #
-# The requests are those that the case desk would accept; a page shows one button for each of them.
+# The requests are those that the case service would accept; a page shows a button for each.
 
 
 # states in which another host may be put into a node's place

@@ -336,7 +336,7 @@ def _left(node: Node, now: float) -> Node | str:
         return "it is detached: another system takes it out of the tenant's network"
     if node.state is State.RELEASED:
         return reclaim_node(node, now)
-    if is_being_released(node):  # without its tenant its ports would be a trespass
+    if is_being_released(node):  # without its tenant its ports would be an isolation violation
         return "its release is under way"
     if node.state is State.CERTIFIED:
         return node.model_copy(update={"tenant": "", "note": "no longer allocated"})

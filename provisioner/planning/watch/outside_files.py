@@ -110,18 +110,18 @@ def make_exchanged_blocker(name: str, address: str) -> Blocker:
     )
 
 
-def as_a_card_asks(no: Blocker) -> Blocker:
+def as_a_card_asks(blocker: Blocker) -> Blocker:
     """Return the same blocker for the address with two slashes, while that with one slash is right.
 
     An object store takes the two for another bucket or key, and no upload makes them one.
     """
-    if no.reason not in (Reason.MISSING_ARTIFACT, Reason.NOT_OFFERED, Reason.BUSY):
-        return no
+    if blocker.reason not in (Reason.MISSING_ARTIFACT, Reason.NOT_OFFERED, Reason.BUSY):
+        return blocker
     remedy = (
         "BlueField's BMC asks with two slashes. If it stays so, give --artifact-url an nginx "
         "before the bucket, which makes one of them (docs/artifacts.md)."
     )
-    return no.model_copy(update={"unblock": remedy})
+    return blocker.model_copy(update={"unblock": remedy})
 
 
 def make_copy_blocker(name: str, directory: str, why: str) -> Blocker:

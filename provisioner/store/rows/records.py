@@ -201,9 +201,9 @@ def stand_in(columns: Mapping[str, Any], error: DamagedRow) -> Node:
         except ValidationError:
             continue
         node = changed
-    no = error.blocker()
+    blocker = error.blocker()
     return node.model_copy(
-        update={"generation": STAND_IN, "blockers": (no,), "note": f"parked: {no.detail}"}
+        update={"generation": STAND_IN, "blockers": (blocker,), "note": f"parked: {blocker.detail}"}
     )
 
 

@@ -17,14 +17,14 @@ from provisioner.control.watch.port_owners import as_port
 from provisioner.execution.tenancy.tenancy import MoveOutcome
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.alert import Classification, Signal
-from provisioner.model.events.node_events import PortsFenced, PortTrespassed
+from provisioner.model.events.node_events import PortIsolationViolated, PortsFenced
 from provisioner.model.location import Port
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.release import entitlement
-from provisioner.planning.release.entitlement import mark_served, note_trespass
+from provisioner.planning.release.entitlement import mark_served, note_isolation_violations
 from provisioner.ports import AlertRepository, Clock, StaleWrite, Store
 
 SOURCE = "watch.leaves"
@@ -33,7 +33,7 @@ AGAIN_S = 3600.0  # the journal says of the same ports again after this
 NOTED_MAX = 65_536
 
 
-class Trespasses:
+class IsolationViolations:
     """One instance serves the drivers and the watch of a daemon. `book` None: no alerts."""
 
     def __init__(self, store: Store, clock: Clock, book: AlertRepository | None = None) -> None:
@@ -55,7 +55,7 @@ class Trespasses:
         now = self._clock.now()
         if self._is_new(node.id, found, now):
             ports = list_ports(found)
-            event = PortTrespassed(
+            event = PortIsolationViolated(
                 about=node.id, ports=ports, count=len(found), state=node.state, seen_by=seen_by
             )
             await self._store.journal.append(event, now)
@@ -79,7 +79,7 @@ class Trespasses:
                 return node
             changes: dict[str, Any] = {
                 "served": mark_served(stored.served, [p.vrf for p in found]),
-                "blockers": note_trespass(stored, found),
+                "blockers": note_isolation_violations(stored, found),
             }
             if stored.fenced_at:  # else it is a stranger, which no stay has begun of
                 changes["fenced_at"] = max(self._clock.now(), stored.fenced_at)
@@ -95,7 +95,7 @@ class Trespasses:
         leaf = found[0].switch
         if self._is_new(leaf, found, now):
             ports = list_ports(found)
-            event = PortTrespassed(
+            event = PortIsolationViolated(
                 about=leaf, ports=ports, count=len(found), state="", seen_by=SOURCE
             )
             await self._store.journal.append(event, now)
@@ -141,7 +141,7 @@ async def _submit_nothing(_operation: str) -> None:
 # Fence ports that a watch found in a customer's network, and keep their node for a person.
 #
 # The watch of leaves and that of InfiniBand partitions find such ports; the consequences are the
-# same. The trespass is recorded before the ports are moved, so that a crash in between forgets
+# same. The violation is recorded before the ports are moved, so that a crash in between forgets
 # nothing.
 
 
@@ -149,13 +149,13 @@ TakeBack = Callable[[Node, Sequence[Blocker]], Awaitable[None]]
 Move = Callable[[Sequence[Port], Node | None], Awaitable[MoveOutcome]]
 
 
-class TrespassFence:
+class ViolationFence:
     """`take_back` hands a released node to its driver; `move` brings ports into maintenance."""
 
     def __init__(
         self,
         context: Context,
-        trespasses: Trespasses,
+        violations: IsolationViolations,
         take_back: TakeBack,
         move: Move,
         seen_by: str,
@@ -163,7 +163,7 @@ class TrespassFence:
         self._context = context
         self._store = context.store
         self._clock = context.clock
-        self._trespasses = trespasses
+        self._violations = violations
         self._take_back = take_back
         self._move = move
         self._seen_by = seen_by
@@ -175,16 +175,16 @@ class TrespassFence:
         """
         act = f"fence {', '.join(list_ports(found)[:8])}"
         if await self._context.refuse_act(node, Capability.ISOLATION, act):
-            await self._trespasses.report(node, found, self._seen_by)
+            await self._violations.report(node, found, self._seen_by)
             return
-        node = await self._trespasses.note(node, found, self._seen_by)
+        node = await self._violations.note(node, found, self._seen_by)
         if node.state is State.RELEASED:
             await self._take_back(
-                node, entitlement.list_trespasses(found)
+                node, entitlement.list_isolation_violations(found)
             )  # its driver fences all of it
         confirmed = await self.fence_ports(node.id, found, node)
         if confirmed and node.state is not State.RELEASED:
-            await self._park(await self._trespasses.note_fenced(node))
+            await self._park(await self._violations.note_fenced(node))
 
     async def fence_ports(
         self, subject: str, found: Sequence[PortPlacement], node: Node | None = None

@@ -67,7 +67,7 @@ def offender_policy_of(settings: Settings) -> OffenderPolicy:
     )
 
 
-class CaseDesk:
+class CaseService:
     """Reads and writes rows only; nothing here touches a device."""
 
     def __init__(
@@ -380,13 +380,13 @@ class Exchanges:
     def __init__(
         self,
         store: Store,
-        desk: CaseDesk,
+        case_service: CaseService,
         credentials: Credentials,
         clock: Clock,
         factory: Factory,
     ) -> None:
         self._store = store
-        self._desk = desk
+        self._case_service = case_service
         self._credentials = credentials
         self._clock = clock
         self._factory = factory
@@ -395,8 +395,8 @@ class Exchanges:
         self, case: Case, by: str, work: str, cards: Sequence[str]
     ) -> Case | str:
         """Record that people are done; `cards` are BMCs of cards that were exchanged."""
-        if not cards or not await self._desk.is_asked(case):
-            return await self._desk.record_return(case, by, work)
+        if not cards or not await self._case_service.is_asked(case):
+            return await self._case_service.record_return(case, by, work)
         node = await self._store.nodes.get(case.node)
         assert node is not None, case.node
         unknown = sorted(set(cards) - {b.name for b in node.bmcs if b.name != "host"})
@@ -408,7 +408,7 @@ class Exchanges:
         fresh = node.model_copy(update={"bmcs": parts.reset_exchanged_bmcs(node, cards)})
         await self._store.nodes.save(fresh)
         await self._put(node, logins)
-        return await self._desk.record_return(case, by, work)
+        return await self._case_service.record_return(case, by, work)
 
     async def replace(self, case: Case, by: str, why: str) -> Case | str:
         """Replace the host: the new one keeps name, location and cables, nothing else."""
@@ -433,9 +433,9 @@ class Exchanges:
     async def _close(self, case: Case, by: str, why: str) -> Case | str:
         for _ in range(SAVES_MAX):
             try:
-                return await self._desk.close(case, Ending.REPLACED, by, why)
+                return await self._case_service.close(case, Ending.REPLACED, by, why)
             except StaleWrite:
-                newer = await self._desk.book.get(case.id)
+                newer = await self._case_service.book.get(case.id)
                 assert newer is not None
                 case = newer
         raise StaleWrite(f"case {case.id} changes all the time")

@@ -44,7 +44,7 @@ PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it 
 CASES_MAX = 64  # of one node: earlier tries count against a remedy
 
 
-class Mender:
+class RepairWorkflow:
     """The performer calls it for one node at a time."""
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from provisioner.execution.tenancy import release_recheck as sending
 from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.planning.release import release_probes
-from provisioner.planning.release.release_probes import Errand, Partners, Ping
+from provisioner.planning.release.release_probes import Partners, Ping, ProbeSet
 
 HERE = "127.0.0.1"
 needs_ip = pytest.mark.skipif(
@@ -23,15 +23,15 @@ def ping(check: GateCheck, target: str, size: int = 56) -> Ping:
     return Ping(HERE, target, size, "test", check)
 
 
-def ran(tmp_path: Path, errand: Errand, canary: str) -> dict[str, int]:
-    """The errand's lines in a shell; `canary` is what ib_write_bw does there."""
+def ran(tmp_path: Path, probe_set: ProbeSet, canary: str) -> dict[str, int]:
+    """The probe set's lines in a shell; `canary` is what ib_write_bw does there."""
     for name, body in (("ib_write_bw", canary), ("sleep", "exit 0")):
         tool = tmp_path / name
         tool.write_text(f"#!/bin/sh\n{body}\n")
         tool.chmod(0o755)
     path = f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"
     told: dict[str, int] = {}
-    for _, _, line in sending._lines(errand):
+    for _, _, line in sending._lines(probe_set):
         done = subprocess.run(
             ["sh", "-c", line],
             env={"PATH": path, "LOG": str(tmp_path / "log")},
@@ -50,9 +50,9 @@ BUSY_TWICE = 'echo "$@" >> "$LOG"; [ "$(wc -l < "$LOG")" -ge 3 ]'
 
 @needs_ip
 def test_a_canary_that_serves_somebody_else_is_tried_again(tmp_path: Path) -> None:
-    errand = Errand("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
+    probe_set = ProbeSet("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
 
-    assert ran(tmp_path, errand, BUSY_TWICE) == {"10.0.0.9,18603": 0}
+    assert ran(tmp_path, probe_set, BUSY_TWICE) == {"10.0.0.9,18603": 0}
     calls = (tmp_path / "log").read_text().splitlines()
     assert len(calls) == 3
     assert set(calls) == {"-d * -x none -s 65536 -n 1000 -F --report_gbits -p 18603 10.0.0.9"}
@@ -60,17 +60,17 @@ def test_a_canary_that_serves_somebody_else_is_tried_again(tmp_path: Path) -> No
 
 @needs_ip
 def test_a_canary_that_never_answers_is_given_up(tmp_path: Path) -> None:
-    errand = Errand("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
+    probe_set = ProbeSet("n", HERE, (ping(GateCheck.RDMA, "10.0.0.9", 18603),))
 
-    assert ran(tmp_path, errand, 'echo "$@" >> "$LOG"; exit 9') == {"10.0.0.9,18603": 9}
+    assert ran(tmp_path, probe_set, 'echo "$@" >> "$LOG"; exit 9') == {"10.0.0.9,18603": 9}
     assert len((tmp_path / "log").read_text().splitlines()) == sending.RDMA_TRIES
 
 
 @needs_ip
 def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) -> None:
-    errand = Errand("n", HERE, (ping(GateCheck.HOST_ROUTE, "127.0.0.2"),))
+    probe_set = ProbeSet("n", HERE, (ping(GateCheck.HOST_ROUTE, "127.0.0.2"),))
 
-    assert ran(tmp_path, errand, "exit 1") == {"127.0.0.2,56": 0}
+    assert ran(tmp_path, probe_set, "exit 1") == {"127.0.0.2,56": 0}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) 
 def test_how_a_tool_ended_is_judged(code: int | None, verdict: RowVerdict) -> None:
     sent = ping(GateCheck.RDMA, "10.0.0.9", 18603)
 
-    rows = release_probes.judge([Errand("n", HERE, (sent,))], {("n", sent): code})
+    rows = release_probes.judge([ProbeSet("n", HERE, (sent,))], {("n", sent): code})
 
     assert [r.verdict for r in rows if r.check is GateCheck.RDMA] == [verdict]
 

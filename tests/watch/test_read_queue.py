@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from provisioner.control.watch.watched_nodes import LookLane
+from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.ports import StoreFailed
 
 
@@ -21,7 +21,7 @@ def test_what_waits_begins_when_another_one_ends() -> None:
         if name == "n3":
             raise ValueError(name)  # one that fails keeps no place
 
-    lane = LookLane(4, lambda name: None if name == "n7" else look(name))
+    lane = ReadQueue(4, lambda name: None if name == "n7" else look(name))
     names = [f"n{number}" for number in range(300)]
 
     async def main() -> None:
@@ -43,7 +43,7 @@ def test_what_waits_is_forgotten_at_the_next_round_and_at_the_end() -> None:
         await asyncio.sleep(3600)
 
     async def main() -> None:
-        lane = LookLane(2, look)
+        lane = ReadQueue(2, look)
         lane.due(["a", "b", "c"])
         await asyncio.sleep(0)
         lane.due(["d", "e"])
@@ -61,7 +61,7 @@ def test_a_store_that_fails_in_a_look_ends_the_next_round() -> None:
         raise StoreFailed("disk I/O error")
 
     async def main() -> None:
-        lane = LookLane(2, look)
+        lane = ReadQueue(2, look)
         lane.due(["a"])
         await asyncio.gather(*lane.running.values(), return_exceptions=True)
         await asyncio.sleep(0)

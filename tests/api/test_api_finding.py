@@ -270,3 +270,25 @@ def test_an_audit_row_says_who_did_what_on_which_object() -> None:
         assert "loan" in row["after"]
 
     run(scenario)
+
+
+def test_lists_of_cases_and_certificates_say_how_many_there_are() -> None:
+    async def scenario(served: Served) -> None:
+        for name in ("su0-n01", "su0-n05"):
+            await served.store.cases.add(case_of(name, tenant="red" * (name == "su0-n01")), now=NOW)
+
+        _, cases = await served.ask("viewer", "GET", "/cases?limit=1")
+        _, rest = await served.ask("viewer", "GET", f"/cases?limit=1&cursor={cases['next']}")
+        _, of_red = await served.ask("red", "GET", "/cases")
+        _, signed = await served.ask("viewer", "GET", "/certificates?limit=1")
+        _, of_one = await served.ask("viewer", "GET", "/certificates?node=su0-n01")
+
+        assert (len(cases["items"]), cases["total"], rest["total"], of_red["total"]) == (1, 2, 2, 1)
+        assert {cases["items"][0]["id"], rest["items"][0]["id"]} == {
+            "su0-n01-c0001",
+            "su0-n05-c0001",
+        }
+        assert signed["total"] > len(signed["items"])
+        assert of_one["total"] == len(of_one["items"])
+
+    run(scenario)

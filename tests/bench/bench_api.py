@@ -38,7 +38,7 @@ from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.rows.node_rows import _columns
-from provisioner.store.schema.schema import nodes
+from provisioner.store.schema.schema import node_versions, nodes, version_sets
 from provisioner.store.sql_store import SqlStore, open_store
 
 NODES = 65_536
@@ -56,6 +56,19 @@ PATHS = {
     "summary": "/v1/summary",
     "events": "/v1/events?limit=100",
 }
+# of the whole fleet: asked some times only
+WHOLE = {
+    "drift": "/v1/drift?named=100",
+    "versions": "/v1/versions",
+    "selection_by_version": "/v1/selection?where=driver=535.* and rack=rack-1*&limit=100",
+    "search": "/v1/search?q=n3276",
+    "search_serial": "/v1/search?q=sn-32768",
+    "overview": "/v1/overview",
+    "home": "/v1/home",
+}
+WHOLE_ROUNDS = 5
+SETS = 50  # distinct sets of versions
+KINDS = ("host.driver", "host.bios", "host.bmc", "hgx.bmc", "bluefield.nic", "nic.cx7")
 
 
 def node(number: int) -> Node:
@@ -93,6 +106,24 @@ async def fill(store: SqlStore, count: int) -> None:
 
 def _insert(connection: Connection, rows: list[Node]) -> None:
     connection.execute(insert(nodes), [{"id": row.id, **_columns(row)} for row in rows])
+    if rows[0].id == "n00000":
+        sets = [
+            {"digest": f"d{number}", "body": json.dumps(
+                [(f"{kind}", f"5{number}5.1", None, None, 8) for kind in KINDS * 10]
+            )}
+            for number in range(SETS)
+        ]  # fmt: skip
+        connection.execute(insert(version_sets), sets)
+    connection.execute(insert(node_versions), [
+        {
+            "node": row.id,
+            "inventory": 1,
+            "versions": f"d{int(row.id[1:]) % SETS}",
+            "serials": "\n".join(f"sn-{row.id[1:]}-{part}\tgpu gpu_{part}" for part in range(60)),
+            "models": "H100",
+        }
+        for row in rows
+    ])  # fmt: skip
 
 
 async def no_leaves() -> FabricPlan:
@@ -120,14 +151,14 @@ def client(url: str, token: str, orders: Any, done: Any) -> None:
     asyncio.run(run())
 
 
-async def measured(path: str, orders: Any, done: Any) -> float:
+async def measured(path: str, orders: Any, done: Any, rounds: int = ROUNDS) -> float:
     """Milliseconds of server CPU for one request."""
-    orders.put((path, 5))
+    orders.put((path, 2))
     await asyncio.to_thread(done.get)
     began = time.process_time()
-    orders.put((path, ROUNDS))
+    orders.put((path, rounds))
     await asyncio.to_thread(done.get)
-    return (time.process_time() - began) * 1000 / ROUNDS
+    return (time.process_time() - began) * 1000 / rounds
 
 
 async def bench(count: int) -> dict[str, object]:
@@ -177,6 +208,8 @@ async def _asked(app: web.Application, token: str, count: int) -> dict[str, obje
         told["bare_handler"] = await measured("/bare", *ends[1])
         for name, path in PATHS.items():
             told[name] = await measured(path, *ends[0])
+        for name, path in WHOLE.items():
+            told[name] = await measured(path, *ends[0], WHOLE_ROUNDS)
     finally:
         for order in orders:
             order.put(None)

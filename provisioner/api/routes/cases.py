@@ -18,6 +18,7 @@ from provisioner.api.route import (
     ANYBODY,
     OPERATORS,
     OPERATORS_AND_TENANTS,
+    Counted,
     Effect,
     Paging,
     Route,
@@ -64,7 +65,7 @@ class CaseLine(Record):
     note: str = Field("", description="Condition that the case waits for, for the staff.")
 
 
-class CasePage(Record):
+class CasePage(Counted):
     """A part of the list, the newest first."""
 
     items: tuple[CaseLine, ...]
@@ -146,7 +147,12 @@ async def list_all(ask: Ask) -> Reply:
     )
     last = rows[limit - 1] if len(rows) > limit else None
     following = "" if last is None else encode_cursor(last.opened_at, last.id)
-    return Reply(CasePage(items=items, next=following))
+    total = None
+    if not serial:  # else each row would have to be read for it
+        tenant = None if ask.caller.staff else ask.caller.tenant
+        only = ask.query.open == "true"
+        total = await ask.parts.store.cases.count(ask.query.node, tenant, open_only=only)
+    return Reply(CasePage(items=items, next=following, total=total))
 
 
 async def read_case(ask: Ask) -> Case:

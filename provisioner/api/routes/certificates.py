@@ -13,7 +13,7 @@ from provisioner.api.changes import Forecast, Outcome, build_objection, decode_c
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Effect, Paging, Route
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Counted, Effect, Paging, Route
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.certificate import Certificate, SigningKey
@@ -205,7 +205,7 @@ class CertificateLine(Record):
     damaged: str = Field("", description="Why its row cannot be read; it is not valid then.")
 
 
-class CertificatePage(Record):
+class CertificatePage(Counted):
     """A part of the list, the newest first."""
 
     items: tuple[CertificateLine, ...]
@@ -256,7 +256,8 @@ async def list_all(ask: Ask) -> Reply:
     )
     last = items[-1] if len(rows) > limit else None
     following = encode_cursor(float(last.issued_at), last.id) if last else ""
-    return Reply(CertificatePage(items=items, next=following))
+    total = await ask.parts.store.evidence.count_certificates(ask.query.node)
+    return Reply(CertificatePage(items=items, next=following, total=total))
 
 
 async def show(ask: Ask) -> Reply:

@@ -216,7 +216,9 @@ def _show_list(
         else:
             show_rows(command, shown, spec["list"], form)
         if cursor or len(shown) < len(rows):
-            typer.echo(f"There are more rows than these {len(shown)}: --limit.", err=True)
+            total = answer.document.get("total")
+            rest = f"of {total} rows" if total and not here else "there are more rows"
+            typer.echo(f"These are {len(shown)}, {rest}: --limit.", err=True)
 
     plain = not envelope or command in PLAIN
     show_document(shown if plain else {**envelope, "items": shown}, form, write)

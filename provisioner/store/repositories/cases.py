@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.events import Event, EventKind
@@ -113,6 +113,12 @@ class SqlCaseRepository:
             )
         )
 
+    async def count(self, node: str, tenant: str | None, *, open_only: bool) -> int:
+        """Return the number of cases that `list_page` would give in all."""
+        return await self._transactions.read(
+            lambda c: count_cases(c, node, tenant, open_only=open_only)
+        )
+
     async def list_notices_page(
         self, *, before: tuple[float, str] | None, limit: int, tenant: str, kind: str
     ) -> tuple[TenantNotice, ...]:
@@ -197,17 +203,28 @@ def cases_page(
     open_only: bool = False,
 ) -> tuple[Case, ...]:
     """Return cases, the newest first, from one on. `tenant`: that was served when it was opened."""
-    where = cases.c.id != ""
+    where = _narrow(node, tenant, open_only=open_only)
     if before is not None:
         at, id_ = before
-        where = (cases.c.opened_at < at) | ((cases.c.opened_at == at) & (cases.c.id < id_))
+        where &= (cases.c.opened_at < at) | ((cases.c.opened_at == at) & (cases.c.id < id_))
+    return _read(connection, where, limit)
+
+
+def count_cases(connection: Connection, node: str, tenant: str | None, *, open_only: bool) -> int:
+    """Return the number of cases of the whole list."""
+    where = _narrow(node, tenant, open_only=open_only)
+    return connection.scalar(select(func.count()).select_from(cases).where(where)) or 0
+
+
+def _narrow(node: str, tenant: str | None, *, open_only: bool) -> ColumnElement[bool]:
+    where = cases.c.id != ""
     if node:
         where &= cases.c.node == node
     if tenant is not None:
         where &= json_text(cases.c.body, "tenant") == tenant
     if open_only:
         where &= cases.c.closed_at == 0.0
-    return _read(connection, where, limit)
+    return where
 
 
 def notices_page(

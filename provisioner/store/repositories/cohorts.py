@@ -110,6 +110,9 @@ class SqlEvidenceRepository:
             lambda c: page_rows.certificates_page(c, before=before, limit=limit, node=node)
         )
 
+    # Return the number of certificates, of a node or of all.
+    count_certificates = reads(page_rows.count_certificates)
+
     async def revoke_requested(
         self, certificate: Certificate, reason: str, by: str, now: float, change: int
     ) -> None:

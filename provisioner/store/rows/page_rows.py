@@ -95,6 +95,12 @@ def certificates_page(
     return tuple(_read_certificate(connection, row) for row in rows)
 
 
+def count_certificates(connection: Connection, node: str) -> int:
+    """Return the number of certificates of the whole list; `node` "": of all."""
+    query = select(func.count()).select_from(certificates)
+    return connection.scalar(query.where(certificates.c.node == node) if node else query) or 0
+
+
 def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
     where = f"certificates, {row.id}"
     certificate: Certificate | None = None

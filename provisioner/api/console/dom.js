@@ -25,6 +25,27 @@ export function made(tag, about = {}, ...children) {
   return element;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+const GEOMETRY = /^(viewBox|x|y|x1|x2|y1|y2|cx|cy|r|rx|ry|width|height|d|points|transform|class|role|aria-label|aria-hidden|id|preserveAspectRatio|text-anchor|dominant-baseline|tabindex|data-[a-z]+)$/;
+
+/** An element of a drawing, by the same rule: words become text. A link is made with `href` as of `made`. */
+export function drawn(tag, about = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(about)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") for (const [event, handler] of Object.entries(value)) element.addEventListener(event, handler);
+    else if (name === "href") { if (OWN.test(value)) element.setAttribute("href", value); }
+    else if (name === "colour") element.style.setProperty("--dot", value);
+    else if (GEOMETRY.test(name)) element.setAttribute(name, String(value));
+    else throw new Error(`${name} is no part of a drawing`);
+  }
+  append(element, children);
+  return element;
+}
+
+/** What a drawing says when one points at it. */
+export const hint = (words) => drawn("title", {}, words);
+
 function append(element, children) {
   for (const child of children.flat(3)) {
     if (child === null || child === undefined || child === false) continue;

@@ -1,6 +1,7 @@
 // @ts-check
 // The fleet: a map by rack or by rail, coloured by state or by release, filtered, and as a table.
 
+import { remember } from "./address.js";
 import { made, chip, empty, tame, tell } from "./dom.js";
 import { Fleet } from "./fleet_data.js";
 import { FleetMarks, MARKS, is_mark } from "./fleet_marks.js";
@@ -12,13 +13,16 @@ import { Rows } from "./rows.js";
 import { many, number } from "./words.js";
 
 // as it was left; `only`: the one word of a mark that is shown, which the filter has no field for
-const kept = { by: "rack", field: "state", as: "map", where: "", only: null, sort: "", down: false };
+const BEGIN = { by: "rack", field: "state", as: "map", where: "", only: null, sort: "", down: false, zoom: 0 };
+const kept = { ...BEGIN };
+const CHOICES = { by: ["rack", "rail"], as: ["map", "table"] };
+const LEGEND_MAX = 12; // entries before one asks for all
+const FIELDS = ["state", "release", "tenant", "reason", ...MARKS.map(([name]) => name)];
 const HEADS = [["Node", "node"], ["State", "state"], ["Blocked by", "reason"], ["Release", "release"], ["Tenant", "tenant"], ["Rack", "rack"], ["Unit", "su"], ["Rails", ""]];
 
 /** The page; `where` is a filter to begin with. */
 export async function page({ query, signal, me, go }) {
-  if (query.has("where")) kept.where = query.get("where");
-  if (["map", "table"].includes(query.get("as"))) kept.as = query.get("as");
+  if ([...query.keys()].length) read_address(query);
   const fleet = new Fleet();
   await fleet.load(signal);
   const staff = me.roles.some((role) => role !== "tenant");
@@ -27,8 +31,26 @@ export async function page({ query, signal, me, go }) {
   return { title: "Fleet", body: view.body, wide: true, shown: () => view.update(), end: () => view.end() };
 }
 
+// An address that says something says all of it: the same for everybody who opens it.
+function read_address(query) {
+  Object.assign(kept, BEGIN);
+  for (const name of ["where", "sort"]) if (query.has(name)) kept[name] = query.get(name);
+  for (const [name, values] of Object.entries(CHOICES)) if (values.includes(query.get(name))) kept[name] = query.get(name);
+  if (FIELDS.includes(query.get("colour"))) kept.field = query.get("colour");
+  if (query.has("only")) kept.only = query.get("only");
+  if (!HEADS.some(([, field]) => field === kept.sort)) kept.sort = "";
+  kept.down = query.get("down") === "1";
+  kept.zoom = Math.max(0, Math.min(64, Number.parseInt(query.get("zoom") ?? "0", 10) || 0));
+}
+
+function write_address() {
+  remember({ where: kept.where.trim(), by: kept.by === BEGIN.by ? "" : kept.by, colour: kept.field === BEGIN.field ? "" : kept.field, as: kept.as === BEGIN.as ? "" : kept.as,
+    only: kept.only, sort: kept.sort, down: kept.down ? "1" : "", zoom: kept.zoom || "" });
+}
+
 class View {
   #picked = null;
+  #all_words = false;
   #timer = 0;
 
   constructor(fleet, go, staff) {
@@ -55,7 +77,7 @@ class View {
     });
     const zooms = made("div", { class: "buttons", role: "group", "aria-label": "Size of the squares" },
       [["−", "Smaller", -2], ["Fit", "As large as fits", 0], ["+", "Larger", 2]].map(([sign, words, by]) => made("button", {
-        type: "button", class: "small", "aria-label": words, title: words, on: { click: () => this.map.zoom(by) },
+        type: "button", class: "small", "aria-label": words, title: words, on: { click: () => { kept.zoom = this.map.zoom(by); write_address(); } },
       }, sign)));
     this.zooms = zooms;
     this.body = made("div", { class: "fleet" },
@@ -66,6 +88,7 @@ class View {
         zooms,
         made("div", { class: "grow filter" }, made("label", { for: "where", class: "visually-hidden" }, "Filter: an expression over nodes"), this.filter)),
       made("div", { class: "said-row" }, this.said, this.acting), this.bar, this.legend, this.box, this.rows.body, this.pointed);
+    this.map.start_zoom(kept.zoom);
     this.marks.choose(kept.field);
     this.#show_sort();
     this.filter.addEventListener("input", () => {
@@ -109,6 +132,7 @@ class View {
 
   update() {
     kept.where = this.filter.value;
+    write_address();
     this.acting.setAttribute("href", `#/nodes${kept.where.trim() ? `?where=${encodeURIComponent(kept.where.trim())}` : ""}`);
     try {
       this.#picked = this.#pick();
@@ -170,6 +194,7 @@ class View {
       kept.down = kept.sort === field && !kept.down;
       kept.sort = field;
       this.#show_sort();
+      write_address();
       this.#paint();
     } } }, words, sign);
     this.sorts.set(field, { button, sign });
@@ -193,14 +218,16 @@ class View {
       part.style.background = colour(word);
       return part;
     }));
-    const entries = words.slice(0, 12).map(([word, n]) => {
+    const entries = words.slice(0, this.#all_words ? words.length : LEGEND_MAX).map(([word, n]) => {
       const swatch = made("span", { class: "swatch", "aria-hidden": "true" });
       swatch.style.background = colour(word);
       return made("li", {}, made("button", {
         type: "button", class: "entry", on: { click: () => this.#only(word) }, title: `Show only ${word || "those without"}`,
       }, swatch, made("span", {}, word.replaceAll("_", " ") || "none"), made("span", { class: "count" }, number(n))));
     });
-    if (words.length > 12) entries.push(made("li", { class: "quiet" }, `and ${words.length - 12} more`));
+    if (words.length > entries.length) {
+      entries.push(made("li", {}, made("button", { type: "button", class: "entry", on: { click: () => { this.#all_words = true; this.#paint(); } } }, `All ${number(words.length)}`)));
+    }
     this.legend.replaceChildren(...entries);
   }
 

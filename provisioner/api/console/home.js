@@ -2,21 +2,27 @@
 // What needs a person now: blocked nodes by their remedy, cases, approvals, alerts, certificates,
 // campaigns, tenants; and how much room there is. Each part is there only while it has something.
 
-import { ask } from "./api.js";
+import { all as all_rows, ask } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
-import { chip, empty, link, made, section, table, tell } from "./dom.js";
-import { is_calm, parties } from "./home_data.js";
+import { at, chip, empty, link, made, section, table, tell } from "./dom.js";
+import { changes, hours_of, is_calm, parties } from "./home_data.js";
 import { follow } from "./live.js";
-import { lasts, many, number } from "./words.js";
+import { plot } from "./plots.js";
+import { sentence } from "./sentences.js";
+import { ago, lasts, many, now, number, seconds } from "./words.js";
 
+const RECENT_ROWS = 500;
+const RECENT_S = 3600;
+const UNDER_WAY = ["discovered", "intake", "converging", "validating", "draining", "repairing"];
 const KINDS = new Set(["state", "case", "request", "asked", "alert", "campaign", "tenant", "allocated", "certified"]);
 
 export async function page({ signal, me, again }) {
-  const home = await ask("/home", { signal });
+  const [home, summary, recent, moving] = await Promise.all([ask("/home", { signal }), ask("/summary", { signal }), ask(`/events?newest=true&limit=${RECENT_ROWS}`, { signal }).catch(() => ({ items: [] })), all_rows("/campaigns", 2000, { signal }).catch(() => [])]);
   const may = (role) => me.roles.includes(role);
   const done = (operation) => { tell(operation_words(operation)); again(); };
   const body = made("div", { class: "stack" },
     is_calm(home) ? made("div", { class: "empty" }, made("p", { class: "strong" }, "All is well: nothing waits for a person."), made("p", {}, "This page changes by itself when something does.")) : null,
+    work(summary, moving, home),
     blocked(home.blocked, may("operator"), done),
     approvals(home.approvals, may("approver"), done),
     cases(home.cases),
@@ -24,8 +30,64 @@ export async function page({ signal, me, again }) {
     alerts(home.alerts),
     certificates(home.certificates),
     tenants(home.tenants),
+    made("div", { class: "duo" }, made("div", { class: "stack" }, lately(recent.items)), made("div", { class: "stack" }, plots(recent.items, summary))),
     capacity(home.capacity));
   return { title: "Home", body, end: follow((row) => KINDS.has(row.kind), () => again(), 3000) };
+}
+
+/** Nodes on their way by state, and campaigns that run. */
+function work(summary, campaigns_of, home) {
+  const counts = new Map();
+  for (const row of summary.counts) if (row.kind === "host") counts.set(row.state, (counts.get(row.state) ?? 0) + row.nodes);
+  const under = UNDER_WAY.filter((state) => counts.get(state));
+  const running = campaigns_of.filter((c) => ["started", "rolling_back", "paused"].includes(c.state)).slice(0, 20);
+  if (!under.length && !running.length) return null;
+  const all_hosts = [...counts.values()].reduce((a, b) => a + b, 0);
+  const done = (counts.get("released") ?? 0) + (counts.get("certified") ?? 0);
+  const bar = made("div", { class: "stackbar tall", role: "img", "aria-label": [...counts].map(([state, n]) => `${number(n)} ${state}`).join(", ") }, [...counts].sort((a, b) => b[1] - a[1]).map(([state, n]) => {
+    const span = made("span", { "data-word": state, title: `${number(n)} ${state}` });
+    span.style.flexGrow = String(n);
+    return span;
+  }));
+  const places = running.map((c) => {
+    const place = made("div", { class: "under-way" }, made("p", {}, link(["campaigns", c.id], `Campaign ${c.id}`, { class: "strong" }), " ", chip(c.state, "campaign"), ` to ${c.release}`));
+    progress_of(c, place);
+    return place;
+  });
+  return section("Work under way", under.length ? [made("p", {}, under.map((state) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(counts.get(state))} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(done)} of ${many(all_hosts, "host")} certified or in service`)), bar] : null, places,
+    home.cases.length ? made("p", { class: "quiet" }, `${many(home.cases.length, "case")} with people, below.`) : null);
+}
+
+// How far a campaign is, and when it ends at the pace that it had so far: asked for after the page stands.
+async function progress_of(c, place) {
+  const told = await ask(`/campaigns/${encodeURIComponent(c.id)}`).catch(() => null);
+  if (!told || !told.nodes.length) return;
+  const over = told.nodes.filter((n) => ["done", "skipped", "failed"].includes(n.state));
+  const begun = seconds(told.campaign.started_at);
+  const pace = over.length ? (now() - begun) / over.length : 0;
+  const left = told.nodes.length - over.length;
+  place.append(made("meter", { min: "0", max: String(told.nodes.length), value: String(over.length), "aria-label": `${over.length} of ${told.nodes.length}` }),
+    made("p", { class: "quiet" }, `${number(over.length)} of ${many(told.nodes.length, "node")}; began ${ago(told.campaign.started_at)}; ${c.state === "paused" ? "it is paused" : pace ? `at its pace so far it ends in about ${lasts(pace * left)}` : "no node has ended yet"}.`));
+}
+
+/** What changed in the last hour, the newest first; without a change, what changed last. */
+function lately(rows) {
+  const fresh = changes(rows, now() - RECENT_S, seconds);
+  const told = fresh.length ? fresh : changes(rows.slice(0, 100), 0, seconds);
+  const title = fresh.length ? "Last hour" : "Latest changes";
+  if (!told.length) return section(title, empty("Nothing happened yet.", ""));
+  return section(title, fresh.length ? null : made("p", { class: "quiet" }, "Nothing changed in the last hour."), made("ul", { class: "plain recent" }, told.slice(0, 12).map((g) => made("li", {}, made("span", { class: "quiet" }, at(g.rows[0].at)), " ", made("span", { class: "tag" }, g.words), " ",
+    g.nodes.length === 1 ? link(["nodes", g.nodes[0]], g.nodes[0]) : g.nodes.length ? made("span", { title: g.nodes.join(", ") }, many(g.nodes.length, "node")) : "", " ", made("span", { class: "quiet" }, g.rows.length === 1 ? sentence(g.rows[0]).slice(0, 140) : many(g.rows.length, "row"))))),
+  made("p", {}, link(["events"], "All events")));
+}
+
+/** Capacity and faults, from the changes of state that the journal's newest rows tell. */
+function plots(rows, summary) {
+  const told = hours_of(rows, summary, now(), seconds);
+  if (told.times.length < 2) return null;
+  return section("Capacity and faults",
+    plot({ title: "In service", says: `${number(told.served.at(-1))} of ${many(told.hosts, "host")} now`, times: told.times, series: [{ name: "in service or certified", values: told.served, colour: "--s-released", stepped: true, filled: true }, { name: "under way", values: told.moving, colour: "--s-converging", stepped: true }] }),
+    plot({ title: "Faults", says: `${many(told.faults_total, "alert, case or quarantine", "alerts, cases and quarantines")} since then`, times: told.times, series: [{ name: "begun", values: told.faults, colour: "--s-quarantined", stepped: true, filled: true }], high: 110 }));
 }
 
 function blocked(groups, may, done) {

@@ -2,12 +2,13 @@
 // A table that is filtered, sorted and selected from, with actions on all that is selected. The rows
 // are records of the API; a column says how one shows and by which value it is sorted.
 
+import { remember } from "./address.js";
 import { asks } from "./dialog.js";
 import { empty, framed, made, tell } from "./dom.js";
 import { matching, sorted } from "./listing_data.js";
 import { many, number } from "./words.js";
 
-const SHOWN_MAX = 300; // rows in the page; the filter finds the others
+const SHOWN_MAX = 300; // rows at once in the page; a button shows more
 
 /**
  * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, num?: boolean}} Column
@@ -20,10 +21,16 @@ const SHOWN_MAX = 300; // rows in the page; the filter finds the others
  * The table. `bulk` are actions on the selected rows that fit, one request for each or `together` one for all; `name(row)`
  * identifies one for a person.
  * @param {{caption: string, columns: Column[], rows: any[], bulk?: Action[], name: (row: any) => string, nothing?: any,
- *   again: () => void, filter?: string, sort?: number, down?: boolean}} about
+ *   again: () => void, filter?: string, sort?: number, down?: boolean, query?: URLSearchParams, key?: string, more?: any}} about
  */
-export function listing({ caption, columns, rows, bulk = [], name, nothing, again, filter: before = "", sort = 0, down = false }) {
-  const state = { sort, down, text: before, picked: new Set() };
+export function listing({ caption, columns, rows, bulk = [], name, nothing, again, filter: before = "", sort = 0, down = false, query, key = "", more = null }) {
+  const state = { sort, down, text: before, picked: new Set(), shown: SHOWN_MAX };
+  if (query) { // as the address has it
+    state.text = query.get(`${key}filter`) ?? before;
+    const head_of = columns.findIndex((c) => c.head === query.get(`${key}sort`));
+    if (head_of >= 0) Object.assign(state, { sort: head_of, down: query.get(`${key}down`) === "1" });
+  }
+  const kept = () => { if (query) remember({ [`${key}filter`]: state.text, [`${key}sort`]: state.sort === sort && state.down === down ? "" : columns[state.sort].head, [`${key}down`]: state.down && (state.sort !== sort || state.down !== down) ? "1" : "" }); };
   const said = made("p", { class: "said", role: "status" });
   const place = made("div");
   const actions = made("div", { class: "buttons" });
@@ -32,20 +39,21 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
   const draw = (focus = -1) => {
     const values = columns.map((c) => c.value ?? ((row) => text_of(c.cell(row))));
     const fitting = sorted(matching(rows, values, state.text), values[state.sort], state.down);
-    const shown = fitting.slice(0, SHOWN_MAX);
+    const shown = fitting.slice(0, state.shown);
     const heads = columns.map((c, i) => head(c, i));
-    if (bulk.length) heads.unshift(made("th", { scope: "col", role: "columnheader" }, tick("Select all shown", shown.length > 0 && shown.every((r) => state.picked.has(r)), (on) => {
-      for (const row of shown) if (on) state.picked.add(row); else state.picked.delete(row);
+    if (bulk.length) heads.unshift(made("th", { scope: "col", role: "columnheader" }, tick(`Select all ${number(fitting.length)} that match`, fitting.length > 0 && fitting.every((r) => state.picked.has(r)), (on) => {
+      for (const row of fitting) if (on) state.picked.add(row); else state.picked.delete(row);
       draw();
     })));
     place.replaceChildren(rows.length ? framed(caption, made("tr", { role: "row" }, heads), shown.map(line)) : nothing ?? empty("There is none.", ""));
-    said.textContent = rows.length ? `${state.text ? `${number(fitting.length)} of ` : ""}${many(rows.length, "row")}${fitting.length > SHOWN_MAX ? `, the first ${SHOWN_MAX} shown` : ""}` : "";
+    said.textContent = rows.length ? `${state.text ? `${number(fitting.length)} of ` : ""}${many(rows.length, "row")}${fitting.length > state.shown ? `, the first ${number(state.shown)} shown` : ""}` : "";
+    further.hidden = fitting.length <= state.shown;
     if (focus >= 0) place.querySelectorAll("thead button")[focus]?.focus();
     offer();
   };
   const head = (column, i) => {
     const here = state.sort === i;
-    const button = made("button", { type: "button", class: "sort", on: { click: () => { state.down = here && !state.down; state.sort = i; draw(i); } } }, column.head, here ? (state.down ? " ↓" : " ↑") : "");
+    const button = made("button", { type: "button", class: "sort", on: { click: () => { state.down = here && !state.down; state.sort = i; kept(); draw(i); } } }, column.head, here ? (state.down ? " ↓" : " ↑") : "");
     return made("th", { scope: "col", role: "columnheader", class: column.num ? "num" : null, "aria-sort": here ? (state.down ? "descending" : "ascending") : "none" }, button);
   };
   const line = (row) => {
@@ -66,10 +74,11 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
       : send_each(picked, (row) => action.request(row, values), request, progress)),
     done: ({ state: sent }) => { tell(sent); again(); },
   });
-  filter.addEventListener("input", () => { state.text = filter.value; draw(); });
-  filter.value = before;
+  const further = made("button", { type: "button", on: { click: () => { state.shown += SHOWN_MAX; draw(); } } }, `Show ${SHOWN_MAX} more`);
+  filter.addEventListener("input", () => { state.text = filter.value; kept(); draw(); });
+  filter.value = state.text;
   draw();
-  return made("div", { class: "listing" }, rows.length ? made("div", { class: "toolbar" }, made("div", { class: "grow" }, filter), actions) : null, said, place);
+  return made("div", { class: "listing" }, rows.length ? made("div", { class: "toolbar" }, made("div", { class: "grow" }, filter), actions) : null, said, place, further, more);
 }
 
 function tick(label, on, changed) {

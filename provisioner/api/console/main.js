@@ -2,11 +2,13 @@
 // The shell: who is signed in, which page is shown, what the address says. A page is a function
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
-import { ask, gone, maybe, offline, Problem } from "./api.js";
+import { drop_view, keep_view, read_views } from "./address.js";
+import { ask, gone, offline, Problem } from "./api.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
 import { sign_in } from "./login.js";
+import { leads_to_search, search_field } from "./search.js";
 import { now, set_clock, time_of_day } from "./words.js";
 
 const PAGES = {
@@ -33,12 +35,23 @@ const PAGES = {
   console: () => import("./node_console.js"),
   webhooks: () => import("./webhooks.js"),
   settings: () => import("./settings.js"),
+  fabric: () => import("./fabric.js"),
+  hardware: () => import("./declared.js").then((m) => ({ page: m.hardware })),
+  policies: () => import("./declared.js").then((m) => ({ page: m.policies })),
+  matrix: () => import("./declared.js").then((m) => ({ page: m.matrix })),
+  images: () => import("./declared.js").then((m) => ({ page: m.images })),
+  logs: () => import("./logs.js"),
+  cohorts: () => import("./oversight.js").then((m) => ({ page: m.cohorts })),
+  operations: () => import("./oversight.js").then((m) => ({ page: m.operations })),
+  recovery: () => import("./oversight.js").then((m) => ({ page: m.recovery })),
+  watch: () => import("./oversight.js").then((m) => ({ page: m.watch })),
 };
-const NAV = [["home", "Home"], ["fleet", "Fleet"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
+const NAV = [["home", "Home"], ["fleet", "Fleet"], ["fabric", "Fabric"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
 const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["certificates", "Certificates"], ["audit", "Audit"],
-  ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"]];
+  ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"],
+  ["hardware", "Hardware list"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
-const PARENTS = { nodes: "fleet", console: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
+const PARENTS = { nodes: "fleet", console: "fleet", logs: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
 const CLOCK_MS = 5000;
@@ -139,46 +152,61 @@ function bar() {
   }, { signal: bar_ends.signal });
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
-  const theme = made("button", { type: "button", class: "small ghost", on: { click: turn } }, "");
+  const theme = made("button", { type: "button", class: "small ghost theme", on: { click: turn } }, "");
   const clock = made("time", { class: "clock", title: "The site's time, as all times here" }, time_of_day(now()));
   clearInterval(clock_timer);
   clock_timer = setInterval(() => { clock.textContent = time_of_day(now()); }, CLOCK_MS);
   at("bar").replaceChildren(
     made("a", { class: "brand", href: "#/" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
-    nav, jump(), made("div", { class: "who" }, clock, dot, made("span", { class: "subject", title: `${me.subject} (${me.roles.join(", ")})` }, me.subject), theme,
+    nav, search_field((where) => { location.hash = where; }, () => ({ pages: [...NAV, ...MORE].filter(([name]) => is_staff() || OF_TENANTS.has(name)), staff: is_staff() })),
+    made("div", { class: "who" }, views(), clock, dot, made("span", { class: "subject", title: `${me.subject} (${me.roles.join(", ")})` }, me.subject), theme,
       made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
   );
   at("bar").hidden = false;
   label();
 }
 
-// Leads from any page to a node by its name, or by a part of it to those that have it.
-function jump() {
-  const input = made("input", { type: "search", "aria-label": "Go to a node", placeholder: "Go to a node", maxlength: "128", spellcheck: "false", autocomplete: "off", autocapitalize: "off", enterkeyhint: "go" });
-  return made("form", { class: "jump", role: "search", on: { submit: async (event) => {
-    event.preventDefault();
-    const name = input.value.trim();
-    if (!name) return;
-    const node = await maybe(`/nodes/${encodeURIComponent(name)}`).catch(() => null);
-    input.value = "";
-    if (node) go(["nodes", node.id]);
-    else go(["nodes"], `where=${encodeURIComponent(`node="*${name.replaceAll('"', "?")}*"`)}`);
-  } } }, input);
+// Addresses of this person, kept in this browser; each is a link that shows the same to others.
+function views() {
+  const said = made("p", { class: "quiet", role: "status" });
+  const list = made("ul", { class: "plain" });
+  const name = made("input", { type: "text", "aria-label": "Name of the view", placeholder: "Name of this view", maxlength: "80", autocomplete: "off" });
+  const place = made("div", { class: "others views", id: "views", popover: "auto" },
+    made("form", { class: "toolbar", on: { submit: (event) => {
+      event.preventDefault();
+      if (!name.value.trim()) return;
+      said.textContent = keep_view(me.subject, name.value, location.hash) ? `Kept as “${name.value.trim()}”.` : "This browser keeps nothing.";
+      name.value = "";
+      draw();
+    } } }, name, made("button", { type: "submit" }, "Keep")),
+    made("button", { type: "button", on: { click: async () => {
+      const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+      said.textContent = copied ? "The link is copied: it shows others the same, as far as they may see it." : location.href;
+    } } }, "Copy the link to this view"), said, list);
+  const draw = () => list.replaceChildren(...read_views(me.subject).map((row) => made("li", { class: "view" }, made("a", { href: row.hash, on: { click: () => place.hidePopover() } }, row.name),
+    made("button", { type: "button", class: "small ghost", "aria-label": `Remove ${row.name}`, on: { click: () => { drop_view(me.subject, row.name); draw(); } } }, "Remove"))));
+  place.addEventListener("beforetoggle", draw);
+  return [popper(place, "views-button", "Views"), place];
 }
 
 // The pages that are not for every day, behind a button that shows them below itself.
 function more(links) {
   if (!links.length) return null;
-  const others = made("div", { class: "others", id: "more-pages", popover: "auto" }, links);
-  const button = made("button", { id: "more-button", type: "button", class: "small ghost", "aria-expanded": "false", popovertarget: "more-pages" }, "More");
-  others.addEventListener("beforetoggle", () => {
-    const { left, bottom } = button.getBoundingClientRect();
-    others.style.left = `${Math.max(8, Math.min(left, innerWidth - 220))}px`;
-    others.style.top = `${bottom + 6}px`;
-  });
-  others.addEventListener("toggle", () => button.setAttribute("aria-expanded", String(others.matches(":popover-open"))));
+  const others = made("div", { class: "others pages", id: "more-pages", popover: "auto" }, links);
   others.addEventListener("click", (event) => { if (event.target instanceof HTMLAnchorElement) others.hidePopover(); });
-  return [button, others];
+  return [popper(others, "more-button", "More"), others];
+}
+
+// A button that shows a box below itself.
+function popper(place, id, words) {
+  const button = made("button", { id, type: "button", class: "small ghost", "aria-expanded": "false", popovertarget: place.id }, words);
+  place.addEventListener("beforetoggle", () => {
+    const { left, bottom } = button.getBoundingClientRect();
+    place.style.left = `${Math.max(8, Math.min(left, innerWidth - 300))}px`;
+    place.style.top = `${bottom + 6}px`;
+  });
+  place.addEventListener("toggle", () => button.setAttribute("aria-expanded", String(place.matches(":popover-open"))));
+  return button;
 }
 
 const words_of = (status) => ({ live: "Live", waiting: "Reconnecting", off: "Not live" })[status];
@@ -190,7 +218,7 @@ function dark() {
 
 function label() {
   const words = dark() ? "Light" : "Dark";
-  const button = at("bar").querySelector(".who button");
+  const button = at("bar").querySelector(".theme");
   button.textContent = words;
   button.setAttribute("aria-label", `${words} colours`);
 }
@@ -264,6 +292,11 @@ async function open() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (me) label(); });
   gone.addEventListener("signed-out", leave_if_over);
   window.addEventListener("hashchange", () => { if (me) show(); });
+  window.addEventListener("keydown", (event) => {
+    if (!me || !leads_to_search(event)) return;
+    event.preventDefault();
+    at("search")?.focus();
+  });
   await arrive();
 }
 

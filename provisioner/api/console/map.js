@@ -65,6 +65,12 @@ export class FleetMap {
   zoom(by) {
     this.#zoom = by === 0 ? 0 : Math.min(64, Math.max(3, (this.#zoom || this.#layout?.cell || 8) + by));
     this.relay();
+    return this.#zoom;
+  }
+
+  /** The size of the squares that the first layout has; 0: as large as fits. */
+  start_zoom(size) {
+    this.#zoom = size;
   }
 
   get cell() {
@@ -243,9 +249,18 @@ export class FleetMap {
       g.fillStyle = quiet;
       for (const group of part.groups) {
         const gy = y + group.y;
-        if (gy <= h && gy + group.height >= 0) this.#write(g, group.title, part.x + group.x, gy + label - 6, group.width);
+        if (gy <= h && gy + group.height >= 0) this.#label(g, group, part.x + group.x, gy + label - 6);
       }
     }
+  }
+
+  /** The title of a group: without what all of its section begin with where it is too long, and then its end. */
+  #label(g, group, x, y) {
+    const whole = tame(group.title);
+    const brief = tame(group.brief);
+    let text = g.measureText(whole).width <= group.width ? whole : brief;
+    while (text.length > 1 && g.measureText(text).width > group.width) text = text.slice(1);
+    g.fillText(text, x, y);
   }
 
   #write(g, words, x, y, room, most = 3) {

@@ -4,8 +4,8 @@
 
 import { number } from "./words.js";
 
-const SIZES = [96, 80, 66, 52, 44, 38, 34, 28, 24, 20, 17, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3]; // pixels of a square; the largest that fits
-const SMALLEST = 5; // smaller ones nobody can point at: the map scrolls instead
+const LARGEST = 160; // pixels of a square
+const SMALLEST = 5;
 const EDGE = 16; // pixels around the whole map
 const LAST = ["Switches", "Without a rack", "Without a rail"]; // all others come before, in their order
 const order = new Intl.Collator("en", { numeric: true }).compare;
@@ -18,12 +18,15 @@ export function lay(fleet, by, width, height, zoom, size = 1) {
   if (zoom) return flow(sections, by, width, zoom, size);
   let squares = 0;
   for (const { groups } of sections) for (const { cells } of groups) squares += cells.length;
-  let made = null;
-  for (const wanted of SIZES) {
-    const cell = Math.round(wanted * size);
-    if (squares * cell * cell > width * height && wanted > SMALLEST) continue; // never fits
-    made = flow(sections, by, width, cell, size);
-    if (made.height <= height || wanted <= SMALLEST) break;
+  // the largest square with which all of it fits into the box
+  let [low, high] = [SMALLEST, Math.max(SMALLEST, Math.min(LARGEST, Math.floor(Math.sqrt((width * height) / Math.max(squares, 1)))))];
+  let made = flow(sections, by, width, Math.round(SMALLEST * size), size);
+  if (made.height > height) return made; // smaller ones nobody can point at: the map scrolls instead
+  while (low < high) {
+    const wanted = Math.ceil((low + high) / 2);
+    const tried = flow(sections, by, width, Math.round(wanted * size), size);
+    if (tried.height <= height) [low, made] = [wanted, tried];
+    else high = wanted - 1;
   }
   return made;
 }
@@ -85,6 +88,7 @@ function put(parts, part, group, ...cells) {
 
 function listed(parts, cols) {
   const last = (title) => LAST.indexOf(title);
+  const begins = common([...parts.values()].flatMap((groups) => [...groups.keys()]));
   return [...parts.keys()].sort((a, b) => last(a) - last(b) || order(a, b)).map((title) => {
     const groups = parts.get(title);
     const names = [...groups.keys()].filter((name) => groups.get(name).length).sort(order);
@@ -92,10 +96,20 @@ function listed(parts, cols) {
     const made = names.map((name) => {
       const cells = Uint32Array.from(groups.get(name));
       size += cells.length;
-      return { title: name, cells, cols: Math.min(cells.length > 4 * cols ? 2 * cols : cols, Math.max(cells.length, 1)) };
+      return { title: name, brief: name.slice(begins), cells, cols: Math.min(cells.length > 4 * cols ? 2 * cols : cols, Math.max(cells.length, 1)) };
     });
     return { title: `${title} (${number(size)})`, groups: made };
   });
+}
+
+/** How many characters all names begin with, without a part of a number; 0 where one would have nothing left. */
+export function common(names) {
+  if (names.length < 2) return 0;
+  const [first, last] = [names.reduce((a, b) => (a < b ? a : b)), names.reduce((a, b) => (a > b ? a : b))];
+  let n = 0;
+  while (n < first.length && n < last.length && first[n] === last[n]) n += 1;
+  while (n > 0 && /[0-9]/.test(first[n - 1])) n -= 1; // a number stays whole
+  return names.some((name) => name.length <= n) ? 0 : n;
 }
 
 function flow(sections, by, width, cell, size) {
@@ -137,7 +151,7 @@ function block(groups, { room, step, gap, apart, label, head, most }) {
       y += tallest + apart;
       tallest = 0;
     }
-    made.push({ title: group.title, cells: group.cells, cols, x, y, width, height });
+    made.push({ title: group.title, brief: group.brief, cells: group.cells, cols, x, y, width, height });
     x += width + apart;
     in_row += 1;
     widest = Math.max(widest, x - apart);

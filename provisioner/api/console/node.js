@@ -4,12 +4,16 @@
 import { all, ask, maybe } from "./api.js";
 import { at, blockers, chip, empty, facts, link, made, section, table } from "./dom.js";
 import { follow } from "./live.js";
+import { neighbours } from "./fabric.js";
+import { cables, chassis, doors, life_line } from "./node_pictures.js";
 import { machine, revocation, verbs } from "./node_verbs.js";
 import { page as list } from "./nodes_list.js";
 import { parts as phrases, sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
 const EVENTS = 12; // the newest ones, on the node's own page
+const LIFE_ROWS = 500; // of its time line
+const NEIGHBOURS_MAX = 500;
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
 export async function page({ parts, query, signal, me, go, again }) {
@@ -20,28 +24,36 @@ export async function page({ parts, query, signal, me, go, again }) {
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
   const adopted = staff && node.origin !== "taken_in";
-  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
     staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
-    quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${EVENTS}`),
+    quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${LIFE_ROWS}`),
+    quiet(`/alerts?node=${encodeURIComponent(name)}`),
+    node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, NEIGHBOURS_MAX, { signal }).catch(() => []) : [],
   ]);
+  const alarms = (raised?.items ?? []).filter((a) => a.active);
   const body = made("div", { class: "stack" },
     waiting(node),
     looked || handed ? section("What it would do", would_do(handed, looked)) : null,
     section("Journey", journey(node, past)),
+    alarms.length ? section("Alerts", table("Active alerts", [["Alert"], ["Part"], ["Class"], ["Since", "num"], ["Message"]], alarms.map((a) => [made("a", { href: `#/alerts?filter=${encodeURIComponent(name)}` }, a.id), a.target || "—", a.classifications.join(", ") || "—", at(a.since), a.message || "—"]))) : null,
+    section("Time line", life_line(node, newest?.items ?? [])),
+    node.kind === "switch" ? section("Ports and neighbours", neighbours(node, hosts, staff)) : section("Cables", cables(node, alarms)),
+    seen?.devices.length ? section("Chassis", chassis(node, seen.devices, alarms)) : null,
     made("div", { class: "duo" },
       made("div", { class: "stack" },
         staff ? section("Plan", planned(plan, node)) : null,
         staff ? section("Components", components(seen)) : null,
         section("Evidence", evidence(report)),
         signed ? section("Signed firmware", attested(signed)) : null,
-        section("Events", last_events(newest))),
+        section("Events", last_events(newest), made("p", {}, made("a", { href: `#/events?node=${encodeURIComponent(name)}` }, "All of its events")))),
       made("div", { class: "stack" },
         section("Node", top(node)),
         node.kind === "host" ? machine(node, me, path, again) : null,
+        staff || node.kind === "host" ? section("Logs and figures", doors(node, staff)) : null,
         handed ? section("Handed over", handed_over(handed)) : null,
         section("Certificate", certificate(proof), revocation(proof, me, again)),
         section("Cases", case_rows(cases)),
@@ -142,10 +154,12 @@ function components(seen) {
     made("span", {}, c.kind, made("span", { class: "quiet block" }, slots.length > 2 ? `${many(slots.length, "slot")}, ${slots[0]} to ${slots.at(-1)}` : slots.join(", "))), c.target || "—", c.running || "unknown", c.staged || "—", c.background_copied || "—", c.pending ? words(c.pending) : "—", sign(c),
   ]);
   const heads = [["Component"], ["Target", "num"], ["Running", "num"], ["Staged", "num"], ["Copied"], ["Waits for"], ["Verdict"]];
-  const [differing, met] = split(rows, (_, n) => lists[n][0].met !== true);
+  const [differing, rest] = split(rows, (_, n) => lists[n][0].met === false);
+  const [unpinned, met] = split(rest, (row) => lists[rows.indexOf(row)][0].met === null);
   return [
     made("p", { class: "quiet" }, [seen.vendor, seen.model].filter(Boolean).join(" ")),
-    differing.length ? table("Components that differ", heads, differing) : rows.length ? empty("Every component runs its target.", "") : null,
+    differing.length ? table("Components that differ", heads, differing) : rows.length ? empty(unpinned.length ? "Every component with a published pin runs it." : "Every component runs its target.", "") : null,
+    unpinned.length ? made("details", {}, made("summary", {}, `${many(unpinned.length, "row")} without a pin to compare with`), table("Components without a pin", heads, unpinned)) : null,
     met.length ? made("details", {}, made("summary", {}, `${many(met.length, "row")} as it should be`), table("Components that run their target", heads, met)) : null,
     seen.devices.length ? made("details", {}, made("summary", {}, many(seen.devices.length, "device")), table("Devices", [["Kind"], ["Slot"], ["Model"], ["Serial", "num"]],
       seen.devices.map((d) => [d.kind, d.slot, d.model ?? "—", d.serial ?? "—"]))) : null,
@@ -211,6 +225,6 @@ function last_actions(actions) {
 
 function last_events(rows) {
   if (!rows?.items.length) return empty("Nothing happened to it yet.", "");
-  return made("ol", { class: "plain recent", "aria-label": "Events, the newest first" }, rows.items.map((row) => made("li", {},
+  return made("ol", { class: "plain recent", "aria-label": "Events, the newest first" }, rows.items.slice(0, EVENTS).map((row) => made("li", {},
     made("span", { class: "quiet" }, at(row.at)), " ", made("span", { class: "tag" }, words(row.kind)), " ", sentence(row).slice(0, 300) || "—")));
 }

@@ -33,13 +33,16 @@ export function approval_words(result) {
 
 /** The lines that each device would receive: one that begins with "-" or "no" takes something away. */
 export function difference(steps) {
-  if (!steps?.length) return made("p", { class: "quiet" }, "No device is changed.");
+  if (!steps?.length) return made("p", { class: "quiet" }, "No switch gets other lines.");
   return made("div", { class: "difference" }, steps.map((step, n) => made("details", { open: n === 0 }, made("summary", {}, `${step.device}: ${step.lines.length} ${step.lines.length === 1 ? "line" : "lines"}`),
     made("pre", { tabindex: "0", "aria-label": `Lines of ${step.device}` }, step.lines.map((line) => made("span", { class: /^(-|no |delete |nv unset)/.test(line) ? "less" : "more" }, `${/^(-|no |delete |nv unset)/.test(line) ? "−" : "+"} ${line}\n`))))));
 }
 
+// `path_of(values)`: where the values say what the change is of.
+const path_for = (about, values) => about.path_of?.(values) ?? about.path;
+
 /** Ask for the dry run of these values. */
-export const ask_dry = (about, values, signal) => ask(`${about.path}?dry_run=true`, { verb: about.verb, body: about.body?.(values), signal });
+export const ask_dry = (about, values, signal) => ask(`${path_for(about, values)}?dry_run=true`, { verb: about.verb, body: about.body?.(values), signal });
 
 /** The values of the inputs by name; a checkbox gives whether it is set. */
 export const read_values = (inputs) => Object.fromEntries([...inputs].map(([name, input]) => [name, input.type === "checkbox" ? input.checked : input.value.trim()]));
@@ -103,7 +106,8 @@ function open(about) {
     event.preventDefault();
     yes.disabled = true;
     try {
-      const operation = await ask_proved(about, { verb: about.verb, body: about.body?.(read_values(inputs)), match: about.match?.() });
+      const values = read_values(inputs);
+      const operation = await ask_proved({ path: path_for(about, values) }, { verb: about.verb, body: about.body?.(values), match: about.match?.() });
       dialog.close();
       tell(`${about.words}: ${operation_words(operation)}`);
       about.done?.(operation);

@@ -13,15 +13,17 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from provisioner.adapters.redfish.discovery import Probe, probe_all
+from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switches import make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import build_simulated_agents
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.daemon.daemon import Daemon, Parts
@@ -198,12 +200,15 @@ async def drive(
     limit_s: float = Asked.limit_s,
     more: Mapping[str, Any] | None = None,
     beside: Beside | None = None,
+    watch: WatchParts | None = None,
 ) -> None:
     """Take in the devices that answer and run the daemon until `over`, or for `limit_s` seconds.
 
-    `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it.
+    `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it;
+    `watch`: released nodes are watched, by streams of events too.
     """
     transport = RedfishTransport()
+    streams = RedfishStreams(transport)
     switches = SwitchHttps()
     pinned = read_matrix([matrix, files.overlay])
     async with (
@@ -226,6 +231,7 @@ async def drive(
                 signer=data.signer,
                 os_images=OsImages(artifacts, files.artifacts / "raw", artifacts.url),
                 login=HostLogin("provisioner", DEMO_KEY),
+                watch=None if watch is None else replace(watch, streams=streams),
                 **(more or {}),
             )
         )
@@ -252,6 +258,7 @@ async def drive(
                 await asyncio.sleep(0.25)
         finally:
             await daemon.stop()
+            await streams.close()
             await switches.close()
             await transport.close()
 

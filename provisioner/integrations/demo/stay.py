@@ -28,6 +28,7 @@ from provisioner.checks.attestation.event_log import digest_entries
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
+from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import kept_clock
 from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
@@ -162,6 +163,9 @@ SETS = {
     "host.bios_settings": {"iommu": "on", "relaxed_ordering": "on", "secure_boot": "on"},
     "host.bmc_settings": {"ipmi": "off"},
 }
+# the watch's intervals of a site, as far as one machine that is site and daemon keeps up with them
+WATCH_S, WATCH_REAL_S = 900.0, 30.0
+WATCH_NODE_S, GLANCE_REAL_S = 300.0, 6.0
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
 
@@ -210,6 +214,10 @@ async def serve_until_stopped(
                 async with (
                     open_fabrics(access) as fabrics,
                     receive_logs(directory, listed["nodes"], data, clock, settings),
+                    open_watch(
+                        *("", (), directory / DATA, data.store, clock, None, data.master),
+                        site=access,
+                    ) as watch,
                     asyncio.TaskGroup() as tasks,
                 ):
                     more = _more(data, directory / DATA, settings, fabrics)
@@ -217,7 +225,7 @@ async def serve_until_stopped(
                     coming = tasks.create_task(add_customers(data.store, customers))
                     await drive(
                         *(settings, taken_in, matrix, site, clock, data, show, is_over),
-                        *(began, forever, more, beside),
+                        *(began, forever, more, beside, watch),
                     )
                     coming.cancel()
 
@@ -258,6 +266,8 @@ def build_settings(asked: Asked, references: Path) -> Settings:
             "attestation_references": str(references.absolute()),
             "erase_required": "disk host_memory gpu_memory bios",
             "host_metadata": "link_local",
+            "watch_s": max(WATCH_S, WATCH_REAL_S * asked.speed),
+            "watch_node_s": max(WATCH_NODE_S, GLANCE_REAL_S * asked.speed),
             "consoles": "ssh",
             "console_days": 45,  # more than a month of whole days
         }

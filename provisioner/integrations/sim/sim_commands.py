@@ -68,7 +68,8 @@ def swap(
     """
     body = {"node": node, "part": part, "serial": serial}
     answer = _ask(control, "POST", "/parts", body)
-    typer.echo(f"{node}: {part} is now {answer['serial']}, it was {answer['was']}")
+    became = answer["serial"] or "sound again"
+    typer.echo(f"{node}: {part} is now {became}, it was {answer['was']}")
 
 
 def faults(control: ControlOption = SITE) -> None:

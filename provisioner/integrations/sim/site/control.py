@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -85,6 +86,47 @@ LEAK_DETECTORS = (
     "Chassis_0_LeakDetector_1_Manifold",
 )
 
+
+def _stop_fan(site: Site, node: str, part: str) -> None:
+    """Let the sensor of a fan read zero."""
+    if part and not re.fullmatch(r"Fan_[1-8]", part):
+        raise KeyError(part)
+    site.machines[node].faults.add(part or FAN)
+
+
+# What a host's own controllers report of a fault by themselves: the preset, its part where none is
+# named, and the event. NVIDIA's baseboards forward the driver's Xids (NVIDIA/nsmd, event settings
+# of GPUs); a fan's sensor falls below its limit (DMTF's SensorEvent registry). A remapping that
+# failed is Xid 64, and one that waits is Xid 63 (NVIDIA's catalogue of Xids).
+FAN = "Fan_1"
+_XID = "ResourceEvent.1.0.ResourceErrorsDetected"
+_LOW = "SensorEvent.1.0.ReadingBelowLowerCriticalThreshold"
+TOLD: dict[str, tuple[str, str, str]] = {
+    "xid_79": ("GPU_SXM_1", _XID, "XID 79 pid=1, GPU has fallen off the bus."),
+    "gpu_fell_off": ("GPU_SXM_1", _XID, "XID 79 pid=1, GPU has fallen off the bus."),
+    "xid_48": ("GPU_SXM_2", _XID, "XID 48 pid=1, An uncorrectable double bit error (DBE)"),
+    "remap_failure": ("GPU_SXM_6", _XID, "XID 64 pid=1, Row Remapper: failed"),
+    "remap_pending": ("GPU_SXM_6", _XID, "XID 63 pid=1, Row Remapper: a row is to be remapped"),
+    "nvlink_down": ("GPU_SXM_8", _XID, "XID 74 pid=1, NVLink: fatal error detected"),
+    "fan_failed": (FAN, _LOW, "0"),
+}
+
+
+def report_fault(site: Site, name: str, node: str, part: str) -> None:
+    """Let the BMC of a host send the event of a fault that it notices by itself."""
+    if name not in TOLD or node not in site.machines:
+        return
+    slot, key, text = TOLD[name]
+    events = site.redfish[f"{node}/host"].events
+    if events is None or site.machines[node].host.power != "On":
+        return
+    now, slot = site.advance(), part or slot
+    args = [f"{slot} Driver Event Message", f"[{now:.0f}][1][1] {text}"]
+    if key == _LOW:
+        args = [slot, text, "5", "%"]
+    events.emit(key, " ".join(args), args, now, severity="Critical")
+
+
 IN_PARTS = (
     part_fault("dead_gpu", "H1", "a GPU is not there: seven of eight", "GPU_SXM_5", present=False),
     part_fault("pcie_gen4", "H2", "a GPU's link trained down to Gen4", "GPU_SXM_3", link_gen=4),
@@ -123,6 +165,7 @@ IN_PARTS = (
         "GPU_SXM_2",
         host_gpu_gb_s=27.0,
     ),
+    Preset("fan_failed", "H41", "a fan of the chassis stands still", "node", act=_stop_fan),
     machine_fault("fabric_manager_down", "H12", "Fabric Manager does not run"),
     machine_fault("persistence_off", "H13", "persistence mode is off: DCGM fails every GPU"),
     machine_fault("dcgm_skips_memory", "H14", "DCGM skips a plugin, which is no pass"),
@@ -346,6 +389,9 @@ class Control:
                 str(params.get("node", "")),
                 str(params.get("part", "")),
             )
+            report_fault(
+                self.site, preset.name, *map(str, (params.get("node"), params.get("part", "")))
+            )
             return {"injected": preset.name, "meaning": preset.meaning}
         if "remove" in params:
             return {"removed": self.site.faults.remove(str(params["remove"]))}
@@ -366,9 +412,16 @@ class Control:
         return list_guests(self.site)
 
     async def _exchange(self, params: dict[str, Any]) -> Any:
-        """{"node", "part", "serial"}: install a sound part in the slot."""
+        """{"node", "part", "serial"}: put a sound part, fan or cable of a leaf's port in place."""
         machine = self.site.machines.get(str(params.get("node", "")))
         slot = str(params.get("part", ""))
+        leaf = self.site.switches.get(str(params.get("node", "")))
+        if leaf is not None and "down" in leaf.planted.links.get(slot, {}):
+            leaf.planted.links.pop(slot)  # another cable
+            return {"was": slot, "serial": ""}
+        if machine is not None and slot.startswith("Fan_") and slot in machine.faults:
+            machine.faults.discard(slot)
+            return {"was": slot, "serial": ""}
         if machine is None or slot not in machine.devices:
             raise BadRule("node, part: no such node, or no such part in it")
         was = machine.devices[slot].serial

@@ -92,6 +92,15 @@ def _leak(site: Site, switch: str, part: str) -> None:
                 leaf.leaks[f"{head}.{int(last) & ~1}/{length}"] = "MAINT"
 
 
+def _cut_port(site: Site, switch: str, part: str) -> None:
+    """Take the carrier of a port away; without a name, of the first that has a cable."""
+    leaf = site.switches[switch]
+    port = part or min(leaf.neighbours)
+    if port not in leaf.neighbours:
+        raise KeyError(port)
+    leaf.planted.links[port] = {**leaf.planted.links.get(port, {}), "down": True}
+
+
 IN_SWITCHES = (
     switch_fault("apply_fails", "W1", "a revision ends as invalid, with an issue"),
     switch_fault("apply_hangs", "W2", "a revision never ends"),
@@ -102,6 +111,7 @@ IN_SWITCHES = (
     switch_fault("image_install_fails", "W7", "the other partition is full"),
     switch_fault("boot_falls_back", "W8", "the old image boots again"),
     switch_fault("psu_failed", "W9", "a power supply has failed"),
+    Preset("port_down", "W12", "a port of a leaf has no carrier", "switch", act=_cut_port),
     switch_fault("fan_missing", "W10", "a fan is missing"),
     switch_fault("leaf_drops", "W11", "a leaf drops packets: its rail is slow for all its nodes"),
 )

@@ -1,0 +1,133 @@
+// @ts-check
+// One search over nodes, serials, tenants, campaigns, cases, alerts, switches, releases, pages and verbs:
+// it suggests while one types, and opens a single match. "/" or Ctrl+K leads to it from everywhere.
+
+import { all, ask } from "./api.js";
+import { made } from "./dom.js";
+import { best, may_be_serial } from "./search_data.js";
+
+const PAUSE_MS = 150; // after the last key, before the server is asked
+const TEXT_MAX = 128;
+const LISTS_MS = 30_000; // how long short lists are taken as they were
+const VERBS = [["New tenant", "onboard"], ["New campaign", "draft"], ["Take nodes in", "hardware?intake=1"], ["Work at the racks", "technician"]];
+
+let lists = { at: 0, found: Promise.resolve([]) };
+
+const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
+const pattern = (text) => `"*${text.replaceAll('"', "?")}*"`;
+
+// Short lists are read whole, once in a while: the server is not asked for each letter.
+function short_lists(staff) {
+  if (Date.now() - lists.at < LISTS_MS) return lists.found;
+  const quiet = (path, entry) => all(path, 2000).then((rows) => rows.map(entry), () => []);
+  const wanted = [
+    quiet("/tenants", (t) => ({ kind: "Tenant", name: t.name, words: t.phase ?? "", to: hash("tenants", t.name) })),
+    quiet("/cases", (c) => ({ kind: "Case", name: c.id, words: `${c.node}: ${c.reason}`, to: hash("cases", c.id) })),
+    quiet("/alerts", (a) => ({ kind: "Alert", name: a.id, words: `${a.node} ${a.target}`, to: `#/alerts?filter=${encodeURIComponent(`${a.id}`)}` })),
+    ...(staff ? [
+      quiet("/campaigns", (c) => ({ kind: "Campaign", name: c.id, words: `${c.release}, ${c.state}`, to: hash("campaigns", c.id) })),
+      ask("/releases").then((told) => told.items.map((r) => ({ kind: "Release", name: r.name, words: "", to: hash("releases", r.name) })), () => []),
+    ] : []),
+  ];
+  lists = { at: Date.now(), found: Promise.all(wanted).then((found) => found.flat()) };
+  return lists.found;
+}
+
+async function nodes_like(text, signal) {
+  const { items } = await ask(`/nodes?limit=8&where=${encodeURIComponent(`node=${pattern(text)}`)}`, { signal }).catch(() => ({ items: [] }));
+  const found = items.map((n) => ({ kind: n.kind === "switch" ? "Switch" : "Node", name: n.id, words: [n.state, n.tenant, n.location?.rack].filter(Boolean).join(", "), to: hash("nodes", n.id), sure: true }));
+  if (!found.length && may_be_serial(text)) {
+    const parts = await ask(`/nodes?limit=3&where=${encodeURIComponent(`serial="${text}"`)}`, { signal }).catch(() => ({ items: [] })); // where the server has the field
+    found.push(...parts.items.map((n) => ({ kind: "Serial", name: text, words: `in ${n.id}`, to: hash("nodes", n.id), sure: true })));
+  }
+  return found;
+}
+
+/** Everything that fits a text, the best first. */
+export async function look_for(text, { pages, staff, signal }) {
+  const own = [...pages.map(([name, words]) => ({ kind: "Page", name: words, words: "", to: `#/${name}` })), ...(staff ? VERBS.map(([words, to]) => ({ kind: "Act", name: words, words: "", to: `#/${to}` })) : [])];
+  const [nodes, known] = await Promise.all([nodes_like(text, signal), short_lists(staff)]);
+  return best([...nodes, ...known, ...own], text);
+}
+
+/** The field with its suggestions. `go_to(address)` opens one; `context()` gives {pages, staff}. */
+export function search_field(go_to, context) {
+  const input = made("input", { type: "search", id: "search", role: "combobox", "aria-label": "Search", "aria-expanded": "false", "aria-controls": "found", "aria-autocomplete": "list", placeholder: "Search ( / )", maxlength: String(TEXT_MAX), spellcheck: "false", autocomplete: "off", autocapitalize: "off", enterkeyhint: "go" });
+  const list = made("ul", { id: "found", class: "found", role: "listbox", "aria-label": "Found", hidden: true });
+  const state = { found: [], at: -1, text: "", cut: null, timer: 0 };
+  const close = () => {
+    list.hidden = true;
+    state.at = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const open = (entry) => {
+    close();
+    input.value = "";
+    input.blur();
+    go_to(entry.to);
+  };
+  const mark = () => {
+    [...list.children].forEach((item, n) => item.setAttribute("aria-selected", String(n === state.at)));
+    if (state.at >= 0) input.setAttribute("aria-activedescendant", `found-${state.at}`);
+    else input.removeAttribute("aria-activedescendant");
+    list.children[state.at]?.scrollIntoView({ block: "nearest" });
+  };
+  const show = () => {
+    list.replaceChildren(...(state.found.length ? state.found.map((entry, n) => made("li", { id: `found-${n}`, role: "option", "aria-selected": "false", on: { pointerdown: (event) => { event.preventDefault(); open(entry); } } },
+      made("span", { class: "tag" }, entry.kind), " ", made("span", { class: "strong" }, entry.name), " ", made("span", { class: "quiet" }, entry.words))) : [made("li", { class: "quiet", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "Nothing has that name.")]));
+    list.hidden = false;
+    input.setAttribute("aria-expanded", "true");
+    mark();
+  };
+  const look = async () => {
+    const text = input.value.trim();
+    state.cut?.abort();
+    if (!text) {
+      state.found = [];
+      close();
+      return;
+    }
+    const cut = (state.cut = new AbortController());
+    const found = await look_for(text, { ...context(), signal: cut.signal }).catch(() => []);
+    if (cut.signal.aborted) return;
+    Object.assign(state, { found, at: -1, text });
+    if (document.activeElement === input) show();
+  };
+  const enter = async () => {
+    const text = input.value.trim();
+    if (!text) return;
+    clearTimeout(state.timer);
+    const chosen = state.text === text ? state.found[state.at] : null;
+    if (!chosen && state.text !== text) await look();
+    const exact = state.found.filter((entry) => entry.name.toLowerCase() === text.toLowerCase());
+    const one = chosen ?? (state.found.length === 1 ? state.found[0] : exact.length === 1 ? exact[0] : null);
+    if (one) open(one);
+    else if (state.found.some((entry) => entry.kind === "Node" || entry.kind === "Switch")) open({ to: `#/nodes?where=${encodeURIComponent(`node=${pattern(text)}`)}` });
+    else show();
+  };
+  input.addEventListener("input", () => { clearTimeout(state.timer); state.timer = setTimeout(look, PAUSE_MS); });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && state.found.length) {
+      state.at = (state.at + step + state.found.length + (state.at < 0 && step < 0 ? 1 : 0)) % state.found.length;
+      if (list.hidden) show();
+      mark();
+      event.preventDefault();
+    } else if (event.key === "Escape") {
+      if (list.hidden) input.blur();
+      close();
+      event.preventDefault();
+    }
+  });
+  return made("form", { class: "jump", role: "search", on: { submit: (event) => { event.preventDefault(); enter(); } } }, input, list);
+}
+
+/** Whether a key leads to the search: "/" outside of a field, Ctrl+K everywhere. */
+export function leads_to_search(event) {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") return true;
+  const { target } = event;
+  const typed = target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
+  return event.key === "/" && !typed && !event.ctrlKey && !event.metaKey && !event.altKey && !document.querySelector("dialog[open]");
+}

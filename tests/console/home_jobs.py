@@ -66,7 +66,7 @@ def retry_chosen(looker: Looker, site: Site) -> None:
     looker.to("home", "Home")
     row = looker.page.get_by_role("row").filter(has_text="Wait for the switch.")
     row.get_by_role("link").click()
-    looker.page.get_by_role("checkbox", name="Select all shown").check()
+    looker.page.get_by_role("checkbox", name="Select all ").check()
     looker.page.get_by_role("button", name="Retry (2)").click()
     looker.page.get_by_role("dialog").get_by_role("button", name="Retry (2)").click()
     looker.page.get_by_role("dialog").wait_for(state="detached")

@@ -19,7 +19,7 @@ AREA = "Nodes"
 
 def open_node(looker: Looker, name: str) -> None:
     """Open a node by its name in the bar."""
-    looker.page.get_by_role("searchbox", name="Go to a node").fill(name)
+    looker.page.get_by_role("combobox", name="Search").fill(name)
     looker.page.keyboard.press("Enter")
     looker.page.get_by_role("heading", level=1, name=name).wait_for()
 
@@ -123,7 +123,7 @@ def tag_many(looker: Looker, site: Site) -> None:
     looker.to("home", "Home")
     row = looker.page.get_by_role("row").filter(has_text="Look at its fans.")
     row.get_by_role("link").click()
-    looker.page.get_by_role("checkbox", name="Select all shown").check()
+    looker.page.get_by_role("checkbox", name="Select all ").check()
     looker.get("main").get_by_role("button", name="Tag (").click()
     dialog = looker.page.get_by_role("dialog")
     dialog.get_by_label("Tags to add").fill("fans burn-in")

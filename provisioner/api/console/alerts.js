@@ -12,7 +12,7 @@ export async function page({ signal, me, query, again }) {
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.node)}/alerts/${verb}`;
   const why = { name: "why", words: "Why", required: true };
   const table = listing({
-    caption: "Active alerts", rows, again, filter: query.get("filter") ?? "", sort: 5, down: true, name: (row) => `${row.id} of ${row.node}`,
+    caption: "Active alerts", rows, again, query, sort: 5, down: true, name: (row) => `${row.id} of ${row.node}`,
     nothing: empty("No alert is active.", "Alerts of nodes in service show up here by themselves."),
     columns: [
       { head: "Alert", cell: (row) => row.id },

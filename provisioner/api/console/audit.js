@@ -2,10 +2,12 @@
 // Actions of people, the newest first: searched, verified, and saved as a file.
 
 import { ask } from "./api.js";
-import { at, empty, link, made, tell } from "./dom.js";
+import { acts } from "./audit_data.js";
+import { empty, link, made, tell } from "./dom.js";
+import { save } from "./files.js";
 import { sentence } from "./sentences.js";
 import { listing } from "./listing.js";
-import { many, number, seconds, short } from "./words.js";
+import { many, number, short, when } from "./words.js";
 
 const AT_ONCE = 500;
 
@@ -29,14 +31,16 @@ export async function page({ signal, query, again }) {
   const older = made("button", { type: "button", on: { click: read_older } }, "Read older rows");
   const draw = () => {
     place.replaceChildren(listing({
-      caption: "Actions of people", rows, again, filter: query.get("filter") ?? "", sort: 0, down: true, name: (row) => `row ${row.seq}`, nothing: empty("Nobody did anything yet.", ""),
+      caption: "Actions of people", rows: acts(rows), again, query, sort: 0, down: true, name: ({ row }) => `row ${row.seq}`, nothing: empty("Nobody did anything yet.", ""),
       columns: [
-        { head: "When", num: true, cell: (row) => at(row.at), value: (row) => seconds(row.at) },
-        { head: "By", cell: (row) => row.detail.by ?? row.detail.subject ?? "—" },
-        { head: "Kind", cell: (row) => row.kind.replaceAll("_", " ") },
-        { head: "Node", cell: (row) => (row.node ? link(["nodes", row.node], row.node) : "—"), value: (row) => row.node },
-        { head: "Action", cell: (row) => sentence(row) || "—" },
-        { head: "Row", num: true, cell: (row) => made("span", { title: row.sha256 }, number(row.seq)), value: (row) => row.seq },
+        { head: "When", num: true, cell: ({ row }) => made("span", { class: "nowrap" }, when(row.at)), value: ({ row }) => row.seq },
+        { head: "Who", cell: ({ act }) => act.who || "the daemon" },
+        { head: "What", cell: ({ act }) => act.what },
+        { head: "On", cell: ({ row, act }) => (row.node ? link(["nodes", row.node], row.node) : act.object || "—"), value: ({ act }) => act.object },
+        { head: "Before", cell: ({ act }) => act.before || "—" },
+        { head: "After", cell: ({ act }) => act.after || "—" },
+        { head: "Why", cell: ({ act }) => act.why || "—" },
+        { head: "More", cell: (one) => more(one), value: (one) => `${one.act.detail.join("; ")} ${one.rows.map((row) => sentence(row)).join(" ")}` },
       ],
     }));
     older.hidden = !next;
@@ -47,18 +51,13 @@ export async function page({ signal, query, again }) {
     said.textContent = check.intact ? `The journal is intact: ${many(check.rows, "row")}, head ${short(check.head)}.` : `The journal is not intact: row ${check.broken_at ?? "unknown"}. ${check.problem}`;
     tell(said.textContent);
   } } }, "Verify");
-  const save = made("button", { type: "button", on: { click: () => download("audit.jsonl", rows) } }, "Export");
+  const exports = made("button", { type: "button", on: { click: () => save("audit.jsonl", rows.map((row) => `${JSON.stringify(row)}\n`).join(""), "application/jsonl") } }, "Export");
   draw();
-  return { title: "Audit", beside: made("div", { class: "buttons" }, verify, save), body: made("div", { class: "stack" }, said, place, older) };
+  return { title: "Audit", beside: made("div", { class: "buttons" }, verify, exports), body: made("div", { class: "stack" }, said, place, older) };
 }
 
-// A file of the rows that were read; nothing leaves the browser but to its own disk.
-function download(name, rows) {
-  const url = URL.createObjectURL(new Blob(rows.map((row) => `${JSON.stringify(row)}\n`), { type: "application/jsonl" }));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = name;
-  anchor.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  tell(`${many(rows.length, "row")} saved as ${name}`);
+// What else the rows of an act say: where it came from, by which program, and the numbers of its rows.
+function more({ rows, act }) {
+  return made("details", { class: "more" }, made("summary", {}, rows.length > 1 ? `${rows.length} rows` : `Row ${number(rows[0].seq)}`),
+    act.whole !== act.after ? made("p", {}, act.whole) : null, act.detail.map((line) => made("p", {}, line)), rows.map((row) => made("p", { class: "quiet", title: row.sha256 }, `Row ${number(row.seq)}, ${when(row.at)}: ${sentence(row) || row.kind}`)));
 }

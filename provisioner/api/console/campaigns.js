@@ -4,6 +4,7 @@
 import { all, ask, maybe } from "./api.js";
 import { operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { forecast_line } from "./campaign_line.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
 import { instant, lasts, many, now, number, seconds, when } from "./words.js";
@@ -31,7 +32,7 @@ async function one(id, { signal, me, again }) {
   const draft = told.campaign.state === "draft";
   // what would happen costs the server a forecast: it is asked for where nothing has happened yet
   const seen = draft ? await maybe(`${path}/preview`, { signal }).catch(() => null) : null;
-  const view = { told, report: draft ? null : await maybe(`${path}/report`, { signal }) };
+  const view = { told, report: draft ? null : await maybe(`${path}/report`, { signal }), plan: draft ? null : await maybe(`${path}/preview`, { signal }).catch(() => null) };
   const rehearsal = made("div", {});
   const progress = made("div", { class: "stack" });
   const beside = made("div", { class: "buttons" });
@@ -42,7 +43,7 @@ async function one(id, { signal, me, again }) {
     const focused = beside.contains(document.activeElement);
     beside.replaceChildren(...verbs(view, me, path, seen, again), ...(draft && me.roles.includes("operator") ? [rehearse(path, rehearsal)] : []));
     if (focused) beside.querySelector("button")?.focus();
-    progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : nodes(view.told, me, path, again), draft ? null : measures(view, me, path, again)].filter(Boolean));
+    progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : time_line(view), draft ? null : nodes(view.told, me, path, again), draft ? null : measures(view, me, path, again)].filter(Boolean));
   };
   draw();
   const look = async () => {
@@ -138,6 +139,12 @@ function waves({ campaign, nodes: rows }) {
     return made("li", {}, made("p", {}, made("span", { class: "strong" }, canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`), made("span", { class: "quiet" }, ` · ${many(members.length, "node")}`)), bar, made("ul", { class: "chips" }, counts.map(([state, n]) => made("li", {}, chip(state, "progress"), " ", number(n)))));
   });
   return section("Waves", made("ol", { class: "waves", "aria-live": "off" }, items));
+}
+
+/** Waves in time as they went, and below them as they were forecast. */
+function time_line({ told, plan }) {
+  const picture = forecast_line(told, plan, now());
+  return picture ? section("Time line", picture) : null;
 }
 
 function nodes({ campaign, nodes: rows }, me, path, again) {

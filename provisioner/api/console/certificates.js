@@ -12,7 +12,7 @@ export async function page({ query, signal, me, again }) {
   const rows = await all("/certificates", MOST, { signal });
   const state = (row) => (row.revoked_at ? "revoked" : seconds(row.expires_at) < now() ? "expired" : "valid");
   const table = listing({
-    caption: "Certificates", rows, again, filter: query.get("filter") ?? "", sort: 4, name: (row) => `${row.id} of ${row.node}`,
+    caption: "Certificates", rows, again, query, sort: 4, name: (row) => `${row.id} of ${row.node}`,
     nothing: empty("There is no certificate yet.", "One is issued once every check of a node's gates passed."),
     columns: [
       { head: "Node", cell: (row) => link(["nodes", row.node], row.node), value: (row) => row.node },

@@ -6,12 +6,16 @@ import { chip, empty, link, made, section } from "./dom.js";
 import { listing } from "./listing.js";
 import { number } from "./words.js";
 
-export async function page({ signal, again }) {
+const TABS = [["values", "Measured values"], ["thresholds", "Thresholds"], ["checks", "Checks"]];
+
+export async function page({ signal, again, query }) {
+  const shown = TABS.some(([word]) => word === query.get("show")) ? query.get("show") : "values";
   const [checks, figures] = await Promise.all([ask("/checks", { signal }), ask("/measurements", { signal })]);
   const figure = (value) => (value === null ? "—" : Number(value.toPrecision(5)).toString());
-  const body = made("div", { class: "stack" },
-    section("Measured values", made("p", { class: "quiet" }, `Of the newest ${number(figures.samples_max)} nodes of each profile.`), listing({
-      caption: "Measured values", rows: figures.spreads, again, sort: 0, name: (row) => row.metric, nothing: empty("Nothing was measured yet.", "Gates B to D measure."),
+  const tabs = made("nav", { class: "choice tabs", "aria-label": "Parts of this page" }, TABS.map(([word, words]) => made("a", { href: `#/checks?show=${word}`, "aria-current": word === shown ? "page" : null }, words)));
+  const body = made("div", { class: "stack" }, tabs,
+    shown === "values" && section("Measured values", made("p", { class: "quiet" }, `Of the newest ${number(figures.samples_max)} nodes of each profile.`), listing({
+      caption: "Measured values", rows: figures.spreads, again, query, sort: 0, name: (row) => row.metric, nothing: empty("Nothing was measured yet.", "Gates B to D measure."),
       columns: [
         { head: "Value", cell: (row) => row.metric },
         { head: "Spread", cell: (row) => bars(row), value: (row) => row.most - row.least },
@@ -24,8 +28,8 @@ export async function page({ signal, again }) {
         { head: "Profile", cell: (row) => row.profile },
       ],
     })),
-    section("Thresholds", listing({
-      caption: "Thresholds", rows: figures.thresholds, again, sort: 0, name: (row) => row.name,
+    shown === "thresholds" && section("Thresholds", listing({
+      caption: "Thresholds", rows: figures.thresholds, again, query, sort: 0, name: (row) => row.name,
       columns: [
         { head: "Threshold", cell: (row) => row.name },
         { head: "For", cell: (row) => row.applies_to },
@@ -34,8 +38,8 @@ export async function page({ signal, again }) {
         { head: "Source", cell: (row) => (row.own ? `this site: ${row.source}` : row.source) },
       ],
     })),
-    section("Checks", listing({
-      caption: "Checks", rows: checks.items.map((row, place) => ({ ...row, place })), again, sort: 0, name: (row) => row.name,
+    shown === "checks" && section("Checks", listing({
+      caption: "Checks", rows: checks.items.map((row, place) => ({ ...row, place })), again, query, sort: 0, name: (row) => row.name,
       columns: [
         { head: "Order", num: true, cell: (row) => number(row.place + 1), value: (row) => row.place },
         { head: "Check", cell: (row) => row.name },

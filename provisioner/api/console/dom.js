@@ -111,6 +111,13 @@ export function chip(word, kind = "state") {
   return made("span", { class: "chip", "data-kind": kind, "data-word": word }, word.replaceAll("_", " ") || "none");
 }
 
+const NAMED = /(`[^`\n]{1,200}`|\b[a-z0-9][a-z0-9._-]*-c\d{4,}\b|\bc\d{4,}\b)/i;
+
+/** Words of a remedy: commands as code, cases and campaigns as links. */
+export function remedy(words) {
+  return words.split(NAMED).filter(Boolean).map((part) => (/^`.*`$/.test(part) ? made("code", {}, part.slice(1, -1)) : /^[a-z0-9][a-z0-9._-]*-c\d{4,}$/i.test(part) ? link(["cases", part], part) : /^c\d{4,}$/.test(part) ? link(["campaigns", part], part) : part));
+}
+
 /** What stands in the way, each with what would take it away. */
 export function blockers(rows) {
   const groups = new Map(); // the same of many is said once
@@ -120,7 +127,7 @@ export function blockers(rows) {
   }
   return made("ul", { class: "blockers" }, [...groups.values()].map((same) => made("li", {},
     made("p", {}, made("span", { class: "strong" }, same.map((b) => b.subject).join(", ")), ": ", same[0].detail || same[0].reason.replaceAll("_", " ")),
-    made("p", { class: "unblock" }, made("span", { class: "tag" }, "To unblock"), " ", same[0].unblock || "Nobody knows yet."),
+    made("p", { class: "unblock" }, made("span", { class: "tag" }, "To unblock"), " ", same[0].unblock ? remedy(same[0].unblock) : "Nobody knows yet."),
   )));
 }
 

@@ -46,7 +46,7 @@ export async function page({ query, signal, me, go }) {
   const said = made("div", { role: "alert" });
   const yes = made("button", { type: "submit", class: "primary", disabled: true }, "Draft");
   const picture = new NodePicker();
-  const about = { verb: "POST", path: "/campaigns", fields, show: shown, body: (v) => ({ release: v.release, select: v.select, policy: read_policy(v) }) };
+  const about = { verb: "POST", path: "/campaigns", fields, show: shown, refuses, body: (v) => ({ release: v.release, select: v.select, policy: read_policy(v) }) };
   const policy = made("details", {}, made("summary", {}, "Canaries, waves, limits, windows, notice, stops"), made("div", { class: "form-grid" }, POLICY.map((f) => rows.get(f.name))));
   const form = made("form", { novalidate: true, class: "stack" },
     section("Release and nodes", rows.get("release"), rows.get("select"), picture.body), section("Difference from what runs", changes), section("Policy", policy),
@@ -83,9 +83,28 @@ export async function page({ query, signal, me, go }) {
     }
   });
   await picture.load(signal);
+  if (!query.get("release")) inputs.get("release").value = await fitting(picture, newest, signal);
   await look();
   watch.look();
   return { title: "New campaign", body: form, shown: () => picture.draw(), end: () => { watch.end(); picture.end(); } };
+}
+
+// A draft without a node would wait for nothing.
+function refuses(result) {
+  const preview = result?.preview;
+  return preview && !preview.waves.length ? { title: "It would upgrade no node", detail: preview.unchanged.length ? `${many(preview.unchanged.length, "node")} run that release already.` : Object.keys(preview.refused).length ? "Every picked node is refused; the reasons stand above." : "The expression picks no node.", unblock: "Choose another release, or other nodes." } : null;
+}
+
+/** The newest release to which the picked nodes can go: they do not all run it, and a way leads there. */
+async function fitting(picture, releases, signal) {
+  const counts = picture.fleet.counts("release", picture.fleet.pick(picture.where || "kind=host"));
+  const running = [...counts].filter(([name]) => name).sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  for (const { name } of releases.slice(0, 6)) {
+    if (running.length === 1 && running[0] === name) continue;
+    const moves = running[0] && running[0] !== name ? await maybe(`/releases/${encodeURIComponent(running[0])}/moves/${encodeURIComponent(name)}`, { signal }).catch(() => null) : null;
+    if (!running.length || moves?.profiles.some((m) => !m.blockers.length && m.steps.length)) return name;
+  }
+  return releases[0]?.name ?? "";
 }
 
 function shown(result) {

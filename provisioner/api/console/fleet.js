@@ -58,7 +58,7 @@ class View {
     this.marks = new FleetMarks(fleet);
     this.filter = made("input", {
       type: "search", id: "where", value: kept.where, placeholder: "state=released and rack=su0-*", spellcheck: "false",
-      autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said", maxlength: "2000",
+      autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said",
     });
     this.acting = made("a", { href: "#/nodes" }, "Act on these nodes");
     this.said = made("p", { id: "where-said", class: "said", role: "status" });

@@ -4,12 +4,12 @@
 
 import { all as all_rows, ask } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
-import { at, chip, empty, link, made, section, table, tell } from "./dom.js";
+import { at, chip, empty, link, made, remedy, section, table, tell } from "./dom.js";
 import { changes, hours_of, is_calm, parties } from "./home_data.js";
 import { follow } from "./live.js";
 import { plot } from "./plots.js";
 import { sentence } from "./sentences.js";
-import { ago, lasts, many, now, number, seconds } from "./words.js";
+import { ago, lasts, many, now, number, seconds, short } from "./words.js";
 
 const RECENT_ROWS = 500;
 const RECENT_S = 3600;
@@ -77,7 +77,7 @@ function lately(rows) {
   const title = fresh.length ? "Last hour" : "Latest changes";
   if (!told.length) return section(title, empty("Nothing happened yet.", ""));
   return section(title, fresh.length ? null : made("p", { class: "quiet" }, "Nothing changed in the last hour."), made("ul", { class: "plain recent" }, told.slice(0, 12).map((g) => made("li", {}, made("span", { class: "quiet" }, at(g.rows[0].at)), " ", made("span", { class: "tag" }, g.words), " ",
-    g.nodes.length === 1 ? link(["nodes", g.nodes[0]], g.nodes[0]) : g.nodes.length ? made("span", { title: g.nodes.join(", ") }, many(g.nodes.length, "node")) : "", " ", made("span", { class: "quiet" }, g.rows.length === 1 ? sentence(g.rows[0]).slice(0, 140) : many(g.rows.length, "row"))))),
+    g.nodes.length === 1 ? link(["nodes", g.nodes[0]], g.nodes[0]) : g.nodes.length ? made("span", { title: g.nodes.join(", ") }, many(g.nodes.length, "node")) : "", " ", made("span", { class: "quiet" }, g.rows.length === 1 ? sentence(g.rows[0]).replace(/\b[0-9a-f]{32,}\b/g, short).slice(0, 140) : many(g.rows.length, "row"))))),
   made("p", {}, link(["events"], "All events")));
 }
 
@@ -95,7 +95,7 @@ function blocked(groups, may, done) {
   const total = groups.reduce((sum, g) => sum + g.nodes, 0);
   const rows = groups.map((g) => [
     made("div", {}, chip(g.reason, "reason"), made("p", { class: "quiet" }, g.detail)),
-    g.unblock,
+    remedy(g.unblock),
     made("a", { href: where_of(g) }, many(g.nodes, "node")),
     may && g.retryable ? asks({
       words: `Retry ${number(g.retryable)}`, title: `Let ${many(g.retryable, "node")} try again`,

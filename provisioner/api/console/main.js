@@ -9,7 +9,7 @@ import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
 import { sign_in } from "./login.js";
 import { leads_to_search, search_field } from "./search.js";
-import { now, set_clock, time_of_day } from "./words.js";
+import { clock_words, now, set_clock } from "./words.js";
 
 const PAGES = {
   home: () => import("./home.js"),
@@ -153,9 +153,9 @@ function bar() {
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
   const theme = made("button", { type: "button", class: "small ghost theme", on: { click: turn } }, "");
-  const clock = made("time", { class: "clock", title: "The site's time, as all times here" }, time_of_day(now()));
+  const clock = made("time", { class: "clock", title: "The site's time, as all times here" }, clock_words(now()));
   clearInterval(clock_timer);
-  clock_timer = setInterval(() => { clock.textContent = time_of_day(now()); }, CLOCK_MS);
+  clock_timer = setInterval(() => { clock.textContent = clock_words(now()); }, CLOCK_MS);
   at("bar").replaceChildren(
     made("a", { class: "brand", href: "#/" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
     nav, search_field((where) => { location.hash = where; }, () => ({ pages: [...NAV, ...MORE].filter(([name]) => is_staff() || OF_TENANTS.has(name)), staff: is_staff() })),

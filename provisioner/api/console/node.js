@@ -192,10 +192,17 @@ function attested(signed) {
   return [made("p", { class: "quiet" }, `Of the validation ${when(signed.proved_at)}, by the golden values of today.`),
     facts([["Roots of trust", signed.policy || "not decided"], ["GPU reports", signed.gpu_reports_policy || "not decided"],
       ["NVSwitch reports", signed.nvswitch_reports_policy || "not decided"], ["Secure Boot", signed.secure_boot_policy || "not decided"], ["This boot", running]], "narrow"),
-    rows.length ? table("Roots of trust", [["Root"], ["Verdict"], ["Golden", "num"], ["Identity"]], rows) : null,
-    devices.length ? table("GPUs and NVSwitches", [["Device"], ["Verdict"], ["Golden", "num"], ["Identity"]], devices) : null,
+    folded("Roots of trust", [["Root"], ["Verdict"], ["Golden", "num"], ["Identity"]], rows, signed.roots),
+    folded("GPUs and NVSwitches", [["Device"], ["Verdict"], ["Golden", "num"], ["Identity"]], devices, signed.devices),
     differing.length ? table("Measurements that differ", [["Device"], ["Index", "num"], ["Golden", "num"], ["Measured", "num"], ["Admitted by"]], differing) : null,
     keys.length ? table("Keys of Secure Boot", [["Database"], ["Entries", "num"], ["Digest", "num"], ["Matrix"]], keys) : null];
+}
+
+/** A table of proofs; where all are proved, one line that opens. */
+function folded(caption, heads, rows, proofs) {
+  if (!rows.length) return null;
+  const whole = table(caption, heads, rows);
+  return proofs.every((proof) => proof.verdict === "proved") ? made("details", {}, made("summary", {}, `${caption}: all ${number(rows.length)} proved`), whole) : whole;
 }
 
 /** [those that are so, the others], each in its order. */

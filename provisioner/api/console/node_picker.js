@@ -12,6 +12,8 @@ export const RULES = [["near", "Close together, by the allocator"], ["unit", "Th
 const CHOICES = [["not free"], ["free"], ["picked"]];
 
 /** A small map. `changed(names)` hears of each pick; without it nothing can be picked, and `show(where)` gives the picture. */
+const NAMED_MAX = 32; // names that are told; the map has all
+
 export class NodePicker {
   picks = new Set();
   taken = new Set(); // picked for another tenant, which does not have them yet
@@ -81,7 +83,9 @@ export class NodePicker {
       index[i] = mine ? 2 : this.changed && is_free(fleet, i, this.taken) ? 1 : 0;
     }
     fleet.set_column("choice", CHOICES, index);
-    this.said.textContent = this.changed ? `${many(count, "node")} picked, ${many(free, "node")} free` : many(count, "node");
+    const names = fleet.nodes.filter((_, i) => index[i] === 2);
+    const named = names.length ? `: ${names.slice(0, NAMED_MAX).join(", ")}${names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : ""}` : "";
+    this.said.textContent = this.changed ? `${many(count, "node")} picked${named}; ${many(free, "node")} free` : `${many(count, "node")}${named}`;
     const ink = getComputedStyle(document.documentElement);
     const colour = (word) => ink.getPropertyValue({ free: "--s-certified", picked: "--s-converging" }[word] ?? "--cell-off").trim();
     if (this.box.clientWidth) this.map?.show({ fleet, by: "rack", field: "choice", picked: null, colour });

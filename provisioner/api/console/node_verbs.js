@@ -43,7 +43,7 @@ export function machine(node, me, path, again) {
   const done = (operation) => { tell(operation_words(operation)); again(); };
   const about = { match: () => `"g${node.generation}"`, done };
   const buttons = [
-    operator || node.state === "released" ? power(node, staff, path, about) : null,
+    operator || (node.state === "released" && me.power?.length) ? power(node, staff, path, about, me.power) : null,
     made("a", { class: "button", href: `#/console/${encodeURIComponent(node.id)}` }, "Console"),
     operator ? proposes({ ...about, words: "Set BMC time", title: `Set the time of the BMCs of ${node.id}`, path: `${path}/bmc-time` }) : null,
     staff && node.bmcs?.length ? made("a", { class: "button", href: `#/credentials?node=${encodeURIComponent(node.id)}` }, "Passwords") : null,
@@ -57,12 +57,12 @@ export function machine(node, me, path, again) {
   return section("Machine", about_it.some(([, value]) => value) ? facts(about_it, "narrow") : null, made("div", { class: "buttons" }, buttons));
 }
 
-function power(node, staff, path, about) {
+function power(node, staff, path, about, acts = []) {
   const serves = staff && node.state === "released";
   return proposes({
     ...about, words: "Power", title: `Switch the power of ${node.id}`, danger: true, path: `${path}/power`,
     reads: async () => `Its BMC reports now: ${(await ask(`${path}/power`)).power}.`,
-    fields: [{ name: "action", words: "Switch it", kind: "select", options: ACTS }, ...(serves ? [{ name: "tenant", words: `${node.tenant} asked for it`, kind: "check" }] : [])],
+    fields: [{ name: "action", words: "Switch it", kind: "select", options: ACTS.filter(([act]) => !acts.length || acts.includes(act)) }, ...(serves ? [{ name: "tenant", words: `${node.tenant} asked for it`, kind: "check" }] : [])],
     body: ({ action, tenant }) => ({ action, ...(tenant ? { tenant: true } : {}) }),
   });
 }

@@ -6,7 +6,8 @@ import { all } from "./api.js";
 import { chip, empty, link, made } from "./dom.js";
 import { listing } from "./listing.js";
 import { follow } from "./live.js";
-import { lasts, now, seconds } from "./words.js";
+import { append_blockers } from "./problem_words.js";
+import { lasts, now, number, seconds } from "./words.js";
 
 const marks = (text, value) => Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((tag) => [tag, value]));
 const MOST = 2000; // nodes; a narrower expression shows the others
@@ -14,15 +15,27 @@ const MOST = 2000; // nodes; a narrower expression shows the others
 /** The page; `where` picks the nodes. */
 export async function page({ query, signal, me, go, again }) {
   const where = query.get("where") ?? "";
-  const rows = await all(`/nodes${where ? `?where=${encodeURIComponent(where)}` : ""}`, MOST, { signal });
+  let wrong = null;
+  const path_of = `/nodes${where ? `?where=${encodeURIComponent(where)}` : ""}`;
+  const rows = await all(path_of, MOST, { signal }).catch((problem) => {
+    if (problem.status !== 400 && problem.status !== 414 && problem.status !== 422) throw problem;
+    wrong = problem;
+    return [];
+  });
   const may = me.roles.includes("operator");
-  const input = made("input", { type: "search", id: "pick", value: where, placeholder: "state=quarantined and rack=su0-*", spellcheck: "false", autocomplete: "off", maxlength: "2000" });
+  const input = made("input", { type: "search", id: "pick", value: where, placeholder: "state=quarantined and rack=su0-*", spellcheck: "false", autocomplete: "off", "aria-invalid": wrong ? "true" : null, "aria-describedby": "pick-said" });
   const form = made("form", { class: "toolbar", on: { submit: (event) => { event.preventDefault(); go(["nodes"], input.value.trim() ? `where=${encodeURIComponent(input.value.trim())}` : ""); } } },
     made("div", { class: "grow" }, made("label", { for: "pick" }, "Nodes: an expression"), input), made("button", { type: "submit" }, "Show"));
+  const cut = rows.length >= MOST ? made("p", { class: "notice", id: "pick-said" }, `The first ${number(rows.length)} nodes: a narrower expression shows the others, and the fleet's table has all.`) : null;
+  const said_of = (problem) => {
+    const place = made("div", { id: "pick-said", role: "alert" });
+    append_blockers(place, problem);
+    return place;
+  };
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.id)}/${verb}`;
   const reasons = (row) => [...new Set((row.blockers ?? []).map((b) => b.reason.replaceAll("_", " ")))].join(", ");
   const table = listing({
-    caption: "Nodes", rows, again, name: (row) => row.id, nothing: empty("No node is like that.", "Change the expression, or clear it."),
+    caption: "Nodes", rows, again, query, name: (row) => row.id, nothing: empty("No node is like that.", "Change the expression, or clear it."),
     columns: [
       { head: "Node", cell: (row) => link(["nodes", row.id], row.id), value: (row) => row.id },
       { head: "State", cell: (row) => chip(row.state), value: (row) => row.state },
@@ -44,5 +57,5 @@ export async function page({ query, signal, me, go, again }) {
     ] : [],
   });
   const names = new Set(rows.map((row) => row.id));
-  return { title: "Nodes", body: made("div", { class: "card" }, form, table), end: follow((row) => row.kind === "state" && names.has(row.node) && !document.querySelector("dialog[open], .listing input:checked"), () => again(), 5000) };
+  return { title: "Nodes", body: made("div", { class: "card" }, form, wrong ? said_of(wrong) : cut, wrong ? null : table), end: follow((row) => row.kind === "state" && names.has(row.node) && !document.querySelector("dialog[open], .listing input:checked"), () => again(), 5000) };
 }

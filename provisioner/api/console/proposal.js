@@ -68,7 +68,9 @@ export function watch_dry(form, about, inputs, place, ready) {
       if (blockers?.length) append_blockers(place, { title: "It cannot be done now", blockers });
       const silent = blockers?.length && !about.show && !result?.lines?.length; // nothing is recorded, so nothing is said of it
       place.append(...[silent ? [] : (about.show ?? shown_lines)(result)].flat(3).filter(Boolean));
-      ready(!blockers?.length);
+      const refused = about.refuses?.(result);
+      if (refused) append_blockers(place, refused);
+      ready(!blockers?.length && !refused);
     } catch (problem) {
       if (problem.name === "AbortError") return;
       place.replaceChildren();

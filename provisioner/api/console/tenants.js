@@ -22,7 +22,7 @@ async function list({ signal, me, again }) {
     ? section("All tenants", table("Tenants", [["Tenant"], ["Network"], ["VRF"], ["Nodes", "num"], ["Wanted", "num"]],
       rows.map((t) => [link(["tenants", t.name], t.name), chip(t.phase, "phase"), t.vrf || "—", number(held.get(t.name) ?? 0), number(t.nodes_wanted)])))
     : empty("There is no tenant yet.", "Make one: `provisioner tenant apply NAME --nodes 4`, or PUT /v1/tenants/NAME.");
-  const make = me.roles.includes("operator") ? made("p", { class: "buttons" }, made("a", { class: "button", href: "#/onboard" }, "New tenant")) : null;
+  const make = me.roles.includes("operator") ? made("p", { class: "buttons" }, made("a", { class: "button", href: "#/fleet?colour=tenant" }, "Where they stand"), made("a", { class: "button", href: "#/onboard" }, "New tenant")) : made("p", { class: "buttons" }, made("a", { class: "button", href: "#/fleet?colour=tenant" }, "Where they stand"));
   return { title: "Tenants", beside: make, body, end: follow((row) => ["tenant", "allocated"].includes(row.kind), () => again()) };
 }
 
@@ -40,7 +40,7 @@ async function one(name, { signal, me, again, go }) {
       tile("GPUs", usage.gpus, quota.gpus, quota.gpus === null ? `${number(usage.gpus)}, no limit` : `${number(usage.gpus)} of ${number(quota.gpus)}`),
       tile("Outside prefixes", usage.prefixes, quota.prefixes, quota.prefixes === null ? `${number(usage.prefixes)}, no limit` : `${number(usage.prefixes)} of ${number(quota.prefixes)}`))),
     section("Nodes", states.size ? [made("ul", { class: "legend" }, [...states].map(([state, n]) => made("li", {}, chip(state), " ", number(n)))),
-      made("p", {}, made("a", { href: `#/fleet?where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"))]
+      made("p", {}, made("a", { href: `#/fleet?colour=tenant&where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"), " ", me.roles.includes("tenant") ? null : made("a", { href: "#/fabric" }, "Ports on the leaves"))]
       : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
     rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), table("Its nodes, those on their way first", [["Node"], ["State"], ["Now"]],
       [...rows].sort((a, b) => Number(a.state === "released") - Number(b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,

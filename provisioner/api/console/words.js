@@ -3,7 +3,7 @@
 
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium", timeZone: "UTC" });
 const brief = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
-const hour = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en-GB");
 
 // The site's clock, as the server told it: the browser's may be wrong, and a simulated site's runs fast.
@@ -37,11 +37,15 @@ export function when(time) {
   return `${day.format(new Date(at * 1000))} UTC`;
 }
 
-/** The time of day: "14:22 UTC". */
-export const time_of_day = (at) => `${hour.format(new Date(at * 1000))} UTC`;
+/** The site's clock: "21 Nov 2026, 14:22 UTC". */
+export const clock_words = (at) => `${dated.format(new Date(at * 1000))} UTC`;
 
-/** The same for a column of a table: "21 Nov, 14:22". */
-export const moment = (at) => (when(at) === "—" ? "—" : brief.format(new Date(seconds(at) * 1000)));
+/** The same for a column of a table: "21 Nov, 14:22", and with its year where that is another one than the site's now. */
+export function moment(at) {
+  if (when(at) === "—") return "—";
+  const told = new Date(seconds(at) * 1000);
+  return (told.getUTCFullYear() === new Date(now() * 1000).getUTCFullYear() ? brief : dated).format(told);
+}
 
 /** How long: "2 h 5 min". */
 export function lasts(duration_s) {

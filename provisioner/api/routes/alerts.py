@@ -135,6 +135,9 @@ class Me(Record):
     speed: float = Field(
         1.0, description="Simulated seconds in a real one; a simulated site runs fast."
     )
+    power: tuple[str, ...] = Field(
+        (), description="Acts on a node's power that the caller may ask for; a tenant of its own."
+    )
 
 
 class HealthLevel(StrEnum):
@@ -281,8 +284,16 @@ async def show_caller(ask: Ask) -> Reply:
         via=caller.via,
         now=ask.now,
         speed=getattr(ask.parts.clock, "speed", 1.0),
+        power=_list_power(ask),
     )
     return Reply(view)
+
+
+def _list_power(ask: Ask) -> tuple[str, ...]:
+    """Return the acts on power that a caller may ask for: the site decides on its tenants'."""
+    if Role.OPERATOR in ask.caller.roles:
+        return ("on", "off", "cycle")
+    return tuple(ask.parts.settings.api_tenant_power) if Role.TENANT in ask.caller.roles else ()
 
 
 async def show_health(ask: Ask) -> Reply:

@@ -6,7 +6,10 @@ import { ago, instant, lasts, many, moment, now, seconds, set_clock, short, when
 test("times are read as text and as seconds, and shown in UTC", () => {
   assert.equal(when("2027-01-15T08:00:00Z"), "15 Jan 2027, 08:00:00 UTC");
   assert.equal(when(1.8e9), when("2027-01-15T08:00:00Z"));
+  set_clock("2027-06-15T08:00:00Z", 1);
   assert.equal(moment(1.8e9), "15 Jan, 08:00");
+  set_clock("2026-06-15T08:00:00Z", 1);
+  assert.equal(moment(1.8e9), "15 Jan 2027, 08:00"); // another year than the site's
   for (const none of ["", 0, null, undefined, "not a time", 1e300]) assert.equal(when(none), "—");
   assert.equal(instant(seconds("2027-01-15T08:00:00Z")), "2027-01-15T08:00:00.000Z");
 });

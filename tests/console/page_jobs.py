@@ -87,6 +87,9 @@ def export(looker: Looker, _site: Site) -> None:
 @job("Checks", "See checks, thresholds and measured values")
 def see_checks(looker: Looker, _site: Site) -> None:
     more(looker, "Checks")
+    looker.page.get_by_role("link", name="Thresholds", exact=True).click()
+    looker.page.get_by_role("rowheader").first.wait_for()
+    looker.page.get_by_role("navigation", name="Parts").get_by_role("link", name="Checks").click()
     looker.page.get_by_role("rowheader", name="pcie_gen").first.wait_for()
 
 
@@ -178,7 +181,8 @@ def remove_pin(looker: Looker, site: Site) -> None:
 @job("Site", "See the settings in force")
 def see_settings(looker: Looker, _site: Site) -> None:
     more(looker, "Settings")
-    looker.page.get_by_role("rowheader", name="production", exact=True).wait_for()
+    looker.page.get_by_role("searchbox", name="Filter: Settings").fill("production")
+    looker.page.get_by_role("rowheader", name="production", exact=True).first.wait_for()
 
 
 @job("Site", "See the receivers of events")

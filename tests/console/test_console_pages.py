@@ -46,6 +46,18 @@ PAGES = {
     "draft": "New campaign",
     "webhooks": "Webhooks",
     "settings": "Settings",
+    "fabric": "Fabric",
+    "versions": "Versions",
+    "hardware?intake=1": "Hardware list",
+    f"hardware/{PROVED}": PROVED,
+    "policies": "Policies",
+    "matrix": "Matrix files",
+    "images": "Images",
+    "cohorts": "Cohorts",
+    "watch": "Watch",
+    "operations": "Operations",
+    "recovery": "Recovery",
+    f"logs/{PROVED}?show=syslog": f"Logs of {PROVED}",
     "nowhere": "There is no such page",
 }
 # both layouts and both palettes; the second where a page has what others have not

@@ -4,13 +4,36 @@
 import { ask } from "./api.js";
 import { chip, empty, link, made, section } from "./dom.js";
 import { listing } from "./listing.js";
+import { number } from "./words.js";
 
-export async function page({ signal, again }) {
+const NAMED_MAX = 60; // names that go into a link; more are picked by the version itself
+
+/** Each component's running versions, counted against the pins; a count leads to its nodes. */
+export async function versions({ signal, query, again }) {
+  const { items } = await ask("/versions", { signal });
+  const where = (row) => (row.names.length === row.nodes && row.nodes <= NAMED_MAX ? `node=${row.names.join(",")}` : `${row.kind}="${row.version.replaceAll('"', "?")}"`);
+  const standings = new Map();
+  for (const row of items) standings.set(row.standing, (standings.get(row.standing) ?? 0) + 1);
+  const table = listing({
+    caption: "Versions across the fleet", rows: items, again, query, name: (row) => `${row.kind} ${row.version}`, nothing: empty("No node was seen yet.", "Versions are read when nodes are taken in."),
+    columns: [
+      { head: "Component", cell: (row) => row.kind },
+      { head: "Version", num: true, cell: (row) => row.version },
+      { head: "Standing", cell: (row) => chip(row.standing, "fact") },
+      { head: "Pinned", num: true, cell: (row) => row.wanted.join(", ") || "—" },
+      { head: "Nodes", num: true, cell: (row) => made("a", { href: `#/nodes?where=${encodeURIComponent(where(row))}`, "aria-label": `${row.nodes} nodes with ${row.kind} ${row.version}` }, number(row.nodes)), value: (row) => row.nodes },
+      { head: "Slots", num: true, cell: (row) => number(row.slots), value: (row) => row.slots },
+    ],
+  });
+  return { title: "Versions", beside: made("div", { class: "buttons" }, link(["drift"], "Drift and debt", { class: "button" })), body: made("div", { class: "card" }, made("p", { class: "quiet" }, [...standings].map(([word, n]) => `${number(n)} ${word}`).join(", ")), table) };
+}
+
+export async function page({ signal, again, query }) {
   const [drift, debt] = await Promise.all([ask("/drift", { signal }), ask("/debt", { signal })]);
   const node = { head: "Node", cell: (row) => link(["nodes", row.node], row.node), value: (row) => row.node };
   const body = made("div", { class: "stack" },
     section("Drift", listing({
-      caption: "Nodes that differ from their target", rows: drift.items, again, name: (row) => row.node, nothing: empty("Every node runs what it should.", ""),
+      caption: "Nodes that differ from their target", rows: drift.items, again, query, name: (row) => row.node, nothing: empty("Every node runs what it should.", ""),
       columns: [node,
         { head: "State", cell: (row) => chip(row.state) },
         { head: "Release", cell: (row) => row.release || "—" },
@@ -20,7 +43,7 @@ export async function page({ signal, again }) {
       ],
     })),
     section("Debt", listing({
-      caption: "Written but not in force", rows: debt.items, again, name: (row) => row.node, nothing: empty("Nothing waits for a reset.", ""),
+      caption: "Written but not in force", rows: debt.items, again, query, key: "debt-", name: (row) => row.node, nothing: empty("Nothing waits for a reset.", ""),
       columns: [node,
         { head: "Component", cell: (row) => row.kind },
         { head: "Version", cell: (row) => row.version },

@@ -26,6 +26,7 @@ const PAGES = {
   approvals: () => import("./approvals.js"),
   releases: () => import("./releases.js"),
   drift: () => import("./drift.js"),
+  versions: () => import("./drift.js").then((m) => ({ page: m.versions })),
   checks: () => import("./checks.js"),
   pins: () => import("./pins.js"),
   audit: () => import("./audit.js"),
@@ -47,7 +48,7 @@ const PAGES = {
   watch: () => import("./oversight.js").then((m) => ({ page: m.watch })),
 };
 const NAV = [["home", "Home"], ["fleet", "Fleet"], ["fabric", "Fabric"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
-const MORE = [["releases", "Releases"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["certificates", "Certificates"], ["audit", "Audit"],
+const MORE = [["releases", "Releases"], ["versions", "Versions"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["certificates", "Certificates"], ["audit", "Audit"],
   ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"],
   ["hardware", "Hardware list"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's

@@ -90,7 +90,7 @@ def see_checks(looker: Looker, _site: Site) -> None:
     looker.page.get_by_role("link", name="Thresholds", exact=True).click()
     looker.page.get_by_role("rowheader").first.wait_for()
     looker.page.get_by_role("navigation", name="Parts").get_by_role("link", name="Checks").click()
-    looker.page.get_by_role("rowheader", name="pcie_gen").first.wait_for()
+    looker.page.get_by_role("cell", name="pcie_gen").first.wait_for()
 
 
 @job("Checks", "See nodes that differ from their target, and pending resets")

@@ -173,17 +173,17 @@ function views() {
   const list = made("ul", { class: "plain" });
   const name = made("input", { type: "text", "aria-label": "Name of the view", placeholder: "Name of this view", maxlength: "80", autocomplete: "off" });
   const place = made("div", { class: "others views", id: "views", popover: "auto" },
-    made("form", { class: "toolbar", on: { submit: (event) => {
-      event.preventDefault();
-      if (!name.value.trim()) return;
-      said.textContent = keep_view(me.subject, name.value, location.hash) ? `Kept as “${name.value.trim()}”.` : "This browser keeps nothing.";
-      name.value = "";
-      draw();
-    } } }, name, made("button", { type: "submit" }, "Keep")),
+    made("form", { class: "toolbar", on: { submit: (event) => { event.preventDefault(); keep(); } } }, name, made("button", { type: "button", on: { click: () => keep() } }, "Keep")),
     made("button", { type: "button", on: { click: async () => {
       const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
       said.textContent = copied ? "The link is copied: it shows others the same, as far as they may see it." : location.href;
     } } }, "Copy the link to this view"), said, list);
+  const keep = () => {
+    if (!name.value.trim()) return;
+    said.textContent = keep_view(me.subject, name.value, location.hash) ? `Kept as “${name.value.trim()}”.` : "This browser keeps nothing.";
+    name.value = "";
+    draw();
+  };
   const draw = () => list.replaceChildren(...read_views(me.subject).map((row) => made("li", { class: "view" }, made("a", { href: row.hash, on: { click: () => place.hidePopover() } }, row.name),
     made("button", { type: "button", class: "small ghost", "aria-label": `Remove ${row.name}`, on: { click: () => { drop_view(me.subject, row.name); draw(); } } }, "Remove"))));
   place.addEventListener("beforetoggle", draw);

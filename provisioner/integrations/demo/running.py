@@ -200,12 +200,10 @@ async def drive(
     limit_s: float = Asked.limit_s,
     more: Mapping[str, Any] | None = None,
     beside: Beside | None = None,
-    watch: WatchParts | None = None,
 ) -> None:
     """Take in the devices that answer and run the daemon until `over`, or for `limit_s` seconds.
 
-    `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it;
-    `watch`: released nodes are watched, by streams of events too.
+    `limit_s` is real time; `more` has further parts of the daemon; `beside` is open beside it.
     """
     transport = RedfishTransport()
     streams = RedfishStreams(transport)
@@ -231,8 +229,7 @@ async def drive(
                 signer=data.signer,
                 os_images=OsImages(artifacts, files.artifacts / "raw", artifacts.url),
                 login=HostLogin("provisioner", DEMO_KEY),
-                watch=None if watch is None else replace(watch, streams=streams),
-                **(more or {}),
+                **_with_streams(more or {}, streams),
             )
         )
         expected = read_expected(files.expected)
@@ -258,9 +255,14 @@ async def drive(
                 await asyncio.sleep(0.25)
         finally:
             await daemon.stop()
-            await streams.close()
-            await switches.close()
-            await transport.close()
+            for close in (streams.close, switches.close, transport.close):
+                await close()
+
+
+def _with_streams(more: Mapping[str, Any], streams: RedfishStreams) -> dict[str, Any]:
+    """Return the further parts; the watch among them follows events of BMCs by streams, too."""
+    watch: WatchParts | None = more.get("watch")
+    return {**more, **({} if watch is None else {"watch": replace(watch, streams=streams)})}
 
 
 async def _probe_twice(transport: RedfishTransport, urls: Sequence[str]) -> list[Probe]:

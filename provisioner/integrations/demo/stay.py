@@ -220,12 +220,12 @@ async def serve_until_stopped(
                     ) as watch,
                     asyncio.TaskGroup() as tasks,
                 ):
-                    more = _more(data, directory / DATA, settings, fabrics)
+                    more = _more(data, directory / DATA, settings, fabrics) | {"watch": watch}
                     customers = read_expected(files.expected).tenants
                     coming = tasks.create_task(add_customers(data.store, customers))
                     await drive(
                         *(settings, taken_in, matrix, site, clock, data, show, is_over),
-                        *(began, forever, more, beside, watch),
+                        *(began, forever, more, beside),
                     )
                     coming.cancel()
 

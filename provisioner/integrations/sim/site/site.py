@@ -113,10 +113,28 @@ def _plan_host(place: Place) -> PlannedHost:
     return PlannedHost(place.unit, place.number, place.rack, _address(place), cables)
 
 
+class Emits(Protocol):
+    """The event service of a BMC."""
+
+    def emit(
+        self,
+        key: str,
+        text: str,
+        args: list[str],
+        now: float,
+        *,
+        origin: str = "",
+        severity: str = "OK",
+    ) -> None: ...
+
+
 class Counts(Protocol):
-    """A service that counts its answers."""
+    """A service that counts its answers, and its events where it has such a service."""
 
     requests: int
+
+    @property
+    def events(self) -> Emits | None: ...
 
 
 class Site:

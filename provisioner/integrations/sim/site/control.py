@@ -120,7 +120,8 @@ def report_fault(site: Site, name: str, node: str, part: str) -> None:
     events = site.redfish[f"{node}/host"].events
     if events is None or site.machines[node].host.power != "On":
         return
-    now, slot = site.advance(), part or slot
+    now = site.advance()
+    slot = part or slot
     args = [f"{slot} Driver Event Message", f"[{now:.0f}][1][1] {text}"]
     if key == _LOW:
         args = [slot, text, "5", "%"]

@@ -1,5 +1,5 @@
 // @ts-check
-// The waves of a campaign in time: as they went, and as the rest is forecast.
+// The waves of a campaign in time: as they went, beside the forecast of the start.
 
 import { drawn, hint, made } from "./dom.js";
 import { ticks } from "./life_data.js";
@@ -10,25 +10,25 @@ const LEFT = 110;
 const OVER = new Set(["done", "failed", "skipped"]);
 
 /** What became of each wave, and what is forecast of it: [{name, nodes, over, from, to, ends: [{at, node, state}], planned: {from, to} | null}]. */
-export function wave_rows(told, plan, now) {
+export function wave_rows(told, course, now) {
   const by = new Map();
   for (const n of told.nodes) by.set(n.wave, [...(by.get(n.wave) ?? []), n]);
   const canary = told.campaign.policy.canary.size > 0;
-  const forecast = new Map((plan?.waves ?? []).map((w) => [w.number, w]));
-  return [...by].sort((a, b) => a[0] - b[0]).map(([wave, nodes]) => {
+  const forecast = course?.waves ?? []; // of the start, in the order of the waves
+  return [...by].sort((a, b) => a[0] - b[0]).map(([wave, nodes], place) => {
     const begun = nodes.map((n) => seconds(n.admitted_at)).filter(Boolean);
     const ends = nodes.filter((n) => seconds(n.finished_at)).map((n) => ({ at: seconds(n.finished_at), node: n.node, state: n.state })).sort((a, b) => a.at - b.at);
     const over = nodes.every((n) => OVER.has(n.state));
-    const w = forecast.get(wave);
-    const planned = !over && w && w.begins_s !== null && w.ends_s !== null ? { from: now + w.begins_s, to: now + w.ends_s } : null;
+    const w = forecast[place];
+    const planned = w && seconds(w.planned_from) && seconds(w.planned_to) ? { from: seconds(w.planned_from), to: seconds(w.planned_to) } : null;
     return { name: canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`, nodes: nodes.length, over, from: begun.length ? Math.min(...begun) : 0, to: begun.length ? (over && ends.length ? ends[ends.length - 1].at : now) : 0, ends, planned };
   });
 }
 
 /** The picture, or null before anything began. */
-export function forecast_line(told, plan, now) {
+export function forecast_line(told, course, now) {
   const started = seconds(told.campaign.started_at);
-  const rows = wave_rows(told, plan, now);
+  const rows = wave_rows(told, course, now);
   if (!started || !rows.length) return null;
   const moving = !["done", "aborted"].includes(told.campaign.state);
   const last = Math.max(moving ? now : started, ...rows.map((r) => Math.max(r.to, r.planned?.to ?? 0)));
@@ -46,5 +46,5 @@ export function forecast_line(told, plan, now) {
   const ends = rows.filter((r) => r.planned).map((r) => r.planned.to);
   const words = rows.map((r) => `${r.name}: ${r.ends.length} of ${r.nodes} ended${r.planned ? `, forecast to end ${when(r.planned.to)}` : ""}`).join(". ");
   return made("div", {}, made("div", { class: "scroll", role: "region", "aria-label": "Time line of the waves", tabindex: "0" }, drawn("svg", { viewBox: `0 0 ${WIDE} ${high}`, class: "drawing", role: "img", "aria-label": words }, axis, bars, today)),
-    made("p", { class: "quiet" }, `Filled: as it went; outlined: as the rest is forecast now. Began ${when(started)}${ends.length ? `; the forecast ends ${when(Math.max(...ends))}` : moving ? "; what is left cannot be forecast now" : ""}.`));
+    made("p", { class: "quiet" }, `Filled: as it went; outlined: as it was forecast at the start. Began ${when(started)}${ends.length ? `; the forecast ended ${when(Math.max(...ends))}` : ""}${moving && seconds(course?.ends_at) ? `; at its pace it ends ${when(course.ends_at)}` : ""}.`));
 }

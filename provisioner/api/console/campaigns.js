@@ -32,7 +32,7 @@ async function one(id, { signal, me, again }) {
   const draft = told.campaign.state === "draft";
   // what would happen costs the server a forecast: it is asked for where nothing has happened yet
   const seen = draft ? await maybe(`${path}/preview`, { signal }).catch(() => null) : null;
-  const view = { told, report: draft ? null : await maybe(`${path}/report`, { signal }), plan: draft ? null : await maybe(`${path}/preview`, { signal }).catch(() => null) };
+  const view = { told, report: draft ? null : await maybe(`${path}/report`, { signal }), course: draft ? null : await maybe(`${path}/course`, { signal }).catch(() => null) };
   const rehearsal = made("div", {});
   const progress = made("div", { class: "stack" });
   const beside = made("div", { class: "buttons" });
@@ -142,8 +142,8 @@ function waves({ campaign, nodes: rows }) {
 }
 
 /** Waves in time as they went, and below them as they were forecast. */
-function time_line({ told, plan }) {
-  const picture = forecast_line(told, plan, now());
+function time_line({ told, course }) {
+  const picture = forecast_line(told, course, now());
   return picture ? section("Time line", picture) : null;
 }
 

@@ -2,13 +2,13 @@
 // One search over nodes, serials, tenants, campaigns, cases, alerts, switches, releases, pages and verbs:
 // it suggests while one types, and opens a single match. "/" or Ctrl+K leads to it from everywhere.
 
-import { all, ask } from "./api.js";
+import { ask } from "./api.js";
 import { made } from "./dom.js";
-import { best, may_be_serial } from "./search_data.js";
+import { best } from "./search_data.js";
 
 const PAUSE_MS = 150; // after the last key, before the server is asked
 const TEXT_MAX = 128;
-const LISTS_MS = 30_000; // how long short lists are taken as they were
+const LISTS_MS = 30_000; // how long the releases are taken as they were
 const VERBS = [["New tenant", "onboard"], ["New campaign", "draft"], ["Take nodes in", "hardware?intake=1"], ["Work at the racks", "technician"]];
 
 let lists = { at: 0, found: Promise.resolve([]) };
@@ -16,37 +16,34 @@ let lists = { at: 0, found: Promise.resolve([]) };
 const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 const pattern = (text) => `"*${text.replaceAll('"', "?")}*"`;
 
-// Short lists are read whole, once in a while: the server is not asked for each letter.
-function short_lists(staff) {
+// Releases are few: they are read once in a while.
+function releases(staff) {
+  if (!staff) return [];
   if (Date.now() - lists.at < LISTS_MS) return lists.found;
-  const quiet = (path, entry) => all(path, 2000).then((rows) => rows.map(entry), () => []);
-  const wanted = [
-    quiet("/tenants", (t) => ({ kind: "Tenant", name: t.name, words: t.phase ?? "", to: hash("tenants", t.name) })),
-    quiet("/cases", (c) => ({ kind: "Case", name: c.id, words: `${c.node}: ${c.reason}`, to: hash("cases", c.id) })),
-    quiet("/alerts", (a) => ({ kind: "Alert", name: a.id, words: `${a.node} ${a.target}`, to: `#/alerts?filter=${encodeURIComponent(`${a.id}`)}` })),
-    ...(staff ? [
-      quiet("/campaigns", (c) => ({ kind: "Campaign", name: c.id, words: `${c.release}, ${c.state}`, to: hash("campaigns", c.id) })),
-      ask("/releases").then((told) => told.items.map((r) => ({ kind: "Release", name: r.name, words: "", to: hash("releases", r.name) })), () => []),
-    ] : []),
-  ];
-  lists = { at: Date.now(), found: Promise.all(wanted).then((found) => found.flat()) };
+  lists = { at: Date.now(), found: ask("/releases").then((told) => told.items.map((r) => ({ kind: "Release", name: r.name, words: "", to: hash("releases", r.name) })), () => []) };
   return lists.found;
 }
 
-async function nodes_like(text, signal) {
-  const { items } = await ask(`/nodes?limit=8&where=${encodeURIComponent(`node=${pattern(text)}`)}`, { signal }).catch(() => ({ items: [] }));
-  const found = items.map((n) => ({ kind: n.kind === "switch" ? "Switch" : "Node", name: n.id, words: [n.state, n.tenant, n.location?.rack].filter(Boolean).join(", "), to: hash("nodes", n.id), sure: true }));
-  if (!found.length && may_be_serial(text)) {
-    const parts = await ask(`/nodes?limit=3&where=${encodeURIComponent(`serial="${text}"`)}`, { signal }).catch(() => ({ items: [] })); // where the server has the field
-    found.push(...parts.items.map((n) => ({ kind: "Serial", name: text, words: `in ${n.id}`, to: hash("nodes", n.id), sure: true })));
-  }
-  return found;
+const KINDS = { node: "Node", switch: "Switch", serial: "Serial", address: "Address", port: "Port", case: "Case", campaign: "Campaign", tenant: "Tenant", alert: "Alert" };
+
+// What the server finds; pages and acts are this console's own.
+async function asked(text, signal) {
+  const { items } = await ask(`/search?q=${encodeURIComponent(text)}&most=40`, { signal }).catch(() => ({ items: [] }));
+  return items.filter((hit) => KINDS[hit.kind]).map((hit) => ({ kind: KINDS[hit.kind], name: hit.id, words: [hit.of, hit.detail].filter(Boolean).join(": "), to: place_of(hit), sure: true }));
+}
+
+function place_of(hit) {
+  if (hit.kind === "case") return hash("cases", hit.id);
+  if (hit.kind === "campaign") return hash("campaigns", hit.id);
+  if (hit.kind === "tenant") return hash("tenants", hit.id);
+  if (hit.kind === "alert") return `#/alerts?filter=${encodeURIComponent(hit.id)}`;
+  return hash("nodes", hit.of || hit.id);
 }
 
 /** Everything that fits a text, the best first. */
 export async function look_for(text, { pages, staff, signal }) {
   const own = [...pages.map(([name, words]) => ({ kind: "Page", name: words, words: "", to: `#/${name}` })), ...(staff ? VERBS.map(([words, to]) => ({ kind: "Act", name: words, words: "", to: `#/${to}` })) : [])];
-  const [nodes, known] = await Promise.all([nodes_like(text, signal), short_lists(staff)]);
+  const [nodes, known] = await Promise.all([asked(text, signal), releases(staff)]);
   return best([...nodes, ...known, ...own], text);
 }
 

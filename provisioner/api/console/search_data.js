@@ -32,6 +32,3 @@ export function best(found, text, most = 24, each = 6) {
   }
   return chosen;
 }
-
-/** A serial number or another word that no name has: letters and digits, long enough to ask for. */
-export const may_be_serial = (text) => /^[A-Za-z0-9][A-Za-z0-9._:-]{4,63}$/.test(text);

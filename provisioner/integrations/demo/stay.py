@@ -164,8 +164,10 @@ SETS = {
     "host.bmc_settings": {"ipmi": "off"},
 }
 # the watch's intervals of a site, as far as one machine that is site and daemon keeps up with them
-WATCH_S, WATCH_REAL_S = 900.0, 30.0
-WATCH_NODE_S, GLANCE_REAL_S = 300.0, 6.0
+WATCH_S = 900.0
+WATCH_REAL_S = 30.0
+WATCH_NODE_S = 300.0
+GLANCE_REAL_S = 6.0
 LOOK_S = 0.25  # of real time: how often the states of the hosts are read
 
 

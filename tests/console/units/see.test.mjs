@@ -4,11 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { act_of, acts } from "../../../provisioner/api/console/audit_data.js";
+import { wave_rows } from "../../../provisioner/api/console/campaign_line.js";
 import { leaves_of, spines_of, units_of } from "../../../provisioner/api/console/fabric_data.js";
 import { changes, hours_of } from "../../../provisioner/api/console/home_data.js";
 import { life, mark_of, ticks } from "../../../provisioner/api/console/life_data.js";
 import { common } from "../../../provisioner/api/console/map_layout.js";
-import { best, may_be_serial, rank } from "../../../provisioner/api/console/search_data.js";
+import { best, rank } from "../../../provisioner/api/console/search_data.js";
 
 const at = (row) => row.at;
 const state = (seq, from, to, node = "n1") => ({ seq, at: seq * 100, kind: "state", node, detail: { from, to } });
@@ -39,10 +40,6 @@ test("a whole name comes before a beginning, and that before a part", () => {
   assert.equal(best([{ kind: "Page", name: "(a+)+$", to: "x" }], "(a+)+").length, 1); // a text is no pattern
 });
 
-test("a serial is letters and digits, long enough to ask for", () => {
-  assert.deepEqual(["1654161776229", "MT2488X40706", "ab", "a b c d e", '"x"*****'].map(may_be_serial), [true, true, false, false, false]);
-});
-
 test("an act is one row with who, what, on which object, before and after", () => {
   const asked = (seq, word) => ({ seq, at: "", kind: "asked", node: "", detail: { id: 3, kind: "campaign.start", subject: "c0001", state: word, asked_by: "ada", by: "ada", agent: "curl", arguments: { confirm: ["x 1"] } } });
   const told = acts([asked(4, "running"), asked(5, "done"), { seq: 6, at: "", kind: "request", node: "n1", detail: { request: "retry", id: 0, by: "bob", why: "again" } }]);
@@ -68,6 +65,14 @@ test("leaves and spines are told apart by the cables of hosts", () => {
   assert.deepEqual(units_of(fleet), ["pod 0, unit 0"]);
   assert.deepEqual(leaves_of(fleet, "pod 0, unit 0").map((l) => [l.name, l.rail, l.ports.map((p) => p.tenant)]), [["l9", "north–south", ["red"]], ["l0", "rail 0", ["red", ""]]]);
   assert.deepEqual(spines_of(fleet), ["s0"]);
+});
+
+test("waves stand as they went, beside the forecast of the start", () => {
+  const told = { campaign: { policy: { canary: { size: 1 } } }, nodes: [{ wave: 0, node: "a", state: "done", admitted_at: "2027-01-01T00:00:00Z", finished_at: "2027-01-01T01:00:00Z" }, { wave: 1, node: "b", state: "admitted", admitted_at: "2027-01-01T02:00:00Z", finished_at: null }] };
+  const course = { waves: [{ planned_from: "2027-01-01T00:00:00Z", planned_to: "2027-01-01T00:30:00Z" }, { planned_from: null, planned_to: null }] };
+  const began = Date.parse("2027-01-01T00:00:00Z") / 1000;
+  assert.deepEqual(wave_rows(told, course, began + 9000).map((r) => [r.name, r.over, r.from - began, r.to - began, r.ends.length, r.planned && r.planned.to - r.planned.from]), [["Canaries", true, 0, 3600, 1, 1800], ["Wave 1", false, 7200, 9000, 0, null]]);
+  assert.equal(wave_rows(told, null, began)[0].planned, null);
 });
 
 test("racks keep the part of their names that differs, with whole numbers", () => {

@@ -228,6 +228,7 @@ COMMANDS: Mapping[str, Command] = {
     "delete_image": C("image remove", destructive=True),
     "show_matrix": C("overlay list"),
     "show_matrix_file": C("overlay show", example="1 -o yaml"),
+    "reload_matrix": C("overlay reload", destructive=True),
     "list_artifacts": C("artifact list"),
     "show_health": C("health"),
     "show_me": C("whoami"),

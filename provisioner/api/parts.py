@@ -84,6 +84,18 @@ class ChangeRunner(Protocol):
     async def close(self) -> None: ...
 
 
+class MatrixReloads(Protocol):
+    """Reads the matrix's files again, as they were named at the daemon's start."""
+
+    async def read(self) -> tuple[Matrix, Sequence[tuple[str, str]]]:
+        """Return the matrix as the files have it now. Raises InputError for a fault in them."""
+        ...
+
+    def take(self, matrix: Matrix, texts: Sequence[tuple[str, str]]) -> None:
+        """Have the daemon work by this one, within a second."""
+        ...
+
+
 @dataclass(frozen=True)
 class ApiParts:
     """The parts of the daemon for handlers; one record per process."""
@@ -115,6 +127,7 @@ class ApiParts:
     exchange_key: Callable[[float, bool], Awaitable[str]] | None = None  # (now, compromised): key
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
+    reloads: MatrixReloads | None = None  # None: the matrix is read at the start alone
     observer: SiteObserver | None = None  # None: this daemon acts
     runs: RunRepository | None = None  # None: no playbook runs from this data directory
     list_verbs: Callable[[], Sequence[Verb]] = tuple  # commands, for the search

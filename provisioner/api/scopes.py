@@ -323,6 +323,7 @@ SITE_WIDE = frozenset(
         K.RECOVERY_SETTLE,
         K.RECOVERY_FINISH,
         K.CLOCK_ACCEPT,
+        K.MATRIX_RELOAD,
         K.KEY_ROTATE,
         K.FACTORY_KEEP,
         K.TOKEN_CREATE,  # or a role would give itself a wider scope

@@ -28,7 +28,7 @@ from provisioner.api.app import build_application
 from provisioner.api.callers import Callers, GatheredRows
 from provisioner.api.changes import ChangeController
 from provisioner.api.fleet_atlas import Feed
-from provisioner.api.parts import ApiParts, Verb
+from provisioner.api.parts import ApiParts, MatrixReloads, Verb
 from provisioner.api.routes import home
 from provisioner.checks.threshold_data import Limits as Thresholds
 from provisioner.control.context import Context
@@ -230,6 +230,7 @@ def api_parts(
     opened: tuple[Path, Data] | None = None,
     observer: SiteObserver | None = None,
     matrix_texts: Sequence[tuple[str, str]] = (),
+    reloads: MatrixReloads | None = None,
 ) -> ApiParts:
     """Return everything that handlers use; `opened` is the data directory and its contents, if any.
 
@@ -272,6 +273,7 @@ def api_parts(
         port_reader=port_reader,
         thresholds=thresholds or {},
         matrix_texts=matrix_texts,
+        reloads=reloads,
         observer=observer,
         directory=None if opened is None else opened[0],
         read_watch=None if opened is None else partial(read_status, opened[0]),

@@ -251,6 +251,7 @@ class ChangeKind(StrEnum):
     RECOVERY_SETTLE = "recovery.settle"
     RECOVERY_FINISH = "recovery.finish"
     CLOCK_ACCEPT = "clock.accept"
+    MATRIX_RELOAD = "matrix.reload"
     KEY_ROTATE = "key.rotate"
     FACTORY_KEEP = "factory.keep"
     CREDENTIAL_ROTATE = "credential.rotate"

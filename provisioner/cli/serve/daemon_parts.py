@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +40,13 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.alert import Classification
 from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
+from provisioner.planning.matrix.diff import find_lost_releases
 from provisioner.planning.matrix.located_yaml import load
 from provisioner.planning.watch.pushed_alerts import ORDINARY, Source
-from provisioner.ports import BmcTransport, Clock, Secret, SwitchPasswords, SwitchTransport
+from provisioner.ports import BmcTransport, Clock, Secret, Store, SwitchPasswords, SwitchTransport
 from provisioner.ports.agents import ConsoleBook, Consoles
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
@@ -126,6 +129,50 @@ def _sender(path: str, entry: Entry) -> Sender:
 log = logging.getLogger(__name__)
 
 
+GRACE_S = 0.5  # in which the answer of a reload leaves, before the API is opened anew
+
+
+class MatrixReload:
+    """Implements `api.parts.MatrixReloads` by the files that `serve` was given."""
+
+    def __init__(self, read: Callable[[], Pinned]) -> None:
+        self._read = read
+        self.asked = asyncio.Event()
+        self.pinned: Pinned | None = None  # what was asked for last
+
+    async def read(self) -> tuple[Matrix, Sequence[tuple[str, str]]]:
+        """Return the matrix as the files have it now. Raises InputError."""
+        pinned = await asyncio.to_thread(self._read)
+        return pinned.matrix, pinned.texts
+
+    def take(self, matrix: Matrix, texts: Sequence[tuple[str, str]]) -> None:
+        """Have the daemon work by this one."""
+        self.pinned = Pinned(matrix, texts)
+        asyncio.get_running_loop().call_later(GRACE_S, self.asked.set)
+
+    def begin(self) -> None:
+        """Forget what was asked for before."""
+        self.asked.clear()
+        self.pinned = None
+
+    async def follow_signal(self, store: Store, clock: Clock, sign: asyncio.Event) -> None:
+        """Read the files again at each SIGHUP, for ever; what cannot be worked by is kept out."""
+        while True:
+            await sign.wait()
+            sign.clear()
+            try:
+                matrix, texts = await self.read()
+            except InputError as error:
+                log.error("the matrix stays as it was: %s", error)
+                continue
+            if lost := find_lost_releases(await store.nodes.list(), matrix):
+                log.error("the matrix stays as it was: it lacks %s, which nodes run", min(lost))
+                continue
+            event = RequestCarriedOut(request="reload", by="SIGHUP", target=matrix.digest())
+            await store.journal.append(event, clock.now())
+            self.take(matrix, texts)
+
+
 @asynccontextmanager
 async def served_api(
     data: Path,
@@ -138,6 +185,7 @@ async def served_api(
     thresholds: Mapping[str, Limits] | None = None,
     observer: SiteObserver | None = None,
     matrix_texts: Sequence[tuple[str, str]] = (),
+    reloads: MatrixReload | None = None,
 ) -> AsyncIterator[str]:
     """Serve the REST API in this process; yield its URL, "" if only the socket is served."""
     gate = context.get_gate()
@@ -163,6 +211,7 @@ async def served_api(
             thresholds=thresholds,
             observer=observer,
             matrix_texts=matrix_texts,
+            reloads=reloads,
             opened=(data, opened),
         )
         async with serve_api(parts, data, opened.master) as url:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import check_artifact_url, check_remote
+from provisioner.cli.options.matrix_files import read_pinned
 from provisioner.cli.options.serve_options import (
     Limited,
     PlanFile,
@@ -28,6 +31,7 @@ from provisioner.cli.options.serve_options import (
     build_fabric_access,
 )
 from provisioner.cli.serve.daemon_parts import (
+    MatrixReload,
     Receivers,
     build_parts,
     build_site_parts,
@@ -194,7 +198,13 @@ def serve(
                 Receivers(watch, *people, shared, fabrics),
                 build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
-            await _until_stopped(parts, data, opened, (access, files), (measured, counted), observe)
+            reloads = (
+                None if observe or shared else MatrixReload(partial(read_pinned, matrix or []))
+            )
+            counts = (measured, counted)
+            reached = (access, files)
+            while await _until_stopped(parts, data, opened, reached, counts, observe, reloads):
+                parts = _reloaded(parts, reloads)
 
     _run_alone((data, works.digests["code"]), database, chosen, run, observe=observe)
 
@@ -342,8 +352,12 @@ async def _until_stopped(
     reached: tuple[FabricAccess, artifact_files.Artifacts],
     counts: tuple[Measured, CountedWrites],
     observe: bool,
-) -> None:
-    """Drive the site, or observe it, with the API and metrics beside it."""
+    reloads: MatrixReload | None,
+) -> bool:
+    """Drive the site, or observe it, with the API and metrics beside it.
+
+    Returns whether it shall go on with another matrix, which `reloads` has.
+    """
     daemon = ObservingDaemon(parts) if observe else Daemon(parts)
     parts = daemon.parts
     measured, counted = counts
@@ -363,7 +377,7 @@ async def _until_stopped(
     trusts_first = chosen.agent_lookup_trusts == "first"
     if observer is None and (not parts.agents.lookup_gives_token or trusts_first):
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
-    beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts)
+    beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts, reloads)
     api = served_api(data, opened, daemon.context, access, parts.matrix, files, *beside)
     serving = (measured, data, opened.store, clock, chosen, count_queues, opened.master)
     metrics = served_metrics(*serving)
@@ -378,21 +392,43 @@ async def _until_stopped(
             log.info("metrics are at %s", url)
         if isinstance(daemon, ObservingDaemon):
             await run_observing(daemon)
-        else:
-            await _driven(daemon, opened.store.recovery, counted)
+            return False
+        return await _driven(daemon, opened.store.recovery, counted, reloads)
 
 
-async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedWrites) -> None:
+def _reloaded(parts: Parts, reloads: MatrixReload | None) -> Parts:
+    """Return the parts with the matrix that was read again."""
+    assert reloads is not None, "it asked for another turn"
+    assert reloads.pinned is not None, "it was asked for a matrix"
+    pinned = reloads.pinned
+    reloads.begin()
+    log.info("the matrix is read again: %s", pinned.matrix.digest()[:12])
+    return dataclasses.replace(parts, matrix=pinned.matrix, matrix_texts=pinned.texts)
+
+
+async def _driven(
+    daemon: Daemon,
+    book: SqlRecoveryRepository,
+    counted: CountedWrites,
+    reloads: MatrixReload | None,
+) -> bool:
+    """Drive the site until it is stopped, False, or until another matrix is asked for, True."""
     stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
     if not counted.look_only:
         await _compare_descriptions(daemon, book, counted)
     if counted.look_only and not await _settled(daemon, book, counted, stopped):
-        return
+        return False
     await daemon.start()
     log.info("serving")
-    endings = (daemon.wait(), stopped.wait(), exempt_heap_daily())
+    endings = [daemon.wait(), stopped.wait(), exempt_heap_daily()]
+    if reloads is not None:
+        hung_up = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+        kept = daemon.parts
+        following = reloads.follow_signal(kept.store, kept.clock, hung_up)
+        endings += [reloads.asked.wait(), following]
     ends = [asyncio.create_task(ending) for ending in endings]
     ended, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     for task in ended:
@@ -403,6 +439,7 @@ async def _driven(daemon: Daemon, book: SqlRecoveryRepository, counted: CountedW
         task.cancel()
     for task in ended:
         task.result()
+    return reloads is not None and reloads.asked.is_set() and not stopped.is_set()
 
 
 async def _compare_descriptions(

@@ -6,7 +6,7 @@ release. A pin that either side does not publish is left out of that node and li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from provisioner.components import ALL, ComponentKind
 from provisioner.model.base import Record
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.matrix import Matrix, Profile
+from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Neighbour, Plan
 from provisioner.planning.path.conditions import list_kinds
@@ -32,6 +33,15 @@ class PinChange(Record):
     before: str = Field(description="Version in force; empty: there is no such pin.")
     after: str = Field(description="Version in the other matrix; empty: it has no such pin.")
     fields: tuple[str, ...] = Field(description="Fields of the pin that differ.")
+
+
+def find_lost_releases(nodes: Iterable[Node], after: Matrix) -> Mapping[str, tuple[str, ...]]:
+    """Return the releases that nodes are at or on the way to, and that a new matrix lacks."""
+    lost: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.release and node.release not in after.releases:
+            lost.setdefault(node.release, []).append(node.id)
+    return {name: tuple(sorted(ids)) for name, ids in sorted(lost.items())}
 
 
 def list_pin_changes(before: Matrix, after: Matrix) -> tuple[PinChange, ...]:

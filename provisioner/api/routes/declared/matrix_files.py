@@ -1,8 +1,8 @@
 """Routes of the matrix's files: the base and the overlays that are in force, and a trial of others.
 
-Rule: nothing here changes the matrix. It is read from files at the start of the daemon, and every
-daemon of a site has to start with the same ones (docs/decisions/0106). A trial reads overlays that
-come in the body as the start would, and shows the pins that would differ.
+Rule: no request brings a matrix. It is read from files of the daemon's machine, at its start and at
+a reload, and every daemon of a site has to work by the same ones (docs/decisions/0106). A trial
+reads overlays that come in the body as the start would, and shows the pins that would differ.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from provisioner.api.parts import Ask, Reply
+from provisioner.api.changes import Forecast, Outcome, build_objection
+from provisioner.api.operations import OperationView
+from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import VIEWERS, Effect, Route
+from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
+from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
+from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.diff import PinChange, list_pin_changes
+from provisioner.planning.matrix.diff import PinChange, find_lost_releases, list_pin_changes
 from provisioner.planning.matrix.matrix_text import FILES_MAX, parse
 from provisioner.planning.matrix.review import judge_readiness
 
 TAG = "releases"
+LINES_MAX = 100
 TEXT_MAX = 4 * 1024 * 1024  # characters; the shipped matrix has some 100,000
 
 
@@ -115,6 +120,63 @@ async def try_overlays(ask: Ask) -> Reply:
     return Reply(await asyncio.to_thread(_try, ask.parts.matrix, tried))
 
 
+async def reload_matrix(ask: Ask) -> Reply:
+    """Ask that the files be read again."""
+    if ask.parts.reloads is None:
+        title = "This daemon reads its matrix at its start alone"
+        remedy = "Start each daemon of the site with the new files, one after the other."
+        raise build_refusal(409, "matrix", title, remedy)
+    return await ask.parts.works.submit_change(ask, ChangeKind.MATRIX_RELOAD, "matrix", "", {})
+
+
+async def change_matrix(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Read the files again, and work by them; a fault in them leaves all as it is."""
+    read = await _read_again(parts, asked.subject)
+    if isinstance(read, Outcome):
+        return read
+    after, texts = read
+    changes = list_pin_changes(parts.matrix, after)
+    event = RequestCarriedOut(request="reload", by=asked.asked_by, target=after.digest())
+    await parts.store.journal.append(event, parts.clock.now())
+    assert parts.reloads is not None, "it was read by them"
+    parts.reloads.take(after, texts)
+    return Outcome(RequestState.DONE, {"sha256": after.digest(), "pins_changed": len(changes)})
+
+
+async def foresee_matrix(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the pins that would differ, or the fault for which all would stay."""
+    read = await _read_again(parts, asked.subject)
+    if isinstance(read, Outcome):
+        return Forecast(blockers=read.blockers)
+    changes = list_pin_changes(parts.matrix, read[0])
+    lines = [
+        f"{c.release}/{c.profile}: {c.component}: {c.before or 'none'} becomes {c.after or 'none'}"
+        for c in changes[:LINES_MAX]
+    ]
+    if len(changes) > LINES_MAX:
+        lines.append(f"and {len(changes) - LINES_MAX} more pins")
+    return Forecast(tuple(lines) or ("No pin differs.",))
+
+
+async def _read_again(
+    parts: ApiParts, subject: str
+) -> tuple[Matrix, Sequence[tuple[str, str]]] | Outcome:
+    """Return the matrix of the files as they are now, or why it cannot be worked by."""
+    if parts.reloads is None:
+        return build_objection(subject, "it is read at the start alone", "Start the daemon again.")
+    try:
+        after, texts = await parts.reloads.read()
+    except InputError as error:
+        where = f"{error.source}, {error.where}" if error.where else error.source
+        return build_objection(subject, f"{where}: {error.problem}", error.remedy)
+    lost = find_lost_releases(await parts.store.nodes.list(), after)
+    if lost:
+        name, nodes = next(iter(lost.items()))
+        detail = f"it lacks {name}, which is the release of {len(nodes)} nodes, such as {nodes[0]}"
+        return build_objection(subject, detail, "Keep that release in the files.")
+    return after, texts
+
+
 def _texts(ask: Ask) -> Sequence[tuple[str, str]]:
     return ask.parts.matrix_texts
 
@@ -167,6 +229,18 @@ ROUTES = (
         VIEWERS,
         show_matrix_file,
         {200: MatrixText},
+    ),
+    Route(
+        "POST",
+        "/matrix/reload",
+        "reload_matrix",
+        TAG,
+        "Read the matrix's files again: the daemon works by them, or says why it keeps the old.",
+        OPERATORS,
+        reload_matrix,
+        {200: OperationView, 202: OperationView},
+        effect=Effect.LASTING,
+        site=True,
     ),
     Route(
         "POST",

@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -44,10 +45,18 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.model.switch import PortCounters
+from provisioner.model.switch import LoginCheck, PortCounters
 from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader, SwitchAddress
+from provisioner.ports import (
+    BmcTransport,
+    Clock,
+    Credentials,
+    PortError,
+    PortReader,
+    Secret,
+    SwitchAddress,
+)
 from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
@@ -187,6 +196,24 @@ class LeafReader:
         try:
             switch = await source.open()
             return {name: await switch.read_counters(name) for name in interfaces}
+        except PortError as problem:
+            return source.describe(problem)
+
+    async def try_login(
+        self, switch: Node, login: tuple[str, Secret] | None = None
+    ) -> LoginCheck | Blocker:
+        """Try a login at a switch once, the stored one if none is given."""
+
+        async def lookup() -> SwitchAddress | Blocker:
+            stored = await self._reach.switch(switch)
+            if login is None or isinstance(stored, Blocker):
+                return stored
+            return replace(stored, username=login[0], secret=login[1])
+
+        limits = self._settings
+        source = SwitchSource(switch.id, lookup, self._reach.switches, self._clock, limits)
+        try:
+            return await (await source.open()).check_login()
         except PortError as problem:
             return source.describe(problem)
 

@@ -307,12 +307,18 @@ class Switches(Protocol):
 
 
 class PortReader(Protocol):
-    """Reads counters of leaves' ports; it changes nothing."""
+    """Reads counters of leaves' ports, and tries logins; it changes nothing."""
 
     async def read_counters(
         self, leaf: Node, interfaces: Sequence[str]
     ) -> Mapping[str, PortCounters] | Blocker:
         """Return the counters of some ports of a leaf now, or why it gives none."""
+        ...
+
+    async def try_login(
+        self, switch: Node, login: tuple[str, Secret] | None = None
+    ) -> LoginCheck | Blocker:
+        """Try a login at a switch once, the stored one if none is given."""
         ...
 
 

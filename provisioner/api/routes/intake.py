@@ -40,6 +40,7 @@ from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
+from provisioner.model.switch import LoginCheck
 from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.pairing import Assembly, foresee_intake, name_causes
 from provisioner.planning.lifecycle.operator_requests import take_ports
@@ -163,9 +164,51 @@ async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
         found.identities, parts.clock.now(),
     )  # fmt: skip
     refused = await _take(parts, body.take, asked.asked_by)
+    renewed, void = await _renew_logins(parts, expected, parts.vault)
     await parts.vault.remove(str(arguments["sealed"]))
-    result = _result(expected, taken, (*found.silent, *refused))
+    result = _result(expected, taken, (*found.silent, *refused, *void))
+    if renewed:
+        result["renewed"] = renewed
     return Outcome(RequestState.DONE, result)
+
+
+async def _renew_logins(
+    parts: ApiParts, expected: Expected, vault: Credentials
+) -> tuple[list[str], list[Blocker]]:
+    """Store the list's login of each known switch that refuses the stored one and takes this one.
+
+    Returns the switches with a new login, and why others that refuse theirs have none.
+    """
+    listed = read_secrets(expected).switches
+    renewed = []
+    void = []
+    if parts.port_reader is None:
+        return [], []
+    for name, login in listed.items():
+        switch = await parts.store.nodes.get(name)
+        stored = await vault.current(f"{name}/api")
+        if switch is None or switch.kind is not NodeKind.SWITCH or stored is None:
+            continue
+        if (stored[0], stored[1].reveal()) == (login[0], login[1].reveal()):
+            continue
+        if _is_accepted(await parts.port_reader.try_login(switch)) is not False:
+            continue  # it works, as after the daemon changed it; or nothing is known
+        if _is_accepted(await parts.port_reader.try_login(switch, login)):
+            await vault.put(f"{name}/api", *login)
+            renewed.append(name)
+        else:
+            detail = "it refuses the stored login and the one on the list"
+            remedy = "Correct its password on the list, and run the intake again."
+            reason = Reason.LOGIN_REFUSED
+            void.append(Blocker(reason=reason, subject=name, detail=detail, unblock=remedy))
+    return renewed, void
+
+
+def _is_accepted(answer: LoginCheck | Blocker) -> bool | None:
+    """Return whether a login is accepted; None where the switch did not say."""
+    if isinstance(answer, Blocker):
+        return False if answer.reason is Reason.LOGIN_REFUSED else None
+    return {"accepted": True, "refused": False}.get(answer.status)
 
 
 class _Search(NamedTuple):

@@ -217,6 +217,8 @@ def show_intake(told: Document, _given: Document) -> None:
         _print(line)
     for line in list_effects(result.get("effects") or {}):
         _print(line)
+    for name in result.get("renewed") or ():
+        _print(f"{name}: the list's login is stored in place of the one that it refused")
     if blockers := result["blockers"]:
         rows = [(b["subject"], f"{b['reason']}: {b['detail']}", b["unblock"]) for b in blockers]
         title = "Would not be taken in" if dry else "Not taken in"

@@ -156,7 +156,7 @@ WORDS = {
     "action": "Id of an action of the node, as listed.",
     "bmc": "Name of a BMC of the node: host.",
     "webhook": "Name of a webhook: small letters, digits and dashes.",
-    "key": "Name of a key: small letters, digits and . _ -",
+    "key": "Name of a key: small letters, digits, dots, dashes and underscores.",
     "file": "Name of a file of the page.",
     "matrix_file": "Number of a file of the matrix: 0 is the base.",
     "policy_name": "Name of a policy: small letters, digits, dots and dashes.",

@@ -268,9 +268,7 @@ def api_parts(
     async def read_head() -> int:
         return (await store.journal.get_head())[0]
 
-    async def append(event: CallerLimited) -> None:
-        await store.journal.append(event, context.clock.now())
-
+    append = partial(_append, store, context.clock)
     provider = _open_provider(settings, context.clock, ca_file)
     return ApiParts(
         store=store,
@@ -310,6 +308,10 @@ def api_parts(
         list_verbs=_list_verbs,
         runs=_open_runs(store, opened),
     )
+
+
+async def _append(store: SqlStore, clock: Clock, event: CallerLimited) -> None:
+    await store.journal.append(event, clock.now())
 
 
 def _open_identity(store: SqlStore, context: Context, provider: OidcProvider | None) -> Identity:

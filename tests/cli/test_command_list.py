@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,3 +80,41 @@ def test_a_daemon_without_nodes_loads_nothing_that_it_has_no_use_for(tmp_path: P
     )
 
     assert done.stdout == "[]\n"
+
+
+def listed_helps() -> list[tuple[str, str, str]]:
+    """Return (command, parameter or "", help) of every command with its verbs."""
+    found: list[tuple[str, str, str]] = []
+
+    def walk(path: str, command: Any) -> None:
+        about = (command.help or "").split("\n\n")[0]
+        found.append((path, "", " ".join(about.split())))
+        found.extend((path, p.name, getattr(p, "help", None) or "") for p in command.params)
+        for name, verb in getattr(command, "commands", {}).items():
+            walk(f"{path} {name}", verb)
+
+    for name in COMMANDS:
+        walk(name, load(name))
+    return found
+
+
+def test_every_command_and_every_option_has_a_help_that_ends_as_a_sentence() -> None:
+    helps = listed_helps()
+
+    assert len(helps) > 2000
+    assert [h for h in helps if not h[2].rstrip().endswith((".", ")", "?"))] == []
+    assert [h for h in helps if "…" in h[2] or ", ...)" in h[2]] == []
+
+
+@pytest.mark.parametrize("words", [[], ["tenant"], ["campaign"], ["matrix"], ["sim"], ["node"]])
+def test_no_word_of_a_list_of_commands_is_cut_at_eighty_columns(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "provisioner", *words, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80", "TERM": "dumb"},
+    )
+
+    assert "…" not in done.stdout
+    assert " ".join(COMMANDS["doctor"].about.split()[:3]) in done.stdout or words

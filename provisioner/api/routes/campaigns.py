@@ -66,7 +66,7 @@ class CampaignView(Record):
 class Draft(Record):
     """The body of a draft."""
 
-    release: str = Field(min_length=1, max_length=128)
+    release: str = Field(min_length=1, max_length=128, description="The target release.")
     select: str = Field(min_length=1, max_length=2000, description="Expression that selects nodes.")
     policy: Policy | None = Field(
         None, description="Policy of the campaign; by default the site's."
@@ -93,7 +93,7 @@ class Start(Record):
 class Because(Record):
     """The body of a pause or an abort."""
 
-    reason: str = Field("", max_length=200)
+    reason: str = Field("", max_length=200, description="The reason, in a sentence.")
 
 
 def requests_of(parts: ApiParts) -> CampaignRequests:

@@ -63,7 +63,12 @@ class Work(Record):
 class Replacement(Record):
     """The body of a host's replacement."""
 
-    why: str = Field("another host was put into its place", min_length=1, max_length=300)
+    why: str = Field(
+        "another host was put into its place",
+        min_length=1,
+        max_length=300,
+        description="The reason, in a sentence.",
+    )
 
 
 class Retirement(Record):
@@ -79,22 +84,28 @@ class Retirement(Record):
 class End(Record):
     """The body of a case's end by a person's decision."""
 
-    why: str = Field(min_length=1, max_length=300)
+    why: str = Field(min_length=1, max_length=300, description="The reason, in a sentence.")
     ending: Ending = Field(Ending.NO_FAULT, description="Reason for the end.")
 
 
 class Rma(Record):
     """The body of the vendor's return number."""
 
-    number: str = Field(min_length=1, max_length=100, pattern=SENTENCE)
+    number: str = Field(
+        min_length=1, max_length=100, pattern=SENTENCE, description="The vendor's return number."
+    )
 
 
 class SparePart(Record):
     """The body of a spare."""
 
     kind: DeviceKind
-    serial: str = Field("", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
-    part_number: str = Field("", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
+    serial: str = Field(
+        "", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="Its serial number."
+    )
+    part_number: str = Field(
+        "", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="Its part number."
+    )
 
 
 class NoticePage(Record):

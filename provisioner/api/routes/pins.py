@@ -32,7 +32,7 @@ class PinList(Record):
 class Place(Record):
     """The subject of a pin."""
 
-    scope: PinScope
+    scope: PinScope = Field(description="What is pinned.")
     name: str = Field(
         "", max_length=128, description="Name of the node or rack; none for the fleet."
     )

@@ -53,7 +53,7 @@ class RequestQuery(Paging):
 class Decision(Record):
     """The reason of an approval or a refusal."""
 
-    note: str = Field("", max_length=200)
+    note: str = Field("", max_length=200, description="The reason, in a sentence.")
 
 
 async def list_operations(ask: Ask) -> Reply:

@@ -184,9 +184,15 @@ class Wanted(Record):
     it the default. The VRF of a tenant never changes.
     """
 
-    vrf: str | None = Field(default=None, max_length=64)
-    nodes: int | None = Field(default=None, ge=0, le=1_000_000)
-    units: tuple[tuple[int, int], ...] | None = None
+    vrf: str | None = Field(
+        default=None, max_length=64, description="Its VRF on every leaf, chosen at its creation."
+    )
+    nodes: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Certified nodes that it has or waits for."
+    )
+    units: tuple[tuple[int, int], ...] | None = Field(
+        default=None, description="Its nodes are in these scalable units alone: [pod, unit]."
+    )
     picked: tuple[Annotated[str, Field(max_length=128)], ...] | None = Field(
         default=None,
         max_length=10_000,
@@ -196,19 +202,25 @@ class Wanted(Record):
         default=None,
         description="Spread its nodes over units and racks; without, keep them close.",
     )
-    outside: tuple[Outside, ...] | None = None
-    storage: tuple[str, ...] | None = None
+    outside: tuple[Outside, ...] | None = Field(
+        default=None, description="Networks outside of the fabric that its VRF reaches."
+    )
+    storage: tuple[str, ...] | None = Field(
+        default=None, description="Prefixes of shared storage that its nodes reach."
+    )
     security_groups: tuple[SecurityGroup, ...] | None = Field(
         default=None, description="The connections that may reach its nodes' ports."
     )
-    quota: Quota | None = None
+    quota: Quota | None = Field(default=None, description="The most that it may have.")
 
 
 class Fewer(Record):
     """The body of a shrink."""
 
-    to: int = Field(ge=0, le=1_000_000)
-    nodes: tuple[str, ...] = Field((), max_length=10_000)
+    to: int = Field(ge=0, le=1_000_000, description="Nodes that it keeps.")
+    nodes: tuple[str, ...] = Field(
+        (), max_length=10_000, description="Nodes to take; by default the daemon chooses."
+    )
     accept_no_return: bool = Field(
         default=False, description="Also nodes that could not serve again once they are erased."
     )

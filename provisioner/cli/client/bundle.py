@@ -136,9 +136,12 @@ def _finish(answer: Answer, query: dict[str, str], *, as_json: bool) -> None:
 app = typer.Typer(help="Air-gap bundles: create, verify, unpack.", no_args_is_help=True)
 
 
+BundleArgument = Annotated[Path, typer.Argument(help="The bundle.")]
+
+
 @app.command()
 def create(
-    output: Path,
+    output: Annotated[Path, typer.Argument(help="The new bundle.")],
     artifacts: Annotated[Path, typer.Option(help="Directory of firmware files.")] = Path(
         "artifacts"
     ),
@@ -210,7 +213,7 @@ def create(
 
 
 @app.command()
-def verify(bundle: Path, key: KeyOption, as_json: JsonOption = False) -> None:
+def verify(bundle: BundleArgument, key: KeyOption, as_json: JsonOption = False) -> None:
     """Check the signature and every byte. Exit code 2: do not use the bundle.
 
     Example: provisioner bundle verify site.tar --key keys.pem
@@ -220,7 +223,7 @@ def verify(bundle: Path, key: KeyOption, as_json: JsonOption = False) -> None:
 
 @app.command()
 def unpack(
-    bundle: Path,
+    bundle: BundleArgument,
     key: KeyOption,
     into: Annotated[
         Path, typer.Option("--into", help="Directory to write; it must not exist yet.")

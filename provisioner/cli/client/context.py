@@ -14,7 +14,7 @@ from provisioner.cli.options.checked_options import JsonOption, Table, show_tabl
 from provisioner.model.input_error import InputError
 
 app = typer.Typer(help="Contexts: the daemons that commands use.", no_args_is_help=True)
-NameArgument = Annotated[str, typer.Argument(metavar="NAME")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the context.")]
 
 
 @app.command()

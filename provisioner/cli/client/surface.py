@@ -226,10 +226,10 @@ def _option(option: Mapping[str, Any]) -> inspect.Parameter:
 
 def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
     if "list" in spec:
-        fields = ", ".join(spec["list"][:6])
+        fields = ", ".join(spec["list"])
         about = "Show only rows that match: state=released and not tenant=red."
         yield _parameter("where", str | None, typer.Option(help=about), None)
-        about = f"Sort by this field ({fields}, ...); -FIELD: the greatest first."
+        about = f"Sort by this field ({fields}); -FIELD: the greatest first."
         yield _parameter("sort", str | None, typer.Option(help=about), None)
         most = typer.Option(min=1, help="Show at most so many rows.")
         yield _parameter("limit", int | None, most, None)

@@ -416,8 +416,8 @@ def show(
 
 @app.command()
 def diff(
-    older: str,
-    newer: str,
+    older: Annotated[str, typer.Argument(help="The release to move from.")],
+    newer: Annotated[str, typer.Argument(help="The release to move to.")],
     matrix: Files = None,
     *,
     json_: Json = False,

@@ -23,7 +23,11 @@ PlanOption = Annotated[
 ]
 
 
-def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
+def where(
+    word: Annotated[str, typer.Argument(help="An address, a number or a name.")],
+    plan: PlanOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Find the place of an address: rack, node, rail, card and leaf port.
 
     Takes an address of a rail (IPv4 or IPv6), a switch's loopback, AS4200000003, vni:4001, a route
@@ -40,7 +44,11 @@ def where(word: str, plan: PlanOption = None, as_json: JsonOption = False) -> No
     _show(gazetteer.describe_place(place), as_json)
 
 
-def address(location: str, plan: PlanOption = None, as_json: JsonOption = False) -> None:
+def address(
+    location: Annotated[str, typer.Argument(help="A place, such as pod0/su0/n09/rail7.")],
+    plan: PlanOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Print the addresses of a place: the inverse of `where`.
 
     Example: provisioner address pod0/su0/n09/rail7

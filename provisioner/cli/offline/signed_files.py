@@ -26,7 +26,7 @@ from provisioner.store.signing import signed
 
 
 def verify(
-    file: Path,
+    file: Annotated[Path, typer.Argument(help="The exported certificate.")],
     key: KeyOption,
     revocations: Annotated[
         Path | None, typer.Option("--revocations", help="A signed revocation list.")
@@ -66,7 +66,7 @@ def verify(
 
 
 def verify_bundle(
-    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")],
     key: KeyOption,
 ) -> None:
     """Check that an archive is unchanged and signed by a trusted site.

@@ -87,7 +87,10 @@ ArtifactUrl = Annotated[
     str,
     typer.Option(help="http(s)://HOST[:PORT]/PATH that devices and daemon fetch from instead."),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535)]
+ArtifactPort = Annotated[int, typer.Option(min=0, max=65535, help="Port for files; 0: a free one.")]
+AgentPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port for maintenance agents; 0: a free one.")
+]
 ApiPort = Annotated[
     int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: a free one.")
 ]

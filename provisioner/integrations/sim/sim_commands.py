@@ -39,7 +39,7 @@ ANSWER_S = 60.0  # seconds; a large site answers in one or two
 
 
 def break_(
-    node: Annotated[str, typer.Argument(metavar="NODE")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node of the site.")],
     fault: Annotated[
         str, typer.Argument(metavar="FAULT", help="Name of a fault; `sim faults` lists them.")
     ],
@@ -55,7 +55,7 @@ def break_(
 
 
 def swap(
-    node: Annotated[str, typer.Argument(metavar="NODE")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node of the site.")],
     part: Annotated[
         str, typer.Argument(metavar="PART", help="Slot of the part, such as GPU_SXM_4.")
     ],

@@ -198,13 +198,7 @@ def serve(
                 Receivers(watch, *people, shared, fabrics),
                 build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
-            reloads = (
-                None if observe or shared else MatrixReload(partial(read_pinned, matrix or []))
-            )
-            counts = (measured, counted)
-            reached = (access, files)
-            while await _until_stopped(parts, data, opened, reached, counts, observe, reloads):
-                parts = _reloaded(parts, reloads)
+            await _drive(parts, data, opened, (access, files), (measured, counted), observe, matrix)
 
     _run_alone((data, works.digests["code"]), database, chosen, run, observe=observe)
 
@@ -343,6 +337,22 @@ def _agents(
         return nullcontext(ServedAgents(agents, images=images))
     check_hosts_apart(door, chosen)
     return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
+
+
+async def _drive(
+    parts: Parts,
+    data: Path,
+    opened: Data,
+    reached: tuple[FabricAccess, artifact_files.Artifacts],
+    counts: tuple[Measured, CountedWrites],
+    observe: bool,
+    matrix: list[Path] | None,
+) -> None:
+    """Drive the site, or observe it; go on by each matrix that is read again."""
+    fixed = observe or parts.shared is not None  # peers have to work by the same one
+    reloads = None if fixed else MatrixReload(partial(read_pinned, matrix or []))
+    while await _until_stopped(parts, data, opened, reached, counts, observe, reloads):
+        parts = _reloaded(parts, reloads)
 
 
 async def _until_stopped(

@@ -195,7 +195,7 @@ def serve(
                 (opened, clock, chosen, pinned, measured.telemetry),
                 (narrow_hosts(hosts) if observe else hosts, served, files),
                 (transport, narrow_switch_wire(switches) if observe else switches),
-                Receivers(watch, *people, shared, fabrics),
+                Receivers(watch, people[0], people[1], people[2], shared, fabrics),
                 build_site_parts(site, data, chosen, ssh_user, ssh_key, thresholds),
             )
             await _drive(parts, data, opened, (access, files), (measured, counted), observe, matrix)

@@ -1,4 +1,4 @@
-"""`provisioner matrix import` as a person meets it: a draft, a difference, nothing written over."""
+"""`provisioner matrix refresh` as a person meets it: a draft, a difference, no file replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def run(folder: Path, *words: str):
     (folder / "matrix.yaml").write_text(MATRIX)
     (folder / "notes.csv").write_text("component,version,file\nhost.bios,2.10,b.bin\nOther,1,\n")
     matrix = ("--matrix", str(folder / "matrix.yaml"))
-    return CliRunner().invoke(app, ["matrix", "import", str(folder / "notes.csv"), *matrix, *words])
+    return CliRunner().invoke(
+        app, ["matrix", "refresh", str(folder / "notes.csv"), *matrix, *words]
+    )
 
 
 PLACE = ("--release", "r", "--profile", "p", "--evidence", "release notes, read 2026-11-23")
@@ -80,6 +82,6 @@ def test_wrong_words_are_refused(tmp_path: Path):
 def test_an_empty_or_absent_file_is_refused(tmp_path: Path):
     (tmp_path / "empty.csv").write_text("")
     for name in ("empty.csv", "absent.csv"):
-        done = CliRunner().invoke(app, ["matrix", "import", str(tmp_path / name)])
+        done = CliRunner().invoke(app, ["matrix", "refresh", str(tmp_path / name)])
 
         assert str(tmp_path / name) in str(done.exception)

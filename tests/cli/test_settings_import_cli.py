@@ -1,4 +1,4 @@
-"""`provisioner matrix import --settings`: sets drafted from a good node, as a difference."""
+"""`provisioner matrix refresh --settings`: sets drafted from a good node, as a difference."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run(folder: Path, node: object, *words: str) -> Any:
     (folder / "matrix.yaml").write_text(MATRIX)
     (folder / "node.json").write_text(node if isinstance(node, str) else json.dumps(node))
     files = ["--settings", str(folder / "node.json"), "--matrix", str(folder / "matrix.yaml")]
-    return CliRunner().invoke(app, ["matrix", "import", *files, *words])
+    return CliRunner().invoke(app, ["matrix", "refresh", *files, *words])
 
 
 PLACE = ("--release", "r", "--profile", "p", "--name", "good", "--evidence", "node 7, measured")

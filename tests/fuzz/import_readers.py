@@ -1,4 +1,4 @@
-"""Readers of makers' files (`matrix import`), the API's times and answers of services, as
+"""Readers of makers' files (`matrix refresh`), the API's times and answers of services, as
 registry.py lists them.
 """
 
@@ -41,6 +41,10 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
         {"source": "Catalog.xml", "systems": ("XE9680",)},
     ),
     (f"{_IMPORTS}.reading", (InputError,), "read_table", {"source": "a.csv", "maps": {}}),
+    *(
+        (f"{_IMPORTS}.published_pages", (InputError,), "read_page", {"source": name, "maps": {}})
+        for name in ("a.html", "a.md", "a.yaml")
+    ),
     (f"{_IMPORTS}.json_documents", (InputError,), "read_document", {"source": "a", "maps": {}}),
     (
         f"{_IMPORTS}.statements",
@@ -55,6 +59,6 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
             "read_import",
             {"source": f"a{suffix}", "sha256": "0" * 64, "maps": {}, "systems": ("x",)},
         )
-        for suffix in (".xml", ".json", ".csv", "")
+        for suffix in (".xml", ".json", ".csv", ".html", ".yaml", "")
     ),
 )

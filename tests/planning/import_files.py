@@ -1,4 +1,4 @@
-"""Files in the formats that `matrix import` reads, written from their published layouts."""
+"""Files in the formats that `matrix refresh` reads, written from their published layouts."""
 
 from __future__ import annotations
 

@@ -388,5 +388,5 @@ def test_a_document_that_is_none_is_refused(content: bytes):
 
 
 def test_a_file_of_no_format_is_refused():
-    assert "format" in refused("readme.txt", b"hello")
+    assert "format" in refused("readme.bin", b"hello")
     assert "unprintable" in refused("a\nb.csv", b"component,version\n")

@@ -44,7 +44,7 @@ _SHOWN_MAX = 80  # characters of a value in a table; JSON has all
 
 
 def settings_as_json(settings: MachineSettings) -> dict[str, Any]:
-    """Return the object that `matrix import --settings` reads too."""
+    """Return the object that `matrix refresh --settings` reads too."""
     return {
         "vendor": settings.vendor,
         "bios": [

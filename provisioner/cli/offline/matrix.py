@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from provisioner.cli.offline.matrix_import import fill_versions, import_versions
+from provisioner.cli.offline.matrix_import import fill_versions, refresh_versions
 from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
@@ -291,7 +291,7 @@ def _name(lane: Lane, version: str) -> Text:
 
 
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
-app.command("import")(import_versions)
+app.command("refresh")(refresh_versions)
 app.command("fill")(fill_versions)
 
 Files = MatrixOption

@@ -1,17 +1,18 @@
-"""`provisioner matrix import`: draft an overlay from makers' files, with no daemon."""
+"""`provisioner matrix refresh` and `fill`: draft an overlay of published or read versions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import mmap
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 import yaml
+from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
@@ -23,8 +24,10 @@ from provisioner.cli.options.matrix_files import (
     read_matrix_texts,
 )
 from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix, Pin
 from provisioner.model.outcome import Blocker
+from provisioner.model.versions import is_same_version
 from provisioner.planning.machine_settings.pinned_sets import BIOS
 from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
 from provisioner.planning.matrix.imports.overlay_draft import (
@@ -33,19 +36,41 @@ from provisioner.planning.matrix.imports.overlay_draft import (
     Verdict,
     check_place,
     draft_overlay,
+    identify_bundle,
     state_good_node,
 )
+from provisioner.planning.matrix.imports.published_pages import Choice
 from provisioner.planning.matrix.imports.reading import read_import
 from provisioner.planning.matrix.imports.statements import Import
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.review import Remark, Weight, review_matrix
+from provisioner.planning.matrix.review import (
+    Remark,
+    Use,
+    Weight,
+    group_remarks,
+    review_matrix,
+)
+from provisioner.planning.path.conditions import grammar_of
 from provisioner.planning.path.profiles import choose_profile
+from provisioner.runtime.late_module import LateModule
+
+if TYPE_CHECKING:
+    from provisioner.adapters import public_address
+    from provisioner.cli.client import connection
+else:  # for addresses and for nodes that a daemon has
+    public_address = LateModule("provisioner.adapters.public_address")
+    connection = LateModule("provisioner.cli.client.connection")
 
 # ------------------------------------------------------------------------------
-# `provisioner matrix import --settings`: draft sets from a good node's settings.
+# `provisioner matrix refresh --settings`: draft sets from a good node's settings.
 
 
+NewFile = Annotated[Path | None, typer.Option("--out", help="Write the overlay to this new file.")]
+Matrices = Annotated[
+    list[Path] | None, typer.Option("--matrix", help="Overlay, or matrix file; repeatable.")
+]
 BYTES_MAX = 64 * 1024 * 1024
+FOLDER_FILES_MAX = 1000  # of a folder of files that packages are looked for in
 _REMEDY = "Make it with `provisioner inspect URL --settings --json > node.json`."
 
 
@@ -180,14 +205,26 @@ _COLOURS = {
 }
 
 
-def import_versions(
+def refresh_versions(
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="PLDM package, BFB, Catalog.xml(.gz), CSV or NVIDIA's JSON."),
+        list[str] | None,
+        typer.Argument(
+            help="Saved pages, text of PDFs, YAML of repositories, catalogues, .fwpkg, .bfb, CSV, "
+            "JSON; or https addresses of them."
+        ),
     ] = None,
-    matrix: Annotated[
-        list[Path] | None,
-        typer.Option("--matrix", help="Matrix file to compare with; repeat it for overlays."),
+    matrix: Matrices = None,
+    section: Annotated[
+        str, typer.Option("--section", help="Only tables whose heading contains this text.")
+    ] = "",
+    column: Annotated[
+        str, typer.Option("--column", help="Heading of the column with the versions.")
+    ] = "",
+    like: Annotated[
+        str, typer.Option("--like", help="Draft --release anew, for this release's nodes.")
+    ] = "",
+    ca: Annotated[
+        Path | None, typer.Option("--ca", help="PEM file of the authorities of addresses.")
     ] = None,
     release: Annotated[
         str, typer.Option("--release", help="Release whose unknown pins may be closed.")
@@ -214,38 +251,42 @@ def import_versions(
     name: Annotated[
         str, typer.Option("--name", help="Name of the sets that --settings drafts.")
     ] = "learned",
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the overlay to this new file.")
-    ] = None,
+    out: NewFile = None,
     *,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
 ) -> None:
-    """Draft an overlay from makers' files: a difference to review, never a change of the matrix.
+    """Draft an overlay from published tables: a difference to review, never a change of the matrix.
 
-    The overlay goes to stdout or to a new file, the difference to stderr. Exit code 0: it loads and
-    `matrix check` has no new obstacle; 1: it has one; 2: an input is wrong.
+    New releases, filled unknowns and changed versions are shown, each with its source and the row
+    that it was read from. What could be read in two ways is refused with its row, and nothing is
+    written. The overlay goes to stdout or to a new file, the difference to stderr. Exit code 0: it
+    loads and `matrix check` has no new obstacle; 1: it has one; 2: an input is wrong.
 
-    Example: provisioner matrix import nvfw_HGX-H100x8_0002_230517.3.0.fwpkg --out draft.yaml
+    Example: provisioner matrix refresh General-Support.html --release doca-2.9.4-lts
+    --profile hgx-h100-bf3 --evidence 'docs.nvidia.com/doca, read 2026-11-29'
     """
-    place = Place(release=release, profiles=tuple(profile or ()))
+    place = Place(release=release, profiles=tuple(profile or ()), like=like)
     if settings is not None:
         _import_settings(settings, matrix or [], place, name, evidence, out, as_json=json_)
         return
     if not files or len(files) > FILES_MAX:
-        problem = f"more than {FILES_MAX} files" if files else "no file is named"
-        raise InputError("FILE", "", problem, f"Name 1 to {FILES_MAX} files, or --settings FILE.")
-    maps = dict(_read_map(text) for text in name_map or [])
-    imports = [_read_file(path, maps, tuple(system or ())) for path in files]
+        remedy = f"Name 1 to {FILES_MAX} files, or --settings FILE."
+        raise InputError("FILE", "", f"{len(files or ())} files are named", remedy)
+    given = (dict(map(_read_map, name_map or [])), tuple(system or ()), Choice(section, column), ca)
+    imports = [_read_source(name, *given) for name in files]
     _draft(imports, matrix or [], place, evidence, out, as_json=json_)
 
 
 def fill_versions(
     node: Annotated[
-        Path,
-        typer.Argument(help="Inventory of a good node: `provisioner node inventory NODE -o json`."),
-    ],
-    release: Annotated[str, typer.Option("--release", help="Release whose unknown pins it fills.")],
-    by: Annotated[str, typer.Option("--by", help="Who declares the node good: a name.")],
+        str,
+        typer.Argument(help="A good node: its name, or a file of `provisioner node inventory`."),
+    ] = "",
+    source: Annotated[str, typer.Option("--from", help="The same, as an option.")] = "",
+    release: Annotated[
+        str, typer.Option("--release", help="Release whose unknown pins it fills.")
+    ] = "",
+    by: Annotated[str, typer.Option("--by", help="Who declares the node good: a name.")] = "",
     profile: Annotated[
         str, typer.Option("--profile", help="Its profile; by default the one that matches.")
     ] = "",
@@ -254,15 +295,15 @@ def fill_versions(
         typer.Option("--file", help="KIND=NAME: the file that brings a component; repeatable."),
     ] = None,
     artifacts: Annotated[
-        Path, typer.Option(help="Folder of these files: their SHA-256 is computed.")
+        Path,
+        typer.Option(help="Folder of files; .fwpkg and .bfb in it are placed by their contents."),
     ] = Path("artifacts"),
-    matrix: Annotated[
-        list[Path] | None,
-        typer.Option("--matrix", help="Overlay, or matrix file; repeatable."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the overlay to this new file.")
-    ] = None,
+    vouch: Annotated[
+        str,
+        typer.Option("--vouch", help="Why the site trusts moves into these pins without a source."),
+    ] = "",
+    matrix: Matrices = None,
+    out: NewFile = None,
     *,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object instead.")] = False,
 ) -> None:
@@ -270,28 +311,82 @@ def fill_versions(
 
     Each version is the site's own evidence, with the node, the name and the date. What the node
     does not show, or shows in several versions, stays unknown and is named. Published versions are
-    never replaced. Nodes with other versions need edges to these, which no node can show.
+    never replaced; their files are filled. Moves from other versions no node can show: they keep
+    their sources, and with --vouch get the site's word. What still keeps the release from
+    production is told.
 
-    Example: provisioner matrix fill node.json --release spectrum-x-1.3.0 --by ada --out site.yaml
+    Example: provisioner matrix fill --from su0-n00 --release spectrum-x-1.3.0 --by ada
+    --artifacts /srv/firmware --out site.yaml
     """
+    if bool(node) == bool(source):
+        raise InputError("--from", source, "name one good node", "Give its name or its file once.")
     pinned = read_located_matrix(matrix or [])[0]
-    inventory = read_inventory(node)
+    inventory = _read_good_node(node or source)
     if release not in pinned.releases:
         remedy = f"It is one of: {', '.join(pinned.releases)}."
         raise InputError("--release", release, "there is no such release", remedy)
     chosen = profile or choose_profile(inventory, pinned.releases[release])
     if isinstance(chosen, Blocker):
-        raise InputError(str(node), "", chosen.detail, "Name it with --profile.")
+        raise InputError(node or source, "", chosen.detail, "Name it with --profile.")
     place = Place(release=release, profiles=(chosen,))
     check_place(pinned, place)
     if not by.strip():
         raise InputError("--by", "", "it is empty", "Name the person who declares the node good.")
     day = datetime.now(UTC).date().isoformat()
-    source = f"node {inventory.node}, which {by.strip()} declares good; read {day}"
-    brought = dict(_read_brought(text, artifacts) for text in files or [])
+    evidence = f"node {inventory.node}, which {by.strip()} declares good; read {day}"
     pins = pinned.releases[release].profiles[chosen].pins
-    stated = state_good_node(inventory, pins, source, brought)
-    _draft([stated], matrix or [], place, source, out, as_json=json_)
+    brought = _find_brought(artifacts, inventory, pins, pinned.bundles)
+    brought |= dict(_read_brought(text, artifacts) for text in files or [])
+    stated = state_good_node(inventory, pins, evidence, brought, pinned.bundles)
+    word = f"{by.strip()}, {day}: {vouch.strip()}" if vouch.strip() else ""
+    _draft([stated], matrix or [], place, evidence, out, as_json=json_, vouched=word)
+
+
+def _read_good_node(name: str) -> Inventory:
+    """Return the inventory in a file, or of a node that the daemon has. Raises InputError."""
+    if Path(name).is_file() or "/" in name or name.endswith(".json"):
+        return read_inventory(Path(name))
+    try:
+        answer = connection.connect(connection.find_place({})).send_request(
+            "GET", f"/nodes/{name}/inventory"
+        )
+    except connection.NoAnswer as error:
+        remedy = "Name a file: `provisioner node inventory NODE -o json > node.json`."
+        raise InputError("--from", name[:80], f"no daemon answers: {error}", remedy) from None
+    if not answer.good:
+        detail = answer.document.get("detail", "") if isinstance(answer.document, dict) else ""
+        problem = f"the daemon has no inventory of it ({detail or answer.status})"
+        raise InputError("--from", name[:80], problem, "See `provisioner node list`.")
+    try:
+        return Inventory.model_validate(answer.document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        problem = f"the daemon's inventory is of another version: {first['msg']}"
+        raise InputError("--from", name[:80], problem, "Use the daemon's own program.") from None
+
+
+def _find_brought(
+    folder: Path,
+    inventory: Inventory,
+    pins: Mapping[str, Pin],
+    bundles: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> dict[str, tuple[str, str]]:
+    """Return the file of each component whose version a package in the folder states."""
+    running = {part.kind: part.version or "" for part in inventory.components}
+    brought: dict[str, tuple[str, str]] = {}
+    listed = sorted(folder.iterdir()) if folder.is_dir() else []
+    for path in listed[:FOLDER_FILES_MAX]:
+        if path.suffix not in (".fwpkg", ".bfb") or not path.is_file():
+            continue
+        for stated in _read_file(path, {}, (), Choice()).statements:
+            pin = pins.get(stated.kind)
+            version = pin.version if pin is not None and pin.known else running.get(stated.kind, "")
+            grammar = grammar_of(stated.kind)
+            if not version and stated.kind in bundles:
+                version = identify_bundle(bundles[stated.kind], inventory)
+            if stated.file and is_same_version(grammar, version, stated.version):
+                brought[stated.kind] = (stated.file, stated.sha256)
+    return brought
 
 
 def _read_brought(text: str, folder: Path) -> tuple[str, tuple[str, str]]:
@@ -315,11 +410,12 @@ def _draft(
     out: Path | None,
     *,
     as_json: bool,
+    vouched: str = "",
 ) -> None:
     """Print the difference and the overlay, and end with its exit code."""
     texts = read_matrix_texts(matrices)
     pinned, located = read_located_matrix(matrices)
-    draft = draft_overlay(pinned, located, imports, place, evidence=evidence)
+    draft = draft_overlay(pinned, located, imports, place, evidence=evidence, vouched=vouched)
     result, result_text = parse_located([*texts, ("the draft", draft.text)])
     known = {(r.where, r.problem) for r in review_matrix(pinned) if r.weight is Weight.BLOCKS}
     obstacles = [
@@ -329,6 +425,18 @@ def _draft(
     ]
     if out is not None:
         _write_new(out, draft.text)
+    if place.release:
+        use = Use(frozenset({place.release}), frozenset(place.profiles))
+        left = [
+            remark
+            for remark in review_matrix(result, located=result_text, use=use)
+            if remark.weight is Weight.PRODUCTION
+        ]
+        told = [
+            f"keeps {place.release} from production: {f.problem}: {', '.join(f.places)}"
+            for f in group_remarks(left)
+        ]
+        draft = draft.model_copy(update={"notes": (*draft.notes, *told)})
     _show(draft, obstacles, out, as_json=as_json)
     raise typer.Exit(BLOCKED if obstacles else 0)
 
@@ -359,7 +467,23 @@ def _read_map(text: str) -> tuple[str, str]:
     return name, kind
 
 
-def _read_file(path: Path, maps: dict[str, str], systems: tuple[str, ...]) -> Import:
+def _read_source(
+    name: str, maps: dict[str, str], systems: tuple[str, ...], choice: Choice, ca: Path | None
+) -> Import:
+    """Read a file, or what an address answers; that address and the day are its evidence."""
+    if "://" not in name:
+        return _read_file(Path(name), maps, systems, choice)
+    file, content = public_address.fetch(name, str(ca or ""))
+    sha256 = hashlib.sha256(content).hexdigest()
+    read = read_import(file, content, sha256=sha256, maps=maps, systems=systems, choice=choice)
+    source = f"{name.partition('?')[0]}, read {datetime.now(UTC).date().isoformat()}"
+    stated = (s._replace(evidence=s.evidence or source) for s in read.statements)
+    return read._replace(statements=tuple(stated))
+
+
+def _read_file(
+    path: Path, maps: dict[str, str], systems: tuple[str, ...], choice: Choice
+) -> Import:
     """Read a file through the page cache: a bundle has gigabytes, and a few kilobytes are read."""
     try:
         with path.open("rb") as file:
@@ -372,6 +496,7 @@ def _read_file(path: Path, maps: dict[str, str], systems: tuple[str, ...]) -> Im
                     sha256=sha256,
                     maps=maps,
                     systems=systems,
+                    choice=choice,
                 )
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
@@ -418,5 +543,6 @@ def _build_table(draft: Draft) -> Table:
     for change in draft.changes:
         cells = (change.release, change.profile, change.kind, change.before, change.after)
         verdict = f"[{_COLOURS[change.verdict]}]{change.verdict}[/]"
-        table.add_row(verdict, *map(escape, cells), escape(change.reason))
+        reason = "; ".join(text for text in (change.row, change.reason) if text)
+        table.add_row(verdict, *map(escape, cells), escape(reason))
     return table

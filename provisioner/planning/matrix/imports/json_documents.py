@@ -58,6 +58,8 @@ def read_catalog(source: str, content: bytes, *, systems: tuple[str, ...]) -> Im
             source, "", "a catalogue is for all systems", "Name the model: --system XE9680."
         )
     raw = _decompress(source, content)
+    if b"<manifest" in raw[:1024]:  # Dell's root is Manifest
+        return _read_hpe(source, raw, systems)
     newest: dict[tuple[str, str], tuple[str, Statement]] = {}
     skipped = 0
     for entry in _iterate_entries(source, raw):
@@ -119,6 +121,55 @@ def _iterate_entries(source: str, raw: bytes) -> Iterator[etree._Element]:
     except (etree.LxmlError, ValueError) as error:
         problem = f"it is not XML: {' '.join(str(error).split())[:120]}"
         raise InputError(source, "", problem, _REMEDY) from None
+
+
+def _read_hpe(source: str, raw: bytes, systems: tuple[str, ...]) -> Import:
+    """Return the packages of HPE's repository for system ROM families (`--system U54`).
+
+    Source: manifest/meta.xml of a Service Pack for ProLiant: product_version with name_xlate,
+    version and products/product (rom).
+    """
+    parser = etree.XMLPullParser(
+        events=("start", "end"),
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+    )
+    statements: list[Statement] = []
+    try:
+        parser.feed(raw)
+        parser.close()
+        for event, element in parser.read_events():
+            if event == "start" and element.getparent() is None:
+                if element.getroottree().docinfo.internalDTD is not None:
+                    remedy = "Remove the DOCTYPE and entities."
+                    raise InputError(source, "", "it has a document type", remedy)
+            elif event == "end" and _local(element) == "product_version":
+                statements += _read_hpe_entry(source, element, systems)
+    except (etree.LxmlError, ValueError) as error:
+        problem = f"it is not XML: {' '.join(str(error).split())[:120]}"
+        raise InputError(source, "", problem, "Take meta.xml as HPE publishes it.") from None
+    check_count(source, statements)
+    return Import(source, "HPE repository", tuple(statements))
+
+
+def _read_hpe_entry(
+    source: str, entry: etree._Element, systems: tuple[str, ...]
+) -> list[Statement]:
+    families = {
+        e.get("rom", "").casefold() for e in entry.iter() if _local(e) == "product" and e.get("rom")
+    }
+    if not families & {name.casefold() for name in systems}:
+        return []
+    names = [e for e in entry.iter() if _local(e) == "name_xlate" and e.get("lang") == "en"]
+    version = next((e for e in entry.iter() if _local(e) == "version"), None)
+    if not names or version is None:
+        return []
+    name = clean_text(source, "name_xlate", _text_of(names[0]))
+    stated = clean_version(source, name, version.get("value") or "")
+    kind = "host.bios" if "ROM Flash" in name else find_kind(name, stated, {})
+    return [Statement(name, stated, kind, row=f"{name} {stated}"[:200])] if stated else []
 
 
 def _check_root(source: str, root: etree._Element) -> None:
@@ -214,12 +265,14 @@ def read_document(source: str, content: bytes, *, maps: Mapping[str, str]) -> Im
         result = _read_package_listing(source, document, maps)
     elif "Firmware Devices" in document:
         result = _read_installed_listing(source, document, maps)
+    elif document.get("release_product") == "nvidia-driver":
+        result = _read_driver_release(source, document)
     else:
         raise InputError(
             source,
             "",
-            "it is no firmware object, package listing or `nvfwupd` output",
-            "It has Milestones, FirmwareDeviceRecords or Firmware Devices.",
+            "it is no firmware object, package listing, `nvfwupd` output or driver release",
+            "It has Milestones, FirmwareDeviceRecords, Firmware Devices or release_product.",
         )
     check_count(source, result.statements)
     return result
@@ -354,6 +407,19 @@ def _read_installed_listing(
             statements.append(Statement(name, version, find_kind(name, version, maps)))
     notes = [f"{absent} parts of the node are not in the package"] if absent else []
     return Import(source, "nvfwupd output", tuple(statements), notes=tuple(notes))
+
+
+def _read_driver_release(source: str, document: dict[str, Any]) -> Import:
+    """Return the driver and Fabric Manager of developer.download.nvidia.com's redistrib JSON."""
+    statements = []
+    named = (("nvidia_driver", "host.driver"), ("fabricmanager", "host.fabric_manager"))
+    for name, kind in named:
+        part = document.get(name)
+        version = clean_version(source, name, part.get("version")) if isinstance(part, dict) else ""
+        if version:
+            day = clean_text(source, "release_date", document.get("release_date") or "")
+            statements.append(Statement(name, version, kind, row=f"{name} {version}, {day}"))
+    return Import(source, "driver release", tuple(statements))
 
 
 def _list(source: str, where: str, value: object) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import yaml
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
-from provisioner.model.matrix import Matrix, Pin
+from provisioner.model.matrix import Matrix, Pin, Profile, Release
 from provisioner.model.versions import is_same_version
 from provisioner.planning.matrix.imports.statements import (
     Contents,
@@ -28,7 +28,13 @@ from provisioner.planning.matrix.imports.statements import (
 )
 from provisioner.planning.matrix.located_yaml import Located
 from provisioner.planning.matrix.review import FILELESS
-from provisioner.planning.path.conditions import grammar_of
+from provisioner.planning.path.conditions import (
+    grammar_of,
+    is_pinned,
+    parse_terms,
+    satisfies_term,
+)
+from provisioner.planning.path.distances import Ways, normalize_version
 
 
 class Verdict(StrEnum):
@@ -57,6 +63,7 @@ class Change(Record):
     before: str = ""
     after: str = ""
     source: str = ""  # the imported file
+    row: str = ""  # of a published table, as it was read
     reason: str = ""
 
 
@@ -69,27 +76,44 @@ class Draft(Record):
 
 
 class Place(Record):
-    """The profiles whose pins a person allows to be closed; none without a release."""
+    """The profiles whose pins a person allows to be closed; none without a release.
+
+    `like`: a release that is not there yet is drafted, for the nodes of this one's profiles.
+    """
 
     release: str = ""
     profiles: tuple[str, ...] = ()
+    like: str = ""
 
     def includes(self, release: str, profile: str) -> bool:
         return release == self.release and profile in self.profiles
 
 
 def draft_overlay(
-    matrix: Matrix, located: Located, imports: Sequence[Import], place: Place, *, evidence: str = ""
+    matrix: Matrix,
+    located: Located,
+    imports: Sequence[Import],
+    place: Place,
+    *,
+    evidence: str = "",
+    vouched: str = "",
 ) -> Draft:
-    """Return the overlay for imported files. Raises InputError for a profile that is not there."""
+    """Return the overlay for imported files. Raises InputError for a profile that is not there.
+
+    `vouched`: the site's word for moves into the place's pins that have no source.
+    """
     check_place(matrix, place)
     draft = _Draft(matrix, located, place, evidence)
+    if place.like:
+        draft.add_release()
     stated = [(each.source, s) for each in imports for s in each.statements]
     for key in dict.fromkeys((s.kind, s.profile) for _, s in stated):
         draft.add_statements([(source, s) for source, s in stated if (s.kind, s.profile) == key])
     for each in imports:
         for contents in each.contents:
             draft.add_contents(each.source, contents)
+    if vouched:
+        draft.vouch(vouched)
     notes = tuple(f"{each.source}: {note}" for each in imports for note in each.notes)
     return Draft(changes=tuple(draft.changes), notes=notes, text=draft.write(imports, notes))
 
@@ -100,9 +124,14 @@ def check_place(matrix: Matrix, place: Place) -> None:
         problem = "a release and its profiles are named together"
         raise InputError("--release", place.release, problem, "Give --release and --profile.")
     profiles: Collection[str] = ()
-    if place.release:
+    if place.like:
+        if place.like not in matrix.releases or place.release in matrix.releases:
+            problem = "it is drafted like a release that is there, and is not there itself"
+            raise InputError("--like", place.like, problem, "See `provisioner matrix show`.")
+        profiles = matrix.releases[place.like].profiles
+    elif place.release:
         if place.release not in matrix.releases:
-            remedy = "See `provisioner matrix show`."
+            remedy = "See `provisioner matrix show`; a new one is drafted with --like RELEASE."
             raise InputError("--release", place.release, "there is no such release", remedy)
         profiles = matrix.releases[place.release].profiles
     for name in place.profiles:
@@ -111,15 +140,35 @@ def check_place(matrix: Matrix, place: Place) -> None:
             raise InputError("--profile", name, f"{place.release} has no such profile", remedy)
 
 
+def identify_bundle(contents: Mapping[str, Mapping[str, str]], inventory: Inventory) -> str:
+    """Return the package whose every part a node runs in every slot, "" if it is none of them.
+
+    `contents`: those of the packages of one kind, by version. No device reports a package by name.
+    """
+    running: dict[str, set[str]] = {}
+    for part in inventory.components:
+        running.setdefault(part.kind, set()).add(part.version or "")
+    for version, parts in contents.items():
+        if all(
+            running.get(kind)
+            and all(is_same_version(grammar_of(kind), wanted, v) for v in running[kind])
+            for kind, wanted in parts.items()
+        ):
+            return version
+    return ""
+
+
 def state_good_node(
     inventory: Inventory,
     pins: Mapping[str, Pin],
     evidence: str,
     files: Mapping[str, tuple[str, str]],
+    bundles: Mapping[str, Mapping[str, Mapping[str, str]]] | None = None,
 ) -> Import:
     """Return the versions of a node that its site declares good, for the pins that are unknown.
 
-    `files`: (name, SHA-256) of the file that brings a component's version, by kind. A slot without
+    `files`: (name, SHA-256) of the file that brings a component's version, by kind; of a published
+    version too. `bundles`: contents of packages, by which the node's is recognised. A slot without
     a version, and a kind that the node does not show, are notes: they stay unknown. Slots of one
     kind with several versions contradict each other in the draft, and nothing of them is written.
     """
@@ -127,6 +176,12 @@ def state_good_node(
     statements = []
     notes = []
     for part in inventory.components:
+        pin = pins.get(part.kind)
+        if pin is not None and pin.known and part.version:
+            if not is_pinned(grammar_of(part.kind), part.version, pin):
+                where = f"{part.kind}/{part.slot}"
+                notes.append(f"{where} runs {part.version}, and {pin.version} is pinned: kept")
+            continue
         if part.kind not in wanted:
             continue
         if not part.version:
@@ -141,9 +196,19 @@ def state_good_node(
                 part.kind, version, part.kind, file=name, sha256=sha256, evidence=evidence
             )
             statements.append(statement)
+    for kind in sorted(wanted & (bundles or {}).keys() - {s.kind for s in statements}):
+        if version := identify_bundle((bundles or {})[kind], inventory):
+            name, sha256 = files.get(kind, ("", ""))
+            statements.append(
+                Statement(kind, version, kind, file=name, sha256=sha256, evidence=evidence)
+            )
     read = {s.kind for s in statements}
     notes += [f"{kind} stays unknown: the node does not show it" for kind in sorted(wanted - read)]
-    files_wanted = sorted(read - FILELESS - files.keys())
+    for kind, (name, sha256) in files.items():  # of published versions, the file alone
+        if kind in pins and pins[kind].known:
+            statements.append(Statement(kind, pins[kind].version, kind, file=name, sha256=sha256))
+    lacks = {k for k, pin in pins.items() if pin.known and not pin.artifact}
+    files_wanted = sorted((read | lacks) - FILELESS - files.keys())
     notes += [f"{kind} has no file yet: --file {kind}=NAME" for kind in files_wanted]
     return Import(
         source=inventory.node,
@@ -151,6 +216,22 @@ def state_good_node(
         statements=tuple(dict.fromkeys(statements)),
         notes=tuple(notes),
     )
+
+
+def _holds(statement: Statement, bounds: str) -> bool:
+    grammar = grammar_of(statement.kind)
+    return all(satisfies_term(grammar, statement.version, term) for term in parse_terms(bounds))
+
+
+EVIDENCE_CHARS_MAX = 300  # as the matrix takes texts
+
+
+def _show_sides(stated: Sequence[tuple[str, Statement]]) -> str:
+    """Return contradicting versions side by side, each with its file and row."""
+    sides = {
+        s.version: f"{s.version} ({source}{', ' + s.row if s.row else ''})" for source, s in stated
+    }
+    return f"several versions: {' against '.join(sides.values())}; import the right one alone"
 
 
 class _Draft:
@@ -174,8 +255,7 @@ class _Draft:
         versions = {s.version for _, s in stated}
         files = {(s.file, s.sha256) for _, s in stated if s.file or s.sha256}
         if any(not is_same_version(grammar, first.version, version) for version in versions):
-            reason = f"several versions: {', '.join(sorted(versions))}; import the right one alone"
-            self._note(Verdict.CONFLICT, first, source, reason)
+            self._note(Verdict.CONFLICT, first, source, _show_sides(stated))
             return
         if len(files) > 1:
             names = ", ".join(sorted(file for file, _ in files))
@@ -187,11 +267,60 @@ class _Draft:
             reason = "name the nodes that it is for: --release and --profile"
             self._note(Verdict.UNPLACED, whole, source, reason)
 
+    def add_release(self) -> None:
+        """Begin the release that is not there yet, for the nodes of the one that it is like."""
+        model = self.matrix.releases[self.place.like]
+        profiles = {
+            name: Profile(match=model.profiles[name].match, pins={}) for name in self.place.profiles
+        }
+        fresh = Release(profiles=profiles, follows=self.place.like)
+        releases = {**self.matrix.releases, self.place.release: fresh}
+        self.matrix = self.matrix.model_copy(update={"releases": releases})
+        matches = {
+            name: {"match": p.match.model_dump(mode="json", exclude_defaults=True), "pins": {}}
+            for name, p in profiles.items()
+        }
+        self.tree["releases"] = {
+            self.place.release: {"follows": self.place.like, "profiles": matches}
+        }
+
+    def vouch(self, word: str) -> None:
+        """Give the moves into the place's pins that have no source the site's own."""
+        profiles = self.matrix.releases[self.place.release].profiles
+        ways = Ways(self.matrix)
+        for kind, edges in self.matrix.edges.items():
+            pins = {
+                normalize_version(self.matrix, kind, version)
+                for name in self.place.profiles
+                if kind in profiles[name].pins and profiles[name].pins[kind].known
+                for version in (profiles[name].pins[kind].version, *profiles[name].pins[kind].also)
+            }
+            written = [
+                {
+                    "from": list(edge.from_versions),
+                    "to": edge.to,
+                    **({"via": list(edge.via)} if edge.via else {}),
+                    "activates_by": edge.activates_by.value,
+                    "evidence": word[:EVIDENCE_CHARS_MAX],
+                }
+                for edge in edges
+                if not edge.evidence and pins & ways.list_reachable(kind, edge.to)
+            ]
+            if written:
+                self.tree.setdefault("edges", {})[kind] = written
+
     def _note(self, verdict: Verdict, statement: Statement, source: str, reason: str) -> None:
         kind = statement.kind or statement.name
         after = statement.version
         self.changes.append(
-            Change(verdict=verdict, kind=kind, after=after, source=source, reason=reason)
+            Change(
+                verdict=verdict,
+                kind=kind,
+                after=after,
+                source=source,
+                row=statement.row,
+                reason=reason,
+            )
         )
 
     def _place(self, statement: Statement, source: str) -> bool:
@@ -223,6 +352,8 @@ class _Draft:
         fields = {"version": statement.version, **self._list_extras(statement)}
         if pin is not None and pin.optional:
             fields["optional"] = "true"
+        if pin is not None and pin.bounds and not _holds(statement, pin.bounds):
+            return Verdict.DIFFERS, {}, f"published: it is {pin.bounds} ({pin.evidence})"
         reason = "" if fields.get("evidence") else "without a source: add --evidence"
         return (Verdict.ADDS if pin is None else Verdict.CLOSES), fields, reason
 
@@ -246,7 +377,9 @@ class _Draft:
         return (*path, "pins", kind) in self.located.places
 
     def _list_extras(self, statement: Statement) -> dict[str, str]:
-        extras = {"evidence": statement.evidence or self.evidence}
+        evidence = statement.evidence or self.evidence
+        row = f"; row: {statement.row}" if evidence and statement.row else ""
+        extras = {"evidence": f"{evidence}{row}"[:EVIDENCE_CHARS_MAX]}
         if statement.kind not in FILELESS:
             extras |= {"artifact": statement.file, "sha256": statement.sha256}
         return {key: value for key, value in extras.items() if value}
@@ -275,6 +408,7 @@ class _Draft:
                 before=pin.version if pin else "",
                 after=statement.version,
                 source=source,
+                row=statement.row,
                 reason=reason or added,
             )
         )
@@ -304,14 +438,18 @@ class _Draft:
 
     def write(self, imports: Sequence[Import], notes: Sequence[str]) -> str:
         """Return the overlay as YAML, with everything that is not in it as comments."""
-        lines = ["# Drafted by `provisioner matrix import`; review each line before it is used."]
+        lines = [
+            "# Drafted by `provisioner matrix refresh` or `fill`; review each line before its use."
+        ]
         lines += [f"# from {each.source}: {each.format}" for each in imports]
         for change in self.changes:
             if change.verdict not in WRITTEN | {Verdict.SAME}:
                 place = f"{change.release}/{change.profile} " if change.release else ""
+                move = f"{change.before} -> {change.after}" if change.before else change.after
+                row = f", {change.row}" if change.row else ""
                 lines.append(
-                    f"# not written, {change.verdict}: {place}{change.kind} {change.after}"
-                    f" ({change.source}): {change.reason}"
+                    f"# not written, {change.verdict}: {place}{change.kind} {move}"
+                    f" ({change.source}{row}): {change.reason}"
                 )
         lines += [f"# note: {note}" for note in notes]
         comments = "".join(re.sub(r"[^\x20-\x7e]", "?", line) + "\n" for line in lines)

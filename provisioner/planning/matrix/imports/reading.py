@@ -18,6 +18,7 @@ from provisioner.planning.matrix.imports.json_documents import (
     read_catalog,
     read_document,
 )
+from provisioner.planning.matrix.imports.published_pages import Choice, read_page
 from provisioner.planning.matrix.imports.statements import (
     PCI_DEVICES,
     STATEMENTS_MAX,
@@ -339,6 +340,9 @@ def _read_row(
     )
 
 
+PAGES = (".html", ".htm", ".md", ".rst", ".txt", ".yaml", ".yml")  # published pages, saved
+
+
 def read_import(
     source: str,
     content: bytes,
@@ -346,11 +350,12 @@ def read_import(
     sha256: str,
     maps: Mapping[str, str],
     systems: tuple[str, ...] = (),
+    choice: Choice | None = None,
 ) -> Import:
     """Return everything that a file states. Raises InputError.
 
     `source` is its name without folders, `sha256` the digest of the whole file, `maps` the
-    component kinds that a person gave to names.
+    component kinds that a person gave to names, `choice` the part of a page.
     """
     clean_text(source, "file name", source)
     if is_package(content):
@@ -363,11 +368,14 @@ def read_import(
         return read_document(source, content, maps=maps)
     if source.lower().endswith(".csv"):
         return read_table(source, content, maps=maps)
+    if source.lower().endswith(PAGES):
+        return read_page(source, content, maps=maps, choice=choice)
     raise InputError(
         source,
         "",
         "its format is not known",
-        "It is a PLDM package, a BFB, Catalog.xml(.gz), a .csv or a .json of the documented forms.",
+        "It is a PLDM package, a BFB, a catalogue (.xml, .gz), .csv, .json, or a saved page: "
+        f"{', '.join(PAGES)}.",
     )
 
 

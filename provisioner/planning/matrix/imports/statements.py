@@ -57,6 +57,20 @@ _DOCUMENT_NAMES = {
     "cx8": "nic.cx8",
     # source: docs.nvidia.com/dgx/dgxgb300nvl72-release-notes/package-contents.html
     "gpu driver": "host.driver",
+    "fabric manager": "host.fabric_manager",
+    "nvidia bluefield-3 firmware": "bluefield.nic",
+    "cumulus linux os": "switch.os",
+    "cumulus linux": "switch.os",
+    # source: github.com/netrisai/docs, ai-netris-host-networking.rst
+    "bluefield fw bundle (bfb)": "bluefield.bundle",
+    "bluefield firmware bundle (bfb)": "bluefield.bundle",
+    "bluefield-3 firmware": "bluefield.nic",
+    "bluefield3 supernic firmware": "supernic.nic",
+    "connectx7 supernic firmware": "nic.cx7",
+    "connectx8 supernic firmware": "nic.cx8",
+    "doca host": "host.doca",
+    "spectrum-x congestion control algorithm (spc-x cc)": "host.spcx_cc",
+    "nccl": "host.nccl",
     "doca_host": "host.doca",
     "bf3_bfb": "bluefield.bundle",
     # source: github.com/Mellanox/nic-configuration-operator, GetFWVersionsFromBFB
@@ -110,6 +124,7 @@ class Statement(NamedTuple):
     sha256: str = ""  # of that file
     evidence: str = ""
     profile: str = ""  # the only profile that it is for; "" if the file does not say
+    row: str = ""  # of a published table, as it was read
 
 
 class Contents(NamedTuple):

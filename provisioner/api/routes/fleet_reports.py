@@ -304,10 +304,11 @@ class Comparisons(Record):
 async def list_drift(ask: Ask) -> Reply:
     """Return the nodes whose release or versions are not those of their target."""
     fleet = await _read_versions(ask)
-    lines = await asyncio.to_thread(release_drift.find_drift, *fleet)
-    table = await asyncio.to_thread(release_drift.tabulate_drift, lines)
-    shown = lines if ask.query.named is None else lines[: ask.query.named]
-    return Reply(DriftList.model_construct(items=shown, table=table, total=len(lines)))
+    found = await asyncio.to_thread(release_drift.list_differing, *fleet)
+    table = await asyncio.to_thread(release_drift.tabulate_drift, found)
+    shown = found if ask.query.named is None else found[: ask.query.named]
+    lines = tuple(release_drift.build_line(one, fleet[3], ask.now) for one in shown)
+    return Reply(DriftList.model_construct(items=lines, table=table, total=len(found)))
 
 
 async def list_versions(ask: Ask) -> Reply:

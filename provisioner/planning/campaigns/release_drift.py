@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -83,14 +84,26 @@ class DebtLine(Record):
     source: str  # "device", "ledger", "certificate" or "store"
 
 
-def find_drift(
+class Differing(NamedTuple):
+    """One node that differs. `row`: its place in a campaign; `expired`: its pin that is over."""
+
+    node: Node
+    row: CampaignRow | None
+    campaign_target: str
+    target: str
+    behind: tuple[Behind, ...]
+    security: tuple[str, ...]
+    expired: ReleasePin | None
+
+
+def list_differing(
     nodes: Sequence[Node],
     versions: FleetVersions,
     matrix: Matrix,
     pins: Sequence[ReleasePin],
     under_way: Mapping[str, tuple[CampaignRow, str]],
     now: float,
-) -> tuple[DriftLine, ...]:
+) -> tuple[Differing, ...]:
     """Return every node whose release or versions differ from its target, or have a notice.
 
     `under_way` maps the nodes of active campaigns to their row and the campaign's target.
@@ -115,26 +128,43 @@ def find_drift(
         expired = next((p for p in expired_pins if _about(p, node)), None)
         if target == node.release and not behind and expired is None and not security:
             continue
-        lines.append(
-            DriftLine.model_construct(  # of records that were validated when they were read
-                node=node.id,
-                state=node.state.value,
-                release=node.release,
-                target=target,
-                why=_why(node, row, campaign_target, pins, now),
-                behind=behind,
-                pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
-                security=security,
-            )
-        )
+        lines.append(Differing(node, row, campaign_target, target, behind, security, expired))
     return tuple(lines)
 
 
-def tabulate_drift(lines: Sequence[DriftLine]) -> tuple[DriftRow, ...]:
+def build_line(found: Differing, pins: Sequence[ReleasePin], now: float) -> DriftLine:
+    """Return a node that differs as a line for people."""
+    expired = found.expired
+    return DriftLine.model_construct(  # of records that were validated when they were read
+        node=found.node.id,
+        state=found.node.state.value,
+        release=found.node.release,
+        target=found.target,
+        why=_why(found.node, found.row, found.campaign_target, pins, now),
+        behind=found.behind,
+        pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
+        security=found.security,
+    )
+
+
+def find_drift(
+    nodes: Sequence[Node],
+    versions: FleetVersions,
+    matrix: Matrix,
+    pins: Sequence[ReleasePin],
+    under_way: Mapping[str, tuple[CampaignRow, str]],
+    now: float,
+) -> tuple[DriftLine, ...]:
+    """Return every node whose release or versions differ from its target, as a line."""
+    found = list_differing(nodes, versions, matrix, pins, under_way, now)
+    return tuple(build_line(one, pins, now) for one in found)
+
+
+def tabulate_drift(lines: Iterable[Differing]) -> tuple[DriftRow, ...]:
     """Return the components that differ, each version with its nodes: what most run first."""
     alike: dict[int, tuple[tuple[Behind, ...], list[str]]] = {}
     for line in lines:
-        alike.setdefault(id(line.behind), (line.behind, []))[1].append(line.node)
+        alike.setdefault(id(line.behind), (line.behind, []))[1].append(line.node.id)
     found: dict[tuple[str, str, str], list[tuple[int, list[str]]]] = {}
     for behind, names in alike.values():
         for one in behind:

@@ -25,13 +25,13 @@ from provisioner.control.fabric.fabric_standing import Fabrics, keeper_of, tenan
 from provisioner.control.node.certifier import Certifier
 from provisioner.control.node.observer import Observer
 from provisioner.control.node.performer import Performer
-from provisioner.control.node.reconciler import Reconciler
+from provisioner.control.node.reconciler import Engaged, Reconciler
 from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.release_watch import ReleaseWatch
 from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
-from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.control.watch.watcher import PortWatches, Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
     build_attestation_watch,
@@ -45,7 +45,7 @@ from provisioner.daemon.watches import (
     build_resting_looks,
     list_senders,
 )
-from provisioner.execution.actions.power import Feeds, LeakGate
+from provisioner.execution.actions.power import Feeds, LeakGate, Report
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import HostLogin, Site
 from provisioner.execution.artifacts.artifacts import Artifacts
@@ -58,6 +58,7 @@ from provisioner.execution.tenancy.release_recheck import Rechecks
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.execution.validate.validator import Validator
+from provisioner.model.alert import Signal
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.certification.host_settings import select_sets
 from provisioner.planning.erasure.erasure import policy_of
@@ -138,7 +139,7 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self.context = context = build_context(parts)
         self.parts = parts = guard_parts(parts, context.get_gate())
-        reach = _reach(parts)
+        reach = _reach(parts, self._report_leaks)
         self.site = _site(parts, reach)
         collector = build_collector(self.site, parts.matrix)
         self.tenancy = tenancy_of(self.site, parts.store, parts.fabrics)
@@ -187,8 +188,6 @@ class Daemon:
         self._failure = FirstFailure()  # of every loop, whenever it was started
         self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
         self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
-        if self.watcher is not None and reach.gate is not None:
-            reach.gate.report = self.watcher.keeper.report
         keeper = None if self.watcher is None else self.watcher.keeper
         held = None if keeper is None else keeper.list_held_nodes
         self.scheduler = Scheduler(
@@ -205,6 +204,10 @@ class Daemon:
         self.campaigns = _campaigns(deciding, parts)
         self._ticking: list[asyncio.Task[None]] = []
         self._measuring: list[asyncio.Task[None]] = []
+
+    async def _report_leaks(self, node: str, signals: Sequence[Signal]) -> None:
+        if self.watcher is not None:
+            await self.watcher.keeper.report(node, signals)
 
     async def start(self) -> None:
         """Resume operations that were under way, then look for work until stopped."""
@@ -254,11 +257,9 @@ class Daemon:
 
     def _lead(self) -> None:
         """Start the loops that look for work."""
-        if self.watcher is not None and self.parts.watch is not None:
-            self.watcher.leaf_ports = self.leaf_watch
-            self.watcher.partitions = self.partition_watch
-            if self.parts.watch.attach:
-                self.parts.watch.attach(self.watcher)
+        attach = None if self.parts.watch is None else self.parts.watch.attach
+        if self.watcher is not None and attach is not None:
+            attach(self.watcher, PortWatches(self.leaf_watch, self.partition_watch))
         self._begin(self.scheduler.run, "scheduler")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
@@ -324,14 +325,14 @@ class Daemon:
         self.context.get_gate().close()
 
 
-def _reach(parts: Parts) -> Reach:
+def _reach(parts: Parts, report: Report) -> Reach:
     return Reach(
         parts.transport,
         parts.switches,
         parts.credentials,
         parts.passwords,
         pause=parts.clock.sleep,
-        gate=LeakGate(parts.clock, parts.alerts, parts.store.evidence),
+        gate=LeakGate(parts.clock, parts.alerts, parts.store.evidence, report),
     )
 
 
@@ -363,12 +364,18 @@ def _campaigns(context: Context, parts: Parts) -> Campaigns | None:
 def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     most = parts.settings.operations_max
     if parts.shared is None:
-        embedded = EmbeddedEngine(parts.store, reconciler.drive, most)
-        reconciler.away = embedded.away
+
+        async def drive(operation: str) -> None:
+            await reconciler.drive(operation, Engaged(away=embedded.away))
+
+        embedded = EmbeddedEngine(parts.store, drive, most)
         return embedded
     cluster, queue = parts.shared
-    engine = SharedEngine(parts.store, reconciler.drive, most, cluster, queue)
-    reconciler.leaves = engine.leaves
+
+    async def drive_shared(operation: str) -> None:
+        await reconciler.drive(operation, Engaged(leaves=engine.leaves))
+
+    engine = SharedEngine(parts.store, drive_shared, most, cluster, queue)
     return engine
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from provisioner.adapters.key_service import TransitService
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.watch.watch_standing import iterate_nodes, read_summary
-from provisioner.control.watch.watcher import Watcher
+from provisioner.control.watch.watcher import ALONE, PortWatches, Watcher
 from provisioner.execution.observe.intake import Secrets
 from provisioner.model.alert import WatchedNode, WatchStatus
 from provisioner.model.expected import Expected
@@ -60,13 +60,15 @@ SIZE_MAX = 256 * 1024 * 1024  # 65,536 nodes with 11 BMCs each are some 60 MB
 
 
 @asynccontextmanager
-async def kept_status(directory: Path, clock: Clock) -> AsyncIterator[Callable[[Watcher], None]]:
+async def kept_status(
+    directory: Path, clock: Clock
+) -> AsyncIterator[Callable[[Watcher, PortWatches], None]]:
     """Yield a function that takes the watcher and from then on writes its standing."""
     file = directory / STATUS_FILE
     writing: list[asyncio.Task[None]] = []
 
-    def begin(watcher: Watcher) -> None:
-        writing.append(asyncio.create_task(_write_for_ever(file, watcher, clock)))
+    def begin(watcher: Watcher, beside: PortWatches = ALONE) -> None:
+        writing.append(asyncio.create_task(_write_for_ever(file, watcher, clock, beside)))
         writing[-1].add_done_callback(_ended)
 
     try:
@@ -84,12 +86,13 @@ def _ended(task: asyncio.Task[None]) -> None:
         log.error("the watch's standing is not written any more", exc_info=task.exception())
 
 
-async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock) -> None:
+async def _write_for_ever(file: Path, watcher: Watcher, clock: Clock, beside: PortWatches) -> None:
     while True:
         bmcs = sum(len(node.bmcs) for node, _ in watcher.list_watched())
         every_s = max(EVERY_S, bmcs / BMCS_PER_S)
         try:
-            status = read_summary(watcher, clock.now()).model_copy(update={"every_s": every_s})
+            status = read_summary(watcher, clock.now(), beside)
+            status = status.model_copy(update={"every_s": every_s})
             await write_status(file, status, iterate_nodes(watcher))
         except OSError as error:  # a full disk does not stop the watch
             log.warning("%s: it cannot be written: %s", file, error)

@@ -28,7 +28,7 @@ from aiohttp import web
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.adapters.redfish.eventing.events import parse_document
 from provisioner.control.watch.alert_keeper import PortReport
-from provisioner.control.watch.watcher import Watcher, WatchParts
+from provisioner.control.watch.watcher import ALONE, PortWatches, Watcher, WatchParts
 from provisioner.daemon.data import kept_status
 from provisioner.daemon.event_connections import (
     BARRED_S,
@@ -271,10 +271,10 @@ async def open_watch(
         raise InputError("--alert-sources", "", "events have a process of their own", remedy)
     intake = Intake(senders, store, clock, None if site is None else site.plan)
 
-    def build_parts(listener: str, begin: Callable[[Watcher], None]) -> WatchParts:
-        def attach(watcher: Watcher) -> None:
+    def build_parts(listener: str, begin: Callable[[Watcher, PortWatches], None]) -> WatchParts:
+        def attach(watcher: Watcher, beside: PortWatches = ALONE) -> None:
             intake.attach_watcher(watcher)
-            begin(watcher)
+            begin(watcher, beside)
 
         secret = partial(secrets.token_urlsafe, 32)
         return WatchParts(store.alerts, secret, streams, listener, attach)

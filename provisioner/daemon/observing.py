@@ -25,6 +25,7 @@ from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.node.observing import Eyes, SiteObserver
+from provisioner.control.watch.watcher import ALONE
 from provisioner.daemon.agents import ServedAgents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.hosts import Hosts
@@ -113,7 +114,7 @@ class ObservingDaemon:
         self._begin(self.observer.run, "observer")
         if watcher is not None and self.parts.watch is not None:
             if self.parts.watch.attach:
-                self.parts.watch.attach(watcher)
+                self.parts.watch.attach(watcher, ALONE)
             self._begin(watcher.run, "watcher")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
         for name, loop in list_senders(self.context, *to, watcher).items():

@@ -26,6 +26,7 @@ from sqlalchemy import bindparam, select
 
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.control.engine.engine_shared import SharedEngine
+from provisioner.control.node.reconciler import Engaged
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation, OperationStatus
 from provisioner.ports import StoreFailed
@@ -136,10 +137,11 @@ class Member:
         self.parts = build_parts(side, self.store, clock, self.wire, self._submit)
         queue = MemoryQueue(world.server, gate)
         reconciler = self.parts.reconciler
-        self.engine = SharedEngine(
-            self.store, reconciler.drive, OPERATIONS_MAX, self.cluster, queue
-        )
-        reconciler.leaves = self._leaves
+
+        async def drive(operation: str) -> None:
+            await reconciler.drive(operation, Engaged(leaves=self._leaves))
+
+        self.engine = SharedEngine(self.store, drive, OPERATIONS_MAX, self.cluster, queue)
         self._world = world
         self._leading: asyncio.Task[None] | None = None
 

@@ -210,12 +210,11 @@ class Now:
 
 def test_the_gate_raises_the_alert_at_once_and_reads_the_store_at_each_act() -> None:
     book, reports = Book(), list[Signal]()
-    gate = LeakGate(Now(), book)  # type: ignore[arg-type]
 
     async def report(_: str, signals: object) -> None:
         reports.extend(signals)  # type: ignore[arg-type]
 
-    gate.report = report
+    gate = LeakGate(Now(), book, report=report)  # type: ignore[arg-type]
 
     async def acts() -> list[Blocker | None]:
         first = await gate.admit_act("n0", [WET_ONE])

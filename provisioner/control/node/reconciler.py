@@ -56,6 +56,23 @@ class Drivers:
     lockdown: LockdownBracket | None = None  # None: a BMC in lockdown waits for a person
 
 
+def _stays(_: str) -> bool:
+    return False
+
+
+def _beside(_: str) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Engaged:
+    """What an engine asks of the operations that it drives, by their ids."""
+
+    leaves: Callable[[str], bool] = _stays  # whether a peer shall continue it
+    # what it is inside of while it only waits
+    away: Callable[[str], AbstractAsyncContextManager[None]] = _beside
+
+
 class Reconciler:
     """Drives operations; one instance serves all nodes of a daemon."""
 
@@ -77,12 +94,8 @@ class Reconciler:
         self._drivers = drivers
         self._lockdown = drivers.lockdown
         self._end_look = end_look  # at a node that rests, which an operation takes over
-        # whether a peer shall continue an operation; set by the engine's maker
-        self.leaves: Callable[[str], bool] = lambda _operation: False
-        # what an operation is inside of while it only waits; set by the engine's maker
-        self.away: Callable[[str], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
 
-    async def drive(self, operation_id: str) -> None:
+    async def drive(self, operation_id: str, engaged: Engaged = Engaged()) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
         try:
             operation = await self._store.operations.take(operation_id)
@@ -95,9 +108,9 @@ class Reconciler:
             await self._end_look(operation.node)
         hold = Hold(self._store, self._clock, operation)
         with set_log_context(node=operation.node, operation=operation.id):
-            await self._driven(hold)
+            await self._driven(hold, engaged)
 
-    async def _driven(self, hold: Hold) -> None:
+    async def _driven(self, hold: Hold, engaged: Engaged) -> None:
         operation = hold.operation
         drivers = self._drivers
         try:
@@ -108,7 +121,7 @@ class Reconciler:
             elif drivers.requested is not None and is_requested(operation.want):
                 await drivers.requested.drive(hold)
             else:
-                await self._turns(hold)
+                await self._turns(hold, engaged)
         except Fenced:
             log.info("operation %s: another driver has taken it over", operation.id)
         except DamagedRow as error:  # of this node: whatever else is stored, it is not driven
@@ -120,7 +133,7 @@ class Reconciler:
             log.exception("operation %s of %s: parked", operation.id, operation.node)
             await self._park(hold, _bug(operation.node))
 
-    async def _turns(self, hold: Hold) -> None:
+    async def _turns(self, hold: Hold, engaged: Engaged) -> None:
         failures = unseen = 0  # in a row: acts that failed, looks that showed nothing
         while True:
             if self._sure is not None:
@@ -155,10 +168,10 @@ class Reconciler:
                 turn = Wait(after_s=self._settings.retry_s, why=why)
             if isinstance(turn, Wait):
                 await self._note(hold, turn.why, blockers)
-            if not failures and not unseen and self.leaves(hold.operation.id):
+            if not failures and not unseen and engaged.leaves(hold.operation.id):
                 return  # between two turns nothing is known here that is not stored
             if isinstance(turn, Wait):
-                async with self.away(hold.operation.id):
+                async with engaged.away(hold.operation.id):
                     await self._clock.sleep(min(turn.after_s, self._settings.retry_max_s))
 
     async def _lock_again(self, hold: Hold) -> Blocker | None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from provisioner.control.watch.watcher import Watcher
+from provisioner.control.watch.watcher import ALONE, PortWatches, Watcher
 from provisioner.model.alert import WatchedBmc, WatchedNode, WatchStatus
 from provisioner.model.events.fleet_events import ClockDoubted, ClockTrusted
 from provisioner.model.node import BmcRef, Node
@@ -149,15 +149,16 @@ def _date(at: float) -> str:
         return f"{at:.0f} s since the epoch"
 
 
-def read_standing(watcher: Watcher, now: float) -> WatchStatus:
+def read_standing(watcher: Watcher, now: float, beside: PortWatches = ALONE) -> WatchStatus:
     """Return the watch as it stands at `now`."""
-    return read_summary(watcher, now).model_copy(update={"nodes": tuple(iterate_nodes(watcher))})
+    summary = read_summary(watcher, now, beside)
+    return summary.model_copy(update={"nodes": tuple(iterate_nodes(watcher))})
 
 
-def read_summary(watcher: Watcher, now: float) -> WatchStatus:
+def read_summary(watcher: Watcher, now: float, beside: PortWatches = ALONE) -> WatchStatus:
     """Return the same without its nodes: those of a large fleet take seconds (`nodes`)."""
-    leaf_ports = watcher.leaf_ports
-    partitions = watcher.partitions
+    leaf_ports = beside.leaf_ports
+    partitions = beside.partitions
     listed = {} if leaf_ports is None else dict(leaf_ports.listed)
     listed |= {} if partitions is None else partitions.listed
     return WatchStatus(

@@ -55,6 +55,17 @@ SWEEPS_MAX = 16  # the same of sweeps: some hundred requests each
 
 
 @dataclass(frozen=True)
+class PortWatches:
+    """The watches beside this one that lead; they are shown to people with it."""
+
+    leaf_ports: LeafWatch | None = None
+    partitions: PartitionWatch | None = None
+
+
+ALONE = PortWatches()
+
+
+@dataclass(frozen=True)
 class WatchParts:
     """The watch's needs from outside. `listener`: URL that BMCs post events to; "": none."""
 
@@ -62,7 +73,8 @@ class WatchParts:
     new_secret: Callable[[], str]
     streams: EventStreams | None = None
     listener: str = ""
-    attach: Callable[[Watcher], None] | None = None  # gets the receiver of pushed events
+    # gets the receiver of pushed events, and what is shown beside it
+    attach: Callable[[Watcher, PortWatches], None] | None = None
 
 
 class Watcher:
@@ -97,8 +109,6 @@ class Watcher:
         self.ports = PortWatch()
         self.leaves = LeafCounts(reach, context.clock, context.settings, self._counted)
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
-        self.leaf_ports: LeafWatch | None = None  # the watches beside this one, for people
-        self.partitions: PartitionWatch | None = None
         self._turns: dict[str, Turns] = {}
         self._glances = DueTimes()
         self._sweeps = DueTimes()

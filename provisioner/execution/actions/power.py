@@ -330,7 +330,7 @@ SOURCE = "leaks/host"
 
 
 class LeakGate:
-    """`report` takes in alerts, once a watch is there; without `alerts` only readings count.
+    """`report` takes in alerts; without `alerts` only readings count.
 
     `evidence` has the inventory of each host: a detector that it names and that is not shown any
     more has no reading.
@@ -341,11 +341,12 @@ class LeakGate:
         clock: Clock,
         alerts: AlertRepository | None = None,
         evidence: EvidenceRepository | None = None,
+        report: Report | None = None,
     ) -> None:
         self._clock = clock
         self._alerts = alerts
         self._evidence = evidence
-        self.report: Report | None = None
+        self._report = report
 
     async def admit_act(self, node: str, detectors: Sequence[LeakDetector]) -> Blocker | None:
         """Return why no act may be sent to this host now, by its detectors and its alerts."""
@@ -371,5 +372,5 @@ class LeakGate:
     async def record_leaks(self, node: str, detectors: Sequence[LeakDetector]) -> None:
         """Raise an alert for each detector that is not dry."""
         signals = list_signals(node, detectors, SOURCE, self._clock.now())
-        if signals and self.report is not None:
-            await self.report(node, signals)
+        if signals and self._report is not None:
+            await self._report(node, signals)

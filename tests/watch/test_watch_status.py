@@ -16,6 +16,7 @@ from serving import HOST, Serving, world
 
 from provisioner.control.watch.alert_keeper import PortReport
 from provisioner.control.watch.watch_standing import read_standing
+from provisioner.control.watch.watcher import PortWatches
 from provisioner.daemon.data import STATUS_FILE, kept_status, open_data, read_status, write_status
 from provisioner.model.alert import WatchStatus, Way
 from provisioner.model.node import State
@@ -153,7 +154,9 @@ def test_the_watch_of_leaves_tells_which_ports_it_lists(tmp_path: Path) -> None:
         try:
             await serving.start()
             await serving.world.clock.sleep(200.0)
-            return read_standing(serving.watcher, serving.world.clock.now())
+            assert serving.daemon is not None
+            beside = PortWatches(serving.daemon.leaf_watch)
+            return read_standing(serving.watcher, serving.world.clock.now(), beside)
         finally:
             await serving.stop()
             await serving.world.store.close()

@@ -377,6 +377,7 @@ DECODE_FOR: Mapping[str, str] = {
     **RECORD_DECODERS,
     "planning.watch.membership": "planning.watch.membership:read_standing",
     "api.app": "api.app:_checked",
+    "checks": _OURS,  # a table of the program
     "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,

@@ -16,7 +16,10 @@ from collections import Counter
 from typing import Any
 
 from given_events import in_state
+from port_members import DRIVERLESS_S, EVENTS, Members
+from port_model_members import MemberSteps
 from port_model_parts import (
+    BMCS,
     CHANCES,
     FENCE_STEPS,
     FOREIGN,
@@ -25,17 +28,21 @@ from port_model_parts import (
     LEFT_ALONE,
     LEFT_STEPS,
     LIES_MAX,
+    LOOK_STEPS,
     LOST,
+    MEMBERS,
     MISREAD,
     NOTICE_STEPS,
     POLICY,
     SAVED,
+    STEP_S,
     TENANTS,
     TRUE_FAULTS,
     VRF_OF,
     Actor,
     ModelPort,
     Watch,
+    placed,
     prefix_of,
     withdrawn,
 )
@@ -72,18 +79,23 @@ from provisioner.planning.release.port_isolation import (
     placement_of,
 )
 
+DRIVERLESS_STEPS = int(DRIVERLESS_S / STEP_S)
 
-class Model(WatchSteps):
+
+class Model(WatchSteps, MemberSteps):
     """Some nodes on two leaves; `step` makes one step, chosen by chance."""
 
     def __init__(self, seed: int, nodes: int = 3) -> None:
         self.rng = random.Random(f"model {seed}")
         self.steps: Counter[str] = Counter()
         self.ports = {(leaf, f"swp{n}"): ModelPort() for leaf in LEAVES for n in range(nodes)}
+        self.places = tuple(self.ports.values())
         self.actors = [self._actor(n) for n in range(nodes)]
-        self.owner = {
-            id(self.ports[p.switch, p.interface]): a for a in self.actors for p in a.row.ports
-        }
+        self.owner = {id(port): a for a in self.actors for port in a.ports}
+        devices = dict.fromkeys(d for a in self.actors for d in a.devices)
+        self.members = Members(MEMBERS, tuple(devices), self.rng)
+        self.lead = 0  # who watches the leaves
+        self.driverless_steps = 0  # the longest time without a driver that reaches its devices
         self.report = HealthReport(
             node="", inventory_digest="", started_at=0, ended_at=0, results=()
         )
@@ -101,22 +113,30 @@ class Model(WatchSteps):
             given = {"switch": leaf, "interface": name, "rail": at, "nic_slot": ""}
             ports.append(Port(**given, address=f"172.{32 * at}.0.{last}/31"))
         node = Node(id=f"node-{number}", kind=NodeKind.HOST, ports=tuple(ports))
-        placed = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE}
-        return Actor(in_state(node, State.CONVERGING, 0.0, **placed), active=True)
+        fenced = {"placement": Placement.MAINTENANCE, "vrf": MAINTENANCE}
+        return Actor(
+            in_state(node, State.CONVERGING, 0.0, **fenced),
+            active=True,
+            ports=tuple(self.ports[leaf, name] for leaf in LEAVES),
+            devices=(*LEAVES, *(f"{name}-bmc{n}" for n in range(BMCS))),
+        )
 
     def step(self) -> bool:
         """One step of an actor, a leaf or chance; False if there was nothing to do."""
         self.now += 1.0
         self.made += 1
-        roll, rng = self.rng.random(), self.rng
-        actor = rng.choice(self.actors)
+        if not self.made % LOOK_STEPS:
+            self._members_look()
+        draw = self.rng.random
+        roll = draw()
+        actor = self.actors[int(draw() * len(self.actors))]
         if roll < 0.5:
             if actor.active:
                 did = self._act(actor)
             else:
                 did = self._wish(actor) if self.made >= actor.left_until else ""
         elif roll < 0.87:
-            did = self._leaf(rng.choice(list(self.ports.values())))
+            did = self._leaf(self.places[int(draw() * len(self.places))])
         elif roll < 0.97:
             did = self._watch()
         else:
@@ -132,9 +152,11 @@ class Model(WatchSteps):
     def _act(self, actor: Actor) -> str:
         if actor.target:
             return self._move(actor)
-        node, view = actor.row, self._look(actor)
-        if view is None:
-            return "lost look"
+        late = actor.pending is not None
+        view = self._decides_on(actor)
+        if not isinstance(view, View):
+            return view
+        node = actor.row
         if view.placement is not None:
             view = view.model_copy(update={"unrecorded": view.placement is not node.placement})
             node = node.model_copy(update={"placement": view.placement, "vrf": view.vrf})
@@ -149,11 +171,7 @@ class Model(WatchSteps):
             case Sanitize():
                 return self._erase(actor, node)
             case Release():
-                changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
-                if actor.revoked:
-                    raise Violated(f"{node.id}: a release was begun without a certificate")
-                actor.row = node.model_copy(update=changes)
-                actor.target, actor.leaf = turn.vrf, 0
+                return self._begin_release(actor, node, turn.vrf, late=late)
             case Enter():
                 assert may_enter(node, turn.state, node.placement)
                 if turn.state is State.CONVERGING:
@@ -166,6 +184,16 @@ class Model(WatchSteps):
                 if self.rng.random() < LEFT_ALONE:
                     actor.left_until = self.made + LEFT_STEPS
         return type(turn).__name__.lower()
+
+    def _begin_release(self, actor: Actor, node: Node, vrf: str, *, late: bool) -> str:
+        if late and actor.revoked:  # asked again within the transaction
+            return "standing lost"
+        changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
+        if actor.revoked:
+            raise Violated(f"{node.id}: a release was begun without a certificate")
+        actor.row = node.model_copy(update=changes)
+        actor.target, actor.leaf = vrf, 0
+        return "release"
 
     def _look(self, actor: Actor) -> View | None:
         """What the observer sees; None if an answer was lost."""
@@ -185,14 +213,18 @@ class Model(WatchSteps):
 
     def _read(self, actor: Actor) -> tuple[PortPlacement, ...]:
         return tuple(
-            PortPlacement(switch=p.switch, interface=p.interface, vrf=vrf)
-            for p in actor.row.ports
-            for vrf in sorted(self.ports[p.switch, p.interface].look())
+            placed(p.switch, p.interface, vrf)
+            for p, port in zip(actor.row.ports, actor.ports, strict=True)
+            for vrf in sorted(port.look())
         )
 
     def _erase(self, actor: Actor, node: Node) -> str:
         """Erase it, if the gate lets it; the truth says whether that may be."""
-        booted = node.model_copy(update={"boots": Boots.NOTHING})
+        seen = Boots.NOTHING
+        if actor.bmc_halves:  # what it has booted is not known, so it counts as its own system
+            actor.bmc_halves -= 1
+            seen = Boots.SYSTEM
+        booted = node.model_copy(update={"boots": seen})
         cases = [a.case for a in self.actors if a.case is not None]
         rows = [a.row for a in self.actors]
         facts = Facts(node=booted, case=actor.case, nodes=rows, cases=cases)
@@ -204,6 +236,9 @@ class Model(WatchSteps):
             return "erasure stopped" if refused.reason is Reason.NOT_CONFIRMED else "refused"
         if actor.data and not actor.exposed and not actor.given_up:
             raise Violated(f"{node.id}: the disks of {actor.data} were erased, who was not exposed")
+        if actor.agent_halves:  # a drive is missing in the report: nothing is proved by it
+            actor.agent_halves -= 1
+            return "not sanitized"
         changes = {"served": "", "tenant_data": TenantData.SETTLED}
         actor.row, actor.soiled = node.model_copy(update=changes), False
         actor.data, actor.given_up, actor.exposed = "", False, False
@@ -226,8 +261,11 @@ class Model(WatchSteps):
         if actor.target != MAINTENANCE and actor.revoked:  # asked before each leaf
             actor.target, actor.leaf = MAINTENANCE, 0
             return "standing lost"
-        if self.rng.random() < LOST:  # nothing was sent, or nothing is known of it: look again
-            return "lost request"
+        leaf = LEAVES[min(actor.leaf, len(LEAVES) - 1)]
+        if not self._reaches(actor, leaf):
+            return ""
+        if self.rng.random() < LOST:
+            return "lost request"  # nothing was sent, or nothing is known of it: look again
         if actor.leaf == len(LEAVES):
             return self._prove(actor)
         planned = actor.row.ports[actor.leaf]
@@ -262,8 +300,8 @@ class Model(WatchSteps):
             actor.target, actor.leaf = MAINTENANCE, 0
             return "overtaken"
         placement = Placement.CUSTOMER if customers else Placement.MAINTENANCE
-        placed: dict[str, Any] = {"placement": placement, "vrf": target}
-        actor.row = node.model_copy(update=placed | ({} if customers else {"fenced_at": self.now}))
+        there: dict[str, Any] = {"placement": placement, "vrf": target}
+        actor.row = node.model_copy(update=there | ({} if customers else {"fenced_at": self.now}))
         if actor.parks and not customers:
             actor.parks = False
             self._parked(actor)
@@ -345,11 +383,12 @@ class Model(WatchSteps):
             return what
         if what in MISREAD:
             return what if self._misread(what, actor, port) else ""
+        if what in EVENTS:
+            return self._strike(what)
+        if what == "crash":
+            self._crash()
+            return what
         match what:
-            case "crash":
-                for each in self.actors:
-                    each.target, each.leaf, each.parks = "", 0, False
-                self.watch = None
             case "reboot":
                 for (leaf, _), each in self.ports.items():
                     if leaf == planned.switch:
@@ -405,6 +444,10 @@ class Model(WatchSteps):
                 port.lies = self.rng.randint(1, LIES_MAX)
             case "replayed leaf":
                 port.lie, port.lies = port.kept, self.rng.randint(1, LIES_MAX)
+            case "half answer of a BMC":
+                actor.bmc_halves = self.rng.randint(1, LIES_MAX)
+            case "half answer of an agent":
+                actor.agent_halves = self.rng.randint(1, LIES_MAX)
             case "half answer":  # nothing of this leaf's other trees: as if it were nowhere
                 port.lie, port.lies = "default", 1
             case "event of a BMC":
@@ -447,9 +490,10 @@ class Model(WatchSteps):
     def judge(self, actor: Actor) -> None:
         """Raises `Violated` if a port of this node is where its row does not allow it."""
         row, allowed = actor.row, self._allowed(actor.row)
-        for planned in row.ports:
-            port = self.ports[planned.switch, planned.interface]
+        for port in actor.ports:
             there = port.may_be()
+            if not port.hands and there <= allowed:
+                continue
             for vrf in port.hands.keys() - there:
                 del port.hands[vrf]
             for vrf in there - allowed:
@@ -457,9 +501,13 @@ class Model(WatchSteps):
                     continue  # somebody else fenced it: the watch of released nodes sees that
                 if self.made - port.hands.get(vrf, -FENCE_STEPS) >= FENCE_STEPS:
                     raise Violated(f"{row.id}: {vrf} while {row.state}, {row.placement}")
+            if actor.pending is not None:
+                continue  # what is written next was read before the hand came
             for vrf in port.hands.keys() & allowed:
                 del port.hands[vrf]  # it goes there by right meanwhile
                 port.inside = 0
+        if actor.driverless and self.made - actor.driverless > DRIVERLESS_STEPS:
+            raise Violated(f"{row.id}: no driver that reaches its devices for {DRIVERLESS_STEPS}")
         if not actor.active and row.placement not in (Placement.CUSTOMER, Placement.MAINTENANCE):
             raise Violated(f"{row.id} rests as {row.state}, and its ports are {row.placement}")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
+from port_members import EVENTS, LOOK_S
 from port_truth import MAINTENANCE
 
 from provisioner.model.case import Case
@@ -13,6 +15,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import PortPlacement
+from provisioner.planning.lifecycle.decide import View
 
 TENANTS = {"red": "RED", "blue": "BLUE"}
 LEAVES = ("leaf-0", "leaf-1")
@@ -21,8 +24,22 @@ VRF_OF = TENANTS
 POLICY = ErasurePolicy(required=())
 FOREIGN = ("stale", "foreign hand", "keep configuration", "restore configuration", "hot swap")
 # what is read and is not so, or was so once: of a leaf, a BMC, and a node's drives
-MISREAD = ("misread leaf", "replayed leaf", "half answer", "event of a BMC", "strange drive")
-CHANCES = ("crash", "reboot", "leak", "leak ends", "withdraw", *FOREIGN, *MISREAD)
+MISREAD = (
+    "misread leaf",
+    "replayed leaf",
+    "half answer",
+    "event of a BMC",
+    "strange drive",
+    "half answer of a BMC",
+    "half answer of an agent",
+)
+CHANCES = ("crash", "reboot", "leak", "leak ends", "withdraw", *FOREIGN, *MISREAD, *EVENTS)
+MEMBERS = 2
+BMCS = 2  # of a node
+STEP_S = 0.04  # a fence's bound is 240 s where the code is tried, and as many steps as below here
+LOOK_STEPS = int(LOOK_S / STEP_S)
+STRIKES = 0.1  # of the times that chance would strike a member: a strike lasts for long
+TURN_TRIPS = 10  # round trips to the database in one turn
 TRUE_FAULTS = 0.3  # of the events that cut a node off
 KEEPS = 0.5  # of the answers about data of a tenant that was not exposed
 LIES_MAX = 3  # looks at a port that a misreading lasts
@@ -78,6 +95,22 @@ class Actor:
     given_up: bool = False  # a person or the tenant said that the data may go
     exposed: bool = False  # another customer could reach it since it was handed over
     case: Case | None = None
+    ports: tuple[ModelPort, ...] = ()
+    devices: tuple[str, ...] = ()  # what its driver has to reach
+    member: int = 0  # who drives it
+    pending: Pending | None = None  # what a driver far from its database has not written yet
+    driverless: int = 0  # the step since which its driver reaches less than a peer; 0: it does not
+    bmc_halves: int = 0  # so many next looks at what it has booted give no answer
+    agent_halves: int = 0  # so many next reports of an erasure lack a drive
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A turn that was decided from a row and a look, and is written by a step."""
+
+    due: int
+    row: Node
+    view: View
 
 
 @dataclass
@@ -94,6 +127,12 @@ class Watch:
 def prefix_of(port: Port) -> str:
     head, _, last = port.address.removesuffix("/31").rpartition(".")
     return f"{head}.{int(last) - 1}/31"
+
+
+@cache
+def placed(switch: str, interface: str, vrf: str) -> PortPlacement:
+    """A port that was read in a VRF; there are few such records, and each is asked for often."""
+    return PortPlacement(switch=switch, interface=interface, vrf=vrf)
 
 
 def withdrawn() -> Blocker:

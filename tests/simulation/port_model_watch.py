@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from given_events import in_state
-from port_model_parts import LEAVES, LOST, VRF_OF, Actor, ModelPort, Watch
+from port_members import Members
+from port_model_parts import LEAVES, LOST, VRF_OF, Actor, ModelPort, Watch, placed
 from port_truth import MAINTENANCE
 
 from provisioner.model.node import Node, Placement, State, TenantData
@@ -22,6 +23,8 @@ class WatchSteps:
     rng: random.Random
     actors: list[Actor]
     ports: dict[tuple[str, str], ModelPort]
+    members: Members
+    lead: int
     watch: Watch | None
     now: float
 
@@ -36,10 +39,12 @@ class WatchSteps:
             return "watch: row"
         actor, planned = watch.actor, watch.actor.row.ports[watch.leaf]
         port = self.ports[planned.switch, planned.interface]
+        if not self.members.all[self.lead].reaches((planned.switch,)):
+            self.watch = None  # other leaves are looked at meanwhile
+            return ""
         if watch.seen is None:
             watch.seen = tuple(
-                PortPlacement(switch=planned.switch, interface=planned.interface, vrf=vrf)
-                for vrf in sorted(port.look())
+                placed(planned.switch, planned.interface, vrf) for vrf in sorted(port.look())
             )
             return "watch: leaf"
         if watch.noted:

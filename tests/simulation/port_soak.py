@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from port_given import TENANTS
+from port_members import DRIVERLESS_S, NEAR_MS, Member
 from port_truth import MAINTENANCE, Violated
-from port_world import WATCH_S, PortWorld
+from port_world import WATCH_S, Lie, PortWorld
 
+from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State, TenantData
 from provisioner.model.operation import OperationStatus
 from provisioner.model.tenant import Tenant
@@ -48,11 +50,17 @@ ACTS = {  # what chance does, and how often against the others
     "keep configuration": 3,
     "restore configuration": 2,
     "misreading": 4,
+    "replay": 4,
+    "half answers": 4,
+    "slow member": 1,
+    "half reach": 1,
 }
 
 
 class Soak(PortWorld):
     """One life of that world: daemons come and go, and everything fails now and then."""
+
+    looked_at = 0.0  # when members last looked at each other
 
     # --- a life
 
@@ -67,6 +75,7 @@ class Soak(PortWorld):
             if await getattr(self, "_" + act.replace(" ", "_"))():
                 self.last = act
                 self.count(act)
+            await self._members_look()
             await self._reap()
             await self._schedule()
             self.truth.look()
@@ -100,6 +109,9 @@ class Soak(PortWorld):
         """Nothing fails any more: everything comes to its rest, and is known there."""
         self.wire.lost = 0.0
         self.wire.lies.clear()
+        self.wire.halves.clear()
+        for member in self.members.all:
+            member.cut_until = member.slow_until = 0.0
         self.cut.clear()
         for switch in self.switches.values():
             switch.leaks.clear()
@@ -109,6 +121,7 @@ class Soak(PortWorld):
             if self.clock.now() > until:
                 raise Violated(f"no rest within {RESTS_WITHIN_S} s: {sorted(self.driving)}")
             await self.clock.sleep(5.0)
+            await self._members_look()
             await self._reap()
             await self._schedule()
             await self._answer_questions()
@@ -244,11 +257,73 @@ class Soak(PortWorld):
             return False
         port = self.rng.choice(node.ports)
         others = ["default", *(v for v in TENANTS.values() if v != node.vrf)]
-        self.wire.lies[port.switch, port.interface] = (
-            self.rng.choice(others),
-            self.rng.randint(1, LIES_MAX),
-        )
+        self._lie(port, self.rng.choice(others), "misread answer")
         return True
+
+    async def _replay(self) -> bool:
+        """A leaf shows where a port of a node that serves was at some time before."""
+        node = await self._idle(State.RELEASED)
+        if node is None:
+            return False
+        port = self.rng.choice(node.ports)
+        before = self.truth.had.get((port.switch, port.interface), set()) - {node.vrf}
+        if not before:
+            return False
+        self._lie(port, self.rng.choice(sorted(before)), "replayed answer")
+        return True
+
+    def _lie(self, port: Port, vrf: str, counted: str) -> None:
+        lie = Lie(vrf, self.rng.randint(1, LIES_MAX), counted)
+        self.wire.lies[port.switch, port.interface] = lie
+
+    async def _half_answers(self) -> bool:
+        """The next answers of a leaf lack a part, whatever is asked."""
+        self.wire.halves[self._leaf()] += self.rng.randint(1, LIES_MAX)
+        return True
+
+    # --- several daemons on one database
+
+    async def _slow_member(self) -> bool:
+        self.members.strike("slow member", self.rng.choice(self.members.all), self.clock.now())
+        return True
+
+    async def _half_reach(self) -> bool:
+        self.members.strike("half reach", self.rng.choice(self.members.all), self.clock.now())
+        return True
+
+    async def _members_look(self) -> None:
+        """Every member states what it reaches; one that gives up leaves all to another."""
+        now = self.clock.now()
+        given_up = self.members.look(now)
+        passed_s, self.looked_at = now - self.looked_at, now
+        for leaf in self.switches:
+            if not self.member.reaches((leaf,)) or self.member.round_trip_ms > NEAR_MS:
+                self.truth.hindered(passed_s, leaf)
+        better = self.members.find_better(self.member, self.switches, slow=True)
+        if better is None or not self.driving:
+            self.worse_at = None
+        elif self.worse_at is None:
+            self.worse_at = now
+        if self.worse_at is not None:
+            self.driverless_s = max(self.driverless_s, now - self.worse_at)
+            if now - self.worse_at > DRIVERLESS_S:
+                raise Violated(f"{self.member.name} kept its work for {now - self.worse_at:.0f} s")
+        await self._judge_drivers()
+        if self.member in given_up:
+            self.count("handed over")
+            self.worse_at = None
+            await self._die(self.rng.choice((0.0, 0.5, 3.0)), self.members.takes_over(self.member))
+
+    async def _judge_drivers(self) -> None:
+        """Every operation that is active is driven, or was begun a moment ago."""
+        active = {o.id for o in await self.store.operations.list_active()}
+        driven = {task.get_name() for task in self.driving.values()}
+        for gone in self.idle_at.keys() - (active - driven):
+            del self.idle_at[gone]
+        for idle in active - driven:
+            since = self.idle_at.setdefault(idle, self.clock.now())
+            if self.clock.now() - since > DRIVERLESS_S:
+                raise Violated(f"{idle} has no driver since {since}")
 
     async def _hot_swap(self) -> bool:
         """People exchange the drive of a host that runs, and tell nobody."""
@@ -259,21 +334,27 @@ class Soak(PortWorld):
 
     async def _crash(self) -> bool:
         """The daemon is gone between two awaits; its successor finds what is still open."""
+        fit = [m for m in self.members.all if m.fitness.fit] or self.members.all
+        await self._die(self.rng.choice((0.0, 0.5, 3.0, 60.0)), self.rng.choice(fit))
+        return True
+
+    async def _die(self, away_s: float, successor: Member) -> None:
         for task in self.driving.values():
             task.cancel()
         await asyncio.gather(*self.driving.values(), return_exceptions=True)
         self.driving.clear()
         await self._stop_watching()
         await self.tenancy.close()
-        away_s = self.rng.choice((0.0, 0.5, 3.0, 60.0))
         self.truth.hindered(away_s + WATCH_S)  # the successor's first looks are spread
-        await self.clock.sleep(away_s)
-        self.advance()
+        until = self.clock.now() + away_s
+        while (left_s := until - self.clock.now()) > 0.0:
+            await self.clock.sleep(min(left_s, 1.0))
+            self.advance()  # what leaves do meanwhile has its own time
+        self.member = successor
         self._start()
         for operation in await self.store.operations.list_active():
             assert operation.status is OperationStatus.ACTIVE
             self._drive(operation)
-        return True
 
     async def _reboot(self) -> bool:
         await self._restart(self._leaf())

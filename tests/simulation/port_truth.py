@@ -71,6 +71,7 @@ class PortTruth:
     hands: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     inside: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)  # since when
     soiled: dict[str, float] = field(default_factory=dict)  # node -> since when it owes an erasure
+    had: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # port -> VRFs it was in
     fences_s: list[float] = field(default_factory=list)  # from a foreign hand to the fence
     data: dict[str, str] = field(default_factory=dict)  # node -> tenant whose data is on it
     words: set[str] = field(default_factory=set)  # nodes whose data somebody gave up

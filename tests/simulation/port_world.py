@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from port_given import TENANTS, Credentials, GivenEraser, Hosts, watch_store
+from port_members import NEAR_MS, Members
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
@@ -41,6 +42,18 @@ WATCH_S = 30.0
 # One way. A few times only, so that what is sent together often arrives together: a turn of the
 # event loop costs as much as a request, and thousands of them took half of the soak's time.
 WIRE_S = (0.01, 0.04, 0.1, 0.2)
+NO_ANSWER_S = 3.0  # until a request to a device that cannot be reached is given up
+CUT_SHORT = 0.3  # of the half answers; in the others members are missing
+MEMBERS = 2
+BMCS = 2  # of a host; nothing asks them here, but a daemon reaches them or not
+
+
+class Lie(NamedTuple):
+    """What is shown of a port instead of what is so, in so many answers."""
+
+    vrf: str
+    left: int
+    counted: str
 
 
 class WatchedSwitch(Switch):
@@ -52,7 +65,9 @@ class WatchedSwitch(Switch):
     def log_event(self, now: float, kind: str, subject: str, detail: str = "") -> None:
         self.heard += 1
         if kind == "vrf" and self.truth is not None:
-            self.truth.port_moved(*subject.split("/", 1))
+            leaf, interface = subject.split("/", 1)
+            self.truth.port_moved(leaf, interface)
+            self.truth.had.setdefault((leaf, interface), set()).add(self.get_vrf(interface))
 
 
 class Wire:
@@ -61,7 +76,8 @@ class Wire:
     def __init__(self, soak: PortWorld) -> None:
         self.soak = soak
         self.lost = 0.02
-        self.lies: dict[tuple[str, str], tuple[str, int]] = {}  # port -> VRF shown, answers left
+        self.halves: Counter[str] = Counter()  # leaf -> answers left of which a part is missing
+        self.lies: dict[tuple[str, str], Lie] = {}  # by port
         self.requests = 0
 
     async def request(self, switch: SwitchAddress, call: Call) -> Reply:
@@ -75,6 +91,9 @@ class Wire:
         soak, rng = self.soak, self.soak.rng
         self.requests += 1
         name = urlsplit(switch.url).hostname or ""
+        if not soak.member.reaches((name,)):
+            await asyncio.sleep(NO_ANSWER_S)
+            raise Unreachable("no route from this machine", maybe_executed=False)
         await asyncio.sleep(rng.choice(WIRE_S))
         roll = rng.random()
         if roll < self.lost / 2:
@@ -101,21 +120,33 @@ class Wire:
         return Reply(told.status, {}, body)
 
     def _misread(self, leaf: str, body: bytes) -> bytes:
-        """An answer in which a port is in another network than it is."""
+        """An answer as it is read: a part of it alone, or a port in another network than it is."""
+        if self.halves[leaf]:
+            self.halves[leaf] -= 1
+            self.soak.count("half answer")
+            return self._halve(body)
         mine = {port: lie for port, lie in self.lies.items() if port[0] == leaf}
         if not mine:
             return body
         tree = json.loads(body)
-        for port, (vrf, left) in mine.items():
+        for port, lie in mine.items():
             shown = tree.get(port[1]) if isinstance(tree, dict) else None
             if not isinstance(shown, dict) or "vrf" not in shown.get("ip", {}):
                 continue
-            shown["ip"]["vrf"] = vrf
-            self.soak.count("misread answer")
-            self.lies[port] = (vrf, left - 1)
-            if left <= 1:
+            shown["ip"]["vrf"] = lie.vrf
+            self.soak.count(lie.counted)
+            self.lies[port] = lie._replace(left=lie.left - 1)
+            if lie.left <= 1:
                 del self.lies[port]
         return json.dumps(tree).encode()
+
+    def _halve(self, body: bytes) -> bytes:
+        """Cut short, or with half of its members."""
+        tree, rng = json.loads(body), self.soak.rng
+        if not isinstance(tree, dict) or len(tree) < 2 or rng.random() < CUT_SHORT:
+            return body[: len(body) // 2]
+        kept = sorted(rng.sample(sorted(tree), len(tree) // 2))
+        return json.dumps({key: tree[key] for key in kept}).encode()
 
     async def close(self) -> None:
         return None
@@ -177,6 +208,12 @@ class PortWorld:
         for switch in self.switches.values():
             assert isinstance(switch, WatchedSwitch)
             switch.truth = self.truth
+        devices = [*self.switches, *(f"{n.id}-bmc{k}" for n in self.hosts for k in range(BMCS))]
+        self.members = Members(MEMBERS, devices, self.rng)
+        self.member = self.members.all[0]  # whose daemon runs
+        self.worse_at: float | None = None  # since when another member could do its work better
+        self.idle_at: dict[str, float] = {}  # operations that nobody drives -> since when
+        self.driverless_s = 0.0  # the longest of those times
         self.wire = Wire(self)
         self.settings = Settings(
             switch_apply_limit_s=20.0,
@@ -189,6 +226,8 @@ class PortWorld:
         )
         self.store = open_store(":memory:", inline=True)
         watch_store(self.store, self)
+        self.store.writer.run = self._far(self.store.writer.run)
+        self.store.reader.run = self._far(self.store.reader.run)
         self.driving: dict[str, asyncio.Task[None]] = {}
         self.watching: list[asyncio.Task[None]] = []
 
@@ -217,6 +256,20 @@ class PortWorld:
             location=Location(index=number),
             ports=tuple(ports),
         )
+
+    def _far(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The store's work as the daemon sees it that runs: its database is near, or far."""
+
+        async def ran(work: Any) -> Any:
+            way_s = 0.0 if self.member.round_trip_ms == NEAR_MS else self.member.round_trip_ms / 2e3
+            if not way_s:
+                return await run(work)
+            await self.clock.sleep(way_s)
+            result = await run(work)
+            await self.clock.sleep(way_s)  # committed, and nobody here knows yet
+            return result
+
+        return ran
 
     def advance(self) -> None:
         """Everything that is due happens."""

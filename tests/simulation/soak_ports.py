@@ -17,18 +17,20 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from port_model import Model
+from port_model_parts import STEP_S
 from port_soak import Soak
 from virtual_time import run
 
 STEPS = 10_000_000
 STEPS_OF_A_MODEL = 250_000
-STEPS_OF_A_SEED = 2_000  # the store's journal grows with each; a few minutes are lost at most
+STEPS_OF_A_SEED = 1_000  # the store's journal grows with each; a minute is lost at most
 
 
 def live(seed: int) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def live(seed: int) -> dict[str, Any]:
         "requests": soak.wire.requests,
         "entered": soak.truth.entered,
         "checks": soak.truth.checks,
+        "driverless_s": round(soak.driverless_s, 1),
         "cpu_s": round(time.process_time() - began, 2),
     }
 
@@ -65,12 +68,14 @@ def live_model(seed: int) -> dict[str, Any]:
         "steps": made,
         "acts": dict(sorted(model.steps.items())),
         "entered": model.entered,
+        "fence_steps": model.fence_steps,
+        "driverless_s": round(model.driverless_steps * STEP_S, 1),
         "cpu_s": round(time.process_time() - began, 2),
     }
 
 
-def finished(kept: Path) -> dict[int, int]:
-    """Seeds that were lived to their end before -> their steps."""
+def finished(kept: Path) -> dict[int, dict[str, Any]]:
+    """Seeds that were lived to their end before -> what came of each."""
     found = {}
     for line in kept.read_text().splitlines() if kept.exists() else ():
         try:
@@ -78,17 +83,28 @@ def finished(kept: Path) -> dict[int, int]:
         except ValueError:
             continue  # cut short
         if "violation" not in told:
-            found[told["seed"]] = told["steps"]
+            found[told["seed"]] = told
     return found
 
 
-def seeds(known: dict[int, int], first: int) -> Iterator[int]:
+def seeds(known: Collection[int], first: int) -> Iterator[int]:
     """Those from the first on that are not known yet, for ever."""
     seed = first
     while True:
         if seed not in known:
             yield seed
         seed += 1
+
+
+def summary(lives: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """How often each event came, in all seeds, and the longest waits."""
+    events: Counter[str] = Counter()
+    longest = {"driverless_s": 0.0}
+    for told in lives:
+        events.update(told.get("acts", {}))
+        for name in longest:
+            longest[name] = max(longest[name], told.get(name, 0.0))
+    return {"events": dict(sorted(events.items())), **longest}
 
 
 def say(line: str) -> None:
@@ -110,15 +126,16 @@ def main() -> int:
     life, of_a_seed = (live_model, STEPS_OF_A_MODEL) if given.model else (live, STEPS_OF_A_SEED)
     given.kept.parent.mkdir(parents=True, exist_ok=True)
     known = finished(given.kept)
-    done, began, sitting, bad = sum(known.values()), time.monotonic(), 0, ""
+    done, began, sitting, bad = sum(t["steps"] for t in known.values()), time.monotonic(), 0, ""
     say(f"{done} of {given.steps} steps were made before, in {len(known)} seeds")
     pool = multiprocessing.get_context("spawn").Pool(given.jobs)
     with pool, given.kept.open("a") as file:
         missing = -(-max(0, given.steps - done) // of_a_seed)
-        lives = pool.imap_unordered(life, islice(seeds(known, given.first), missing))
+        lives = pool.imap_unordered(life, islice(seeds(frozenset(known), given.first), missing))
         for told in lives:
             file.write(json.dumps(told) + "\n")
             file.flush()
+            known[told["seed"]] = told
             done, sitting = done + told["steps"], sitting + told["steps"]
             if "violation" in told:
                 bad = f"seed {told['seed']}: {told['violation']}"
@@ -129,7 +146,8 @@ def main() -> int:
         say(bad)
     passed_s = time.monotonic() - began
     report = {"steps": done, "wanted": given.steps, "violation": bad, "sitting_steps": sitting}
-    say(json.dumps(report | {"sitting_s": round(passed_s), "jobs": given.jobs}))
+    report |= {"sitting_s": round(passed_s), "jobs": given.jobs, "seeds": len(known)}
+    say(json.dumps(report | summary(known.values())))
     return 1 if bad or done < given.steps else 0
 
 

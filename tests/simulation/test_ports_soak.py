@@ -33,7 +33,8 @@ LEAVING = Row("certified", "mixed", "", "red", "red", "good")
 RELEASED = Row("released", "customer", "RED", "red", "red", "good")
 
 
-KINDS = set(ACTS) | {"lost answer", "lost request", "misread answer"}
+WIRE = {"lost answer", "lost request", "misread answer", "replayed answer", "half answer"}
+KINDS = set(ACTS) | WIRE | {"handed over"}
 
 
 def lived(seed: int, steps: int) -> Counter[str]:

@@ -41,6 +41,11 @@ class Member:
         """Whether it has a way to all of these."""
         return self.cut.isdisjoint(devices)
 
+    def is_well(self) -> bool:
+        """Whether nothing is between it and anything, and it knows so."""
+        far = self.cut or self.round_trip_ms != NEAR_MS
+        return not far and self.fitness == Fitness() and not self.stated.silent
+
 
 class Members:
     """All of them; `look` is what each does every few seconds."""
@@ -75,6 +80,8 @@ class Members:
         if now - self._looked_at < LOOK_S:
             return []
         self._looked_at = now
+        if all(m.is_well() for m in self.all):
+            return []  # nobody differs from anybody
         given_up = []
         for member in self.all:
             peers = [m.stated for m in self.all if m is not member]

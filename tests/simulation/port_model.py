@@ -79,6 +79,8 @@ from provisioner.planning.release.port_isolation import (
     placement_of,
 )
 
+# What each step is: a leaf's, or a driver's if it has nothing to do; a driver's; the watch's; chance.
+LEAF_BELOW, DRIVER_BELOW, WATCH_BELOW = 0.37, 0.87, 0.97
 DRIVERLESS_STEPS = int(DRIVERLESS_S / STEP_S)
 
 
@@ -127,25 +129,37 @@ class Model(WatchSteps, MemberSteps):
         self.made += 1
         if not self.made % LOOK_STEPS:
             self._members_look()
-        draw = self.rng.random
+            self._judge_all()
+        draw, actors = self.rng.random, self.actors
         roll = draw()
-        actor = self.actors[int(draw() * len(self.actors))]
-        if roll < 0.5:
-            if actor.active:
-                did = self._act(actor)
+        actor = actors[int(draw() * len(actors))]
+        if roll < LEAF_BELOW:
+            port = self.places[int(draw() * len(self.places))]
+            if port.coming or port.operational != port.applied:
+                actor, did = self.owner[id(port)], self._leaf(port)
             else:
-                did = self._wish(actor) if self.made >= actor.left_until else ""
-        elif roll < 0.87:
-            did = self._leaf(self.places[int(draw() * len(self.places))])
-        elif roll < 0.97:
+                did = self._driven(actor)
+        elif roll < DRIVER_BELOW:
+            did = self._driven(actor)
+        elif roll < WATCH_BELOW:
+            actor = actor if self.watch is None else self.watch.actor
             did = self._watch()
         else:
             did = self._chance(actor)
+            self._judge_all()
         if did:
             self.steps[did] += 1
-            for each in self.actors:
-                self.judge(each)
+            self.judge(actor)
         return bool(did)
+
+    def _driven(self, actor: Actor) -> str:
+        if actor.active:
+            return self._act(actor)
+        return self._wish(actor) if self.made >= actor.left_until else ""
+
+    def _judge_all(self) -> None:
+        for each in self.actors:
+            self.judge(each)
 
     # --- the daemon, an atom at a time
 

@@ -125,7 +125,12 @@ class Watch:
 
 
 def prefix_of(port: Port) -> str:
-    head, _, last = port.address.removesuffix("/31").rpartition(".")
+    return _prefix_at(port.address)
+
+
+@cache
+def _prefix_at(address: str) -> str:
+    head, _, last = address.removesuffix("/31").rpartition(".")
     return f"{head}.{int(last) - 1}/31"
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from port_given import TENANTS
-from port_members import DRIVERLESS_S, NEAR_MS, Member
+from port_members import DRIVERLESS_S, LOOK_S, NEAR_MS, Member
 from port_truth import MAINTENANCE, Violated
 from port_world import WATCH_S, Lie, PortWorld
 
@@ -69,13 +69,11 @@ class Soak(PortWorld):
         await self.open()
         acts, weights = list(ACTS), list(ACTS.values())
         while self.steps.total() < steps:
-            await self.clock.sleep(self.rng.expovariate(1 / self.pace_s))
-            self.advance()
+            await self._let_pass(self.rng.expovariate(1 / self.pace_s))
             act = self.rng.choices(acts, weights)[0]
             if await getattr(self, "_" + act.replace(" ", "_"))():
                 self.last = act
                 self.count(act)
-            await self._members_look()
             await self._reap()
             await self._schedule()
             self.truth.look()
@@ -291,6 +289,18 @@ class Soak(PortWorld):
         self.members.strike("half reach", self.rng.choice(self.members.all), self.clock.now())
         return True
 
+    async def _let_pass(self, seconds: float) -> None:
+        """Time, in which members look at each other every few seconds."""
+        until = self.clock.now() + seconds
+        while True:
+            left_s = until - self.clock.now()
+            if left_s > 0.0:
+                await self.clock.sleep(min(left_s, LOOK_S))
+            self.advance()
+            await self._members_look()
+            if left_s <= LOOK_S:
+                return
+
     async def _members_look(self) -> None:
         """Every member states what it reaches; one that gives up leaves all to another."""
         now = self.clock.now()
@@ -350,6 +360,7 @@ class Soak(PortWorld):
         while (left_s := until - self.clock.now()) > 0.0:
             await self.clock.sleep(min(left_s, 1.0))
             self.advance()  # what leaves do meanwhile has its own time
+            self.members.look(self.clock.now())
         self.member = successor
         self._start()
         for operation in await self.store.operations.list_active():

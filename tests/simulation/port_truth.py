@@ -167,10 +167,13 @@ class PortTruth:
         self.hands.setdefault((leaf, interface), {})[vrf] = self.now()
 
     def hindered(self, seconds: float, leaf: str = "") -> None:
-        """Nobody can fence anything for so long: on this leaf, or on any."""
+        """Nobody can see or fence anything for so long: on this leaf, or on any."""
         for (name, _), vrfs in self.hands.items():
             if leaf in ("", name):
                 vrfs.update({vrf: at + seconds for vrf, at in vrfs.items()})
+        for port, (vrf, since) in self.inside.items():
+            if leaf in ("", port[0]):
+                self.inside[port] = (vrf, since + seconds)
 
     def erased(self, node: str) -> None:
         """The host has nothing of anybody's any more."""
@@ -189,7 +192,7 @@ class PortTruth:
         if not vrf or vrf == there:
             return
         del self.inside[port]
-        self.fences_s.append(self.now() - since)
+        self.fences_s.append(max(0.0, self.now() - since))
         if self.now() - since > NOTICE_S:
             self.soiled[node] = since
 

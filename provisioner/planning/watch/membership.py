@@ -258,7 +258,10 @@ def find_difference(ours: Standing, peers: Sequence[Standing], now: float) -> st
                 "network to the devices"
             )
     slow_ms = SLOW_MS if ours.fit else SLOW_BACK_MS
-    timed = [p for p in _list_fit(peers, now) if p.round_trip_ms > 0]
+    # a peer whose devices do not answer would do nothing at all: slow is better than that
+    timed = [
+        p for p in _list_fit(peers, now) if p.round_trip_ms > 0 and ours.share - p.share < MARGIN
+    ]
     if ours.round_trip_ms >= slow_ms and timed:
         peer = min(timed, key=lambda p: p.round_trip_ms)
         if peer.round_trip_ms * SLOW_TIMES <= ours.round_trip_ms:

@@ -3,17 +3,20 @@
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
 which others hurt the site), there from point `--since N` on, where an earlier run was ended;
 `--twice`: whoever takes over dies as well, at each place that is not on the way without a death;
-`--awaits` lists the awaits of the path's modules that this journey does not come to.
+`--awaits` lists the awaits of the path's modules that this journey does not come to. The last line
+is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -49,13 +52,13 @@ def main() -> int:
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
-    done, wanted = 0, set(_legs(given.leg))
+    deaths, wanted = Counter[str](), set(_legs(given.leg))
 
     def chosen(leg: str, number: int) -> bool:
-        nonlocal done
         if number % given.every or number < given.since or leg not in wanted:
             return False
-        done += 1
+        deaths[leg] += 1
+        done = deaths.total()
         if done % 25 == 0:
             say(f"{leg}: point {number}, {done} deaths, {time.monotonic() - began:.0f} s")
         return True
@@ -88,6 +91,9 @@ def main() -> int:
     )
     if given.awaits:
         say("\n".join(sorted(f"not on it: {file}:{line}" for file, line in waits - met)))
+    told = {"points": len(run.points), "deaths": len(run.verdicts), "wrong": len(bad)}
+    told |= {"second_deaths": len(twice), "journeys_wrong": run.wrong}
+    say(json.dumps(told | {"points_of": dict(run.legs), "deaths_of": dict(deaths)}))
     return 1 if bad or run.wrong else 0
 
 

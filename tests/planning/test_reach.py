@@ -79,6 +79,14 @@ def test_a_member_far_from_the_database_gives_its_work_to_a_near_one(delay_ms):
     assert told.startswith(f"a round trip to the database takes {delay_ms} ms, from b 1 ms")
 
 
+def test_a_member_far_from_the_database_keeps_its_work_where_the_near_one_reaches_few_devices():
+    slow = Standing(id="a", at=NOW, tried=12, probed=dict.fromkeys(SILENT, True), round_trip_ms=100)
+
+    assert find_difference(slow, [OURS.model_copy(update={"id": "b"})], NOW) == ""
+    assert find_difference(OURS, [slow.model_copy(update={"id": "b"})], NOW)
+    assert find_difference(slow, [OURS.model_copy(update={"id": "b"}), IDLE], NOW)
+
+
 def test_a_difference_is_held_before_work_goes_and_over_for_a_minute_before_it_returns():
     fitness = Fitness()
     lasted = []

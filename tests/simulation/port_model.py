@@ -79,7 +79,7 @@ from provisioner.planning.release.port_isolation import (
     placement_of,
 )
 
-# What each step is: a leaf's, or a driver's if it has nothing to do; a driver's; the watch's; chance.
+# What a step is: a leaf's, or a driver's if it has nothing to do; a driver's; the watch's; chance.
 LEAF_BELOW, DRIVER_BELOW, WATCH_BELOW = 0.37, 0.87, 0.97
 DRIVERLESS_STEPS = int(DRIVERLESS_S / STEP_S)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from port_given import TENANTS
 from port_members import DRIVERLESS_S, LOOK_S, NEAR_MS, Member
-from port_truth import MAINTENANCE, Violated
+from port_truth import FENCE_S, MAINTENANCE, Violated
 from port_world import WATCH_S, Lie, PortWorld
 
 from provisioner.model.location import Port
@@ -181,7 +181,8 @@ class Soak(PortWorld):
                 ended = await self.store.operations.get(task.get_name())
                 if ended.status is not OperationStatus.DONE:
                     raise Violated(f"{node} is parked: a fault of ours")
-                self.truth.at_rest(node)
+                if self.truth.rows[node].placement != "mixed":  # else the watch is fencing it
+                    self.truth.at_rest(node)
 
     async def _idle(self, *states: State) -> Node | None:
         """A node on which nobody works, in one of these states."""
@@ -318,21 +319,28 @@ class Soak(PortWorld):
             self.driverless_s = max(self.driverless_s, now - self.worse_at)
             if now - self.worse_at > DRIVERLESS_S:
                 raise Violated(f"{self.member.name} kept its work for {now - self.worse_at:.0f} s")
-        await self._judge_drivers()
+        hindered = bool(self.member.cut) or self.member.round_trip_ms > NEAR_MS
+        hindered = hindered or any(now < until + WATCH_S for until in self.cut.values())
+        await self._judge_drivers(passed_s, hindered=hindered)
         if self.member in given_up:
             self.count("handed over")
             self.worse_at = None
             await self._die(self.rng.choice((0.0, 0.5, 3.0)), self.members.takes_over(self.member))
 
-    async def _judge_drivers(self) -> None:
-        """Every operation that is active is driven, or was begun a moment ago."""
+    async def _judge_drivers(self, passed_s: float, *, hindered: bool) -> None:
+        """Every operation that is active is driven, or was begun a moment ago; nobody leaves a
+        node whose ports are not proved to be in one place.
+        """
         active = {o.id for o in await self.store.operations.list_active()}
-        driven = {task.get_name() for task in self.driving.values()}
+        active |= {n for n, row in self.truth.rows.items() if row.placement == "mixed"}
+        driven = {*self.driving} | {task.get_name() for task in self.driving.values()}
         for gone in self.idle_at.keys() - (active - driven):
             del self.idle_at[gone]
         for idle in active - driven:
             since = self.idle_at.setdefault(idle, self.clock.now())
-            if self.clock.now() - since > DRIVERLESS_S:
+            if hindered:
+                self.idle_at[idle] = since + passed_s
+            elif self.clock.now() - since > (FENCE_S if idle in self.truth.rows else DRIVERLESS_S):
                 raise Violated(f"{idle} has no driver since {since}")
 
     async def _hot_swap(self) -> bool:

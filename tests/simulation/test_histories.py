@@ -152,7 +152,14 @@ def lived(seeds: range, branches: int) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+def test_a_history_of_two_daemons_has_no_anomaly():
+    [branch, _] = check_history.grow((0, 1, 0))  # its trunk goes no further than to the fork
+
+    assert branch["anomalies"] == []
+    assert branch["writes"]
+
+
+@pytest.mark.long
 def test_some_histories_of_two_and_three_daemons_have_no_anomaly():
     assert lived(range(2), 1) == []  # a trunk of each, with one branch
 

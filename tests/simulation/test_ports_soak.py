@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import port_model
 import pytest
+from port_members import EVENTS
 from port_model import Actor, Model
 from port_model_parts import MISREAD
 from port_soak import ACTS, Soak
 from port_truth import Issued, PortTruth, Row, Violated
 from port_world import PortWorld
-from soak_ports import finished
+from soak_ports import finished, summary
 from virtual_time import run
 
 from provisioner.integrations.sim.hardware.clock import Schedule
@@ -27,6 +28,7 @@ from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle import decide as decide_module
 from provisioner.planning.lifecycle.decide import Sanitize
 from provisioner.planning.release import entitlement as handover
+from provisioner.planning.watch import membership
 
 FENCED = Row("certified", "maintenance", "MAINT", "", "", "good")
 LEAVING = Row("certified", "mixed", "", "red", "red", "good")
@@ -35,6 +37,9 @@ RELEASED = Row("released", "customer", "RED", "red", "red", "good")
 
 WIRE = {"lost answer", "lost request", "misread answer", "replayed answer", "half answer"}
 KINDS = set(ACTS) | WIRE | {"handed over"}
+# Met by few short lives: not asked for in every run, but by the long test.
+RARE = {"misreading", "misread answer", "replay", "replayed answer", "slow member", "half reach"}
+RARE |= {"handed over", "restore configuration"}
 
 
 def lived(seed: int, steps: int) -> Counter[str]:
@@ -49,7 +54,18 @@ def test_no_port_is_where_it_must_not_be_whatever_fails() -> None:
     seen: Counter[str] = Counter()
     for seed in range(7, 27):  # which acts a life meets changes with every line of the product
         seen += lived(seed, 170)
-        if seen.total() >= 340 and set(seen) == KINDS:
+        if seen.total() >= 340 and set(seen) >= KINDS - RARE:
+            break
+
+    assert set(seen) >= KINDS - RARE
+
+
+@pytest.mark.long
+def test_no_port_is_where_it_must_not_be_whatever_fails_and_whoever_drives() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(27, 77):
+        seen += lived(seed, 300)
+        if set(seen) == KINDS:
             break
 
     assert set(seen) == KINDS
@@ -237,7 +253,7 @@ def test_a_soak_goes_on_where_it_was_interrupted(tmp_path) -> None:
     kept = tmp_path / "soak.jsonl"
     kept.write_text('{"seed": 0, "steps": 7}\n{"seed": 2, "steps": 5}\n{"seed": 3, "st')
 
-    assert finished(kept) == {0: 7, 2: 5}
+    assert {seed: told["steps"] for seed, told in finished(kept).items()} == {0: 7, 2: 5}
 
 
 def test_the_abstract_model_keeps_every_port_where_it_must_be() -> None:
@@ -307,7 +323,26 @@ def test_what_is_misread_leads_to_questions_in_the_model() -> None:
             model.step()
         seen += model.steps
 
-    assert {"person: keep", "person: erase", "asked", *MISREAD} <= set(seen)
+    assert {"person: keep", "person: erase", "asked", "handed over", *MISREAD, *EVENTS} <= set(seen)
+
+
+def test_the_model_catches_members_that_give_no_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "find_difference", lambda *_given: "")
+
+    def live() -> None:
+        for seed in range(40):
+            model = Model(seed)
+            for _ in range(40_000):
+                model.step()
+
+    with pytest.raises(Violated, match="no driver that reaches its devices"):
+        live()
+
+
+def test_the_last_line_of_a_soak_counts_each_event() -> None:
+    lives = [{"acts": {"half reach": 2}, "driverless_s": 9.0}, {"acts": {"half reach": 1}}]
+
+    assert summary(lives) == {"events": {"half reach": 3}, "driverless_s": 9.0}
 
 
 @pytest.mark.parametrize(

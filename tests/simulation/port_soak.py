@@ -309,7 +309,7 @@ class Soak(PortWorld):
         passed_s, self.looked_at = now - self.looked_at, now
         for leaf in self.switches:
             if not self.member.reaches((leaf,)) or self.member.round_trip_ms > NEAR_MS:
-                self.truth.hindered(passed_s, leaf)
+                self.truth.hindered(passed_s, leaf, unseen=True)
         better = self.members.find_better(self.member, self.switches, slow=True)
         if better is None or not self.driving:
             self.worse_at = None

@@ -166,13 +166,13 @@ class PortTruth:
         """Somebody else puts a port into a customer's VRF, or will with the leaf's next start."""
         self.hands.setdefault((leaf, interface), {})[vrf] = self.now()
 
-    def hindered(self, seconds: float, leaf: str = "") -> None:
-        """Nobody can see or fence anything for so long: on this leaf, or on any."""
+    def hindered(self, seconds: float, leaf: str = "", *, unseen: bool = False) -> None:
+        """Nobody can fence anything for so long, or see it: on this leaf, or on any."""
         for (name, _), vrfs in self.hands.items():
             if leaf in ("", name):
                 vrfs.update({vrf: at + seconds for vrf, at in vrfs.items()})
         for port, (vrf, since) in self.inside.items():
-            if leaf in ("", port[0]):
+            if unseen and leaf in ("", port[0]):
                 self.inside[port] = (vrf, since + seconds)
 
     def erased(self, node: str) -> None:

@@ -208,12 +208,7 @@ class PortWorld:
         for switch in self.switches.values():
             assert isinstance(switch, WatchedSwitch)
             switch.truth = self.truth
-        devices = [*self.switches, *(f"{n.id}-bmc{k}" for n in self.hosts for k in range(BMCS))]
-        self.members = Members(MEMBERS, devices, self.rng)
-        self.member = self.members.all[0]  # whose daemon runs
-        self.worse_at: float | None = None  # since when another member could do its work better
-        self.idle_at: dict[str, float] = {}  # operations that nobody drives -> since when
-        self.driverless_s = 0.0  # the longest of those times
+        self._join_members()
         self.wire = Wire(self)
         self.settings = Settings(
             switch_apply_limit_s=20.0,
@@ -226,10 +221,19 @@ class PortWorld:
         )
         self.store = open_store(":memory:", inline=True)
         watch_store(self.store, self)
-        self.store.writer.run = self._far(self.store.writer.run)
-        self.store.reader.run = self._far(self.store.reader.run)
+        for lane in (self.store.writer, self.store.reader):
+            lane.run = self._far(lane.run)
         self.driving: dict[str, asyncio.Task[None]] = {}
         self.watching: list[asyncio.Task[None]] = []
+
+    def _join_members(self) -> None:
+        """Two daemons on one database, of which one runs."""
+        devices = [*self.switches, *(f"{n.id}-bmc{k}" for n in self.hosts for k in range(BMCS))]
+        self.members = Members(MEMBERS, devices, self.rng)
+        self.member = self.members.all[0]  # whose daemon runs
+        self.worse_at: float | None = None  # since when another member could do its work better
+        self.idle_at: dict[str, float] = {}  # operations that nobody drives -> since when
+        self.driverless_s = 0.0  # the longest of those times
 
     def _host(self, number: int) -> Node:
         ports = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import MODELS, Limits
 from provisioner.checks.xid.xid_events import index_slots
 from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.location import list_rail_paths
 from provisioner.model.matrix import AttestationRule, Matrix, Profile, Reference
+from provisioner.model.names import normalize_pci
 from provisioner.model.node import Node
 
 NIC_CONFIG_KIND = "nic.config"  # its pinned "version" is the name of an NV-config profile

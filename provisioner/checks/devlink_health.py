@@ -29,7 +29,6 @@ from provisioner.checks.check import (
 from provisioner.checks.counter_growth import compute_growth, find_before_load
 from provisioner.checks.readers.tool_output import (
     END,
-    normalize_pci,
     parse_documents,
     parse_whole,
     read_output,
@@ -38,6 +37,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import normalize_pci
 
 DEVLINK_HEALTH = Command(
     name="devlink_health",

@@ -21,10 +21,11 @@ from provisioner.checks.readers.kernel_lines import (
     parse_log_line,
     read_words,
 )
-from provisioner.checks.readers.tool_output import normalize_pci, read_output
+from provisioner.checks.readers.tool_output import read_output
 from provisioner.checks.xid.error_codes import Family, rank_severity
 from provisioner.checks.xid.xid_events import NO_CODE, ErrorEvent, find_event, find_events
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import normalize_pci
 
 # text that a line must contain, the pattern that decides, the meaning
 _OTHER = (

@@ -19,13 +19,13 @@ from provisioner.checks.commands import LLDP
 from provisioner.checks.readers.sysfs import parse_files
 from provisioner.checks.readers.tool_output import (
     END,
-    normalize_pci,
     parse_json,
     read_output,
     require_object,
     require_text,
 )
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import Place, PortNames, normalize_pci, resolve_system, spell_port
 
 NETDEVS = Command(
     name="netdevs",
@@ -38,8 +38,8 @@ _MAC = re.compile(r"(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}")
 _KEY = "PCI_SLOT_NAME="
 _HERE = "this host"
 _NOBODYS = "cabled to a port that is not planned"
-Place = tuple[str, str]  # chassis name, port
-PortNames = Mapping[str, Mapping[str, str]]  # switch -> what it calls a port -> the port's name
+# subtypes whose id is what the switch calls its port, which need not be the port's own name
+_OWN_WORDS = ("local", "ifalias")
 
 
 class Heard(NamedTuple):
@@ -66,13 +66,17 @@ class Heard(NamedTuple):
         """
         if self.is_mac:
             return None
-        own = names.get(self.switch, {}).get(self.port) if self.subtype == "local" else None
-        if own is not None:
-            return self.switch, own
-        if (self.switch, self.port) in known or self.subtype != "local":
-            return self.switch, self.port
-        described = self.switch, self.described
+        switch = self.among({switch for switch, _ in known}).switch
+        called = names.get(switch, {}) if self.subtype in _OWN_WORDS else {}
+        place = spell_port(switch, called.get(self.port, self.port), names, known)
+        if place in known or self.port in called or self.subtype not in _OWN_WORDS:
+            return place
+        described = spell_port(switch, self.described, names, known)
         return described if described in known else None
+
+    def among(self, switches: Collection[str]) -> Heard:
+        """Return the neighbour by its switch's planned name: LLDP may send it with its domain."""
+        return self._replace(switch=resolve_system(self.switch, switches))
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -80,6 +84,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
     known = {*context.neighbours, *((switch, port) for switch, port in owned)}
     leaves = {switch for switch, _ in context.neighbours}
     heard = _read_neighbours(parse_json(read_output(evidence, LLDP), "lldpctl"))
+    heard = [(local, h.among({switch for switch, _ in known})) for local, h in heard]
     named = [(local, h, h.named(context.port_names, known)) for local, h in heard]
     unnamed = [(local, h) for local, h, place in named if place is None and h.switch in leaves]
     neighbours = [(local, place) for local, _, place in named if place is not None]
@@ -175,7 +180,7 @@ def read_ends(
         neighbours = []
         for local, neighbour in heard:
             place = neighbour.named(names, known)
-            if place is None and neighbour.switch in switches:
+            if place is None and neighbour.among(switches).switch in switches:
                 return None
             if place is not None:
                 neighbours.append((local, place))

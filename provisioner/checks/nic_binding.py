@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.sysfs import INFINIBAND, Files, match_files, parse_files
-from provisioner.checks.readers.tool_output import END, normalize_pci, read_output
+from provisioner.checks.readers.tool_output import END, read_output
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import normalize_pci
 from provisioner.model.versions import is_same_version
 
 _CLASS = "/sys/class/infiniband/*/"

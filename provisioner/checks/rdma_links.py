@@ -23,12 +23,12 @@ from provisioner.checks.readers.sysfs import (
 )
 from provisioner.checks.readers.tool_output import (
     END,
-    normalize_pci,
     parse_whole,
     read_output,
 )
 from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import normalize_pci
 
 _PORT = "/sys/class/infiniband/*/ports/1/"
 _DEVICE = "/sys/class/infiniband/*/device/"

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 
 from provisioner.checks.check import Check, CheckContext, Command, Unreadable, fault
 from provisioner.checks.readers.sysfs import INFINIBAND
-from provisioner.checks.readers.tool_output import END, normalize_pci, read_output, split_lines
+from provisioner.checks.readers.tool_output import END, read_output, split_lines
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
+from provisioner.model.names import normalize_pci
 
 ROCE_RUNTIME = Command(
     name="roce_runtime",

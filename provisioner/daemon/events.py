@@ -39,6 +39,7 @@ from provisioner.daemon.event_connections import (
     EventConnection,
 )
 from provisioner.daemon.event_supervisor import EventSupervisor
+from provisioner.execution.validate.validator import read_port_names
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.watch.pushed_alerts import Directory, Source, Told, parse_push
@@ -223,8 +224,10 @@ class Intake:
                         part.partition("=")[2] for part in listed
                     )
                 serials[node.id] = self._serials.get(node.certificate, ())
+            leaves = {port.switch for node in nodes for port in node.ports if not port.guid}
+            names = await read_port_names(self._store, leaves)
             self._serials = {n.certificate: serials[n.id] for n in nodes if n.certificate}
-            self._directory = (now, Directory(nodes, serials, self._plan))
+            self._directory = (now, Directory(nodes, serials, self._plan, names))
         return self._directory[1]
 
 

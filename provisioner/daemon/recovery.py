@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from provisioner.store.database.backup import make_backup
 from provisioner.store.database.data_directory import place_of
 from provisioner.store.database.high_water import (
     RESTORED_FILE,
+    STANDING,
     MarkFile,
     Marking,
     RevocationFile,
@@ -42,6 +44,12 @@ from provisioner.store.database.high_water import (
     look,
     read_revocations,
     settle_mark,
+)
+from provisioner.store.repositories.removals import (
+    list_changes,
+    pick_newest,
+    read_standings,
+    remove_again,
 )
 from provisioner.store.repositories.signing_keys import Sealing
 from provisioner.store.rows import request_rows as session_rows
@@ -212,10 +220,13 @@ class RevocationKeeper:
         book: RevocationFile,
         remembered: Collection[Revocation],
         marking: Marking,
+        clock: Callable[[], float],
     ) -> None:
+        self._now = clock
         self._store = store
         self._book = book
-        self._known = {(r.kind, r.id) for r in remembered}
+        self._known = {(r.kind, r.id) for r in remembered if r.kind not in STANDING}
+        self._standing = pick_newest(remembered)  # what is gone since was removed
         self._written = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         marking.written = self._wake
@@ -235,14 +246,26 @@ class RevocationKeeper:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._written.wait(), self.PEERS_S)
 
+    async def settle(self) -> None:
+        """Take the present rows for what stands, after a restore: what an older row does not have
+        yet was not removed.
+        """
+        found = await self._store.read(read_standings)
+        self._standing = {s: line for s, line in self._standing.items() if s in found}
+
     async def look(self) -> None:
         """Add what is not in the file yet; what cannot be added now is tried again."""
         try:
-            found = await self._store.read(read_revocations)
+            found, stand = await self._store.read(
+                lambda c: (read_revocations(c), read_standings(c))
+            )
             new = [r for r in found if (r.kind, r.id) not in self._known]
+            new += list_changes(self._standing, stand, self._now())
             if new:
                 self._book.add(new)  # rare, and never cut off by a cancellation
-                self._known |= {(r.kind, r.id) for r in new}
+                self._known |= {(r.kind, r.id) for r in found}
+            damaged = {s: r for s, r in self._standing.items() if s in stand and stand[s] is None}
+            self._standing = damaged | {s: r for s, r in stand.items() if r is not None}
         except (StoreFailed, OSError) as error:
             log.error("revocations are not kept outside of the database now: %s", error)
 
@@ -294,6 +317,8 @@ async def counted_writes(
         if went_back:  # a session that was signed out since the copy would accept its cookie again
             session_rows.end_sessions(connection, true(), "the database was restored", now)
         again = apply_revocations(connection, remembered, now)
+        if went_back:
+            again += remove_again(connection, remembered, now)
         return settle_mark(connection, place, mark_before, why, now), again
 
     mark, again = await store.write(settle_row)
@@ -303,7 +328,9 @@ async def counted_writes(
     reason_file.unlink(missing_ok=True)  # its content is in the database from here on
     marking = Marking(file, mark, None)
     store.writer.counting = marking
-    keeper = RevocationKeeper(store, book, remembered, marking)
+    keeper = RevocationKeeper(store, book, remembered, marking, time.time)
+    if went_back:
+        await keeper.settle()
     keeping = asyncio.create_task(keeper.run(), name="revocations")
     try:
         yield CountedWrites(why, marking, stop, again)

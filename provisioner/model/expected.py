@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from provisioner.model.base import Record
 from provisioner.model.location import Location, Outlet, Port
+from provisioner.model.names import PciAddress
 from provisioner.model.node import NodeKind
 from provisioner.model.tenant import Tenant
 
@@ -45,7 +46,7 @@ class ExpectedDpu(Record):
     slot: str  # "DPU_0" (DPU mode) or "NIC_3" (SuperNIC)
     serial: str = ""
     base_mac: str = ""
-    pci: str = ""
+    pci: PciAddress = ""
 
 
 DEFAULT_OS = "cumulus"  # of a switch whose entry names none

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from provisioner.model.base import Record
+from provisioner.model.names import PciAddress
 from provisioner.model.outcome import Blocker, Gap, Reason
 
 
@@ -88,7 +89,7 @@ class Device(Record):
     part: str | None = None
     mac: str | None = None  # base MAC, lowercase with colons
     macs: tuple[str, ...] = ()  # of a card's ports, sorted, as far as they are listed
-    pci: str | None = None  # PCI address, "0000:1b:00.0"
+    pci: PciAddress | None = None  # "0000:1b:00.0"
     uuid: str | None = None  # of a GPU, as its driver prints it without "GPU-"
     health: str | None = None  # "OK", "Warning", "Critical" as the service reports it
     source: str = ""

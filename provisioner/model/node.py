@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from provisioner.model.base import Record
 from provisioner.model.location import Location, Outlet, Port
+from provisioner.model.names import PciAddress
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.times.instant import Instant, InstantOrNone
 
@@ -90,7 +91,7 @@ class BmcRef(Record):
     certificate_retry_at: InstantOrNone = 0.0  # an exchange failed: no other one before this
     serial: str = ""  # of the card or system, as paired
     base_mac: str = ""  # of a card, lowercase with colons
-    pci: str = ""  # of a card, as the host sees it
+    pci: PciAddress = ""  # of a card, as the host sees it
     rotated: bool = False  # its credential was set by us and is unique to it
 
 

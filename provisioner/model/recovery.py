@@ -226,6 +226,10 @@ class RevokedKind(StrEnum):
     TOKEN = "token"  # noqa: S105 (a kind, not a token)
     CERTIFICATE = "certificate"
     SIGNING_KEY = "signing_key"
+    # of these, all that the newest line does not keep
+    TENANT = "tenant"
+    WEBHOOK = "webhook"
+    CAPABILITY = "capability"
 
 
 class Revocation(Record):
@@ -235,6 +239,10 @@ class Revocation(Record):
     id: str
     at: float  # rows that were made later are other ones
     why: str = ""
+    # of a tenant, a webhook or a capability: what people left in force, by digest; all else that an
+    # older row has was removed. A tenant's rows are older by generation.
+    keep: tuple[str, ...] = ()
+    generation: int = 0
 
 
 class HighWater(Record):

@@ -35,6 +35,7 @@ class Platform(Record):
     model: str | None = None
     serial: str | None = None
     port_names: Mapping[str, str] | None = None
+    damaged: tuple[str, ...] = ()  # fields that could not be read so far: "path: field"
 
 
 class SwitchServices(Record):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from provisioner.ports.errors import Malformed
 
@@ -97,13 +98,90 @@ class Reply:
     stated: int = 0
 
     def json(self) -> Any:
-        """Return the body as JSON; raise `Malformed` if it is none (a UTF-8 byte order mark is
-        accepted).
+        """Return the body as JSON, its damaged values as `UNREADABLE`; raise `Malformed` if it is
+        none (a UTF-8 byte order mark is accepted).
         """
+        return self.read_marked()[0]
+
+    def read_marked(self) -> tuple[Any, tuple[str, ...]]:
+        """Return the body as `json` does, and the names of the fields that are damaged."""
         try:
-            return json.loads(self.body.decode("utf-8-sig"))
+            return parse_marked(self.body)
         except (ValueError, RecursionError) as error:
             raise Malformed(f"not JSON: {error}") from None
+
+
+# ------------------------------------------------------------------------------
+# JSON with a damaged value: bytes that are no UTF-8, a bare control character, a number that is
+# none. The value alone is lost. It stays there as `UNREADABLE`, which is no name, state or number:
+# a port whose VRF cannot be read must not look like one without a VRF.
+
+
+UNREADABLE = "\ufffd"  # what a decoder puts in the place of such bytes
+_BARE = re.compile(r"[\x00-\x1f\ufffd\udc80-\udcff]")
+
+
+def parse_marked(body: bytes | str) -> tuple[Any, tuple[str, ...]]:
+    """Return the JSON value, and the names of its damaged fields. A body is given as bytes, or as
+    text in which undecodable bytes were replaced. Raises ValueError or RecursionError.
+
+    A field that is there twice with two values makes the whole unreadable: which one is meant is
+    not known (RFC 8259, 4).
+    """
+    try:
+        text = body if isinstance(body, str) else body.decode("utf-8-sig")
+        if UNREADABLE not in text:  # nearly every body is sound
+            return _read_sound(text), ()
+    except (json.JSONDecodeError, UnicodeDecodeError, _NoNumber):
+        text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
+    lost: dict[str, None] = {}
+
+    def mark(value: Any, name: str) -> Any:
+        if isinstance(value, list):
+            return [mark(item, name) for item in value]
+        damaged = isinstance(value, str) and _BARE.search(value) is not None
+        if damaged or (isinstance(value, float) and not math.isfinite(value)):
+            lost[name[:60]] = None
+            return UNREADABLE
+        return value
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        named = [(_BARE.sub(UNREADABLE, key), value) for key, value in pairs]
+        for (key, _), (name, _) in zip(pairs, named, strict=True):
+            if _BARE.search(key) is not None:
+                lost[name[:60]] = None
+        return _refuse_twice([(name, mark(value, name)) for name, value in named])
+
+    value = json.loads(text, strict=False, object_pairs_hook=build)
+    return mark(value, "") if not isinstance(value, dict) else value, tuple(lost)
+
+
+def _read_sound(text: str) -> Any:
+    return json.loads(
+        text, object_pairs_hook=_refuse_twice, parse_constant=_refuse, parse_float=_read_finite
+    )
+
+
+def _read_finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse(digits)
+
+
+class _NoNumber(ValueError):
+    """NaN or an infinity, which Python reads and JSON does not have."""
+
+
+def _refuse(name: str) -> NoReturn:
+    raise _NoNumber(name)
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        for key, value in pairs:
+            if built[key] != value:
+                raise ValueError(f"the field {ascii(key)[:60]} is there twice")
+    return built
 
 
 class BmcTransport(Protocol):

@@ -46,9 +46,36 @@ _CARBIDE = "NVIDIA/infra-controller (carbide), recorded answer of a Supermicro: 
 _AMI = "recorded answer of AMI's MegaRAC Redfish Service on a ZT Proteus, PATCH of Bios/SD"
 _WORDS = "no registry: keys that say it in words"
 
-# The first row that fits decides. No source was found for the number with which a Dell refuses a
-# write during its lockdown (the attribute shows it: quirk `lockdown`), nor for keys of Lenovo's own
-# registry (ExtendedError); XCC uses those of DMTF besides.
+
+class Unsourced(Record):
+    """A meaning that a vendor has words for, which no public source tells. `instead`: how it is
+    found; a message without a meaning is a refusal and no proof that anything is absent.
+    """
+
+    meaning: Meaning
+    vendor: str
+    searched: str
+    instead: str
+
+
+UNSOURCED = (
+    Unsourced(
+        meaning=Meaning.LOCKED,
+        vendor="dell",
+        searched="number of a write that a lockdown refuses: iDRAC User's Guide, dell/* on GitHub",
+        instead="the attribute, by the quirk `lockdown`",
+    ),
+    *(
+        Unsourced(
+            meaning=meaning,
+            vendor="lenovo",
+            searched="keys of XCC's own registry, ExtendedError: only RequestUriNotFound is public",
+            instead="keys of DMTF's registries, which XCC uses besides, and keys in words",
+        )
+        for meaning in Meaning
+    ),
+)
+# The first row that fits decides.
 ROWS = (
     MessageRow(meaning=Meaning.CHANGE_PASSWORD, keys="PasswordChangeRequired", source=_BASE),
     MessageRow(

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 import role_readme
 from role_lab import ANSIBLE
+
+from provisioner.model.host_packages import classify_package
 
 sys.path.insert(0, str(ANSIBLE / "collections"))
 
@@ -178,6 +181,28 @@ def test_names_of_nvidias_packages_have_no_branch_from_590_on():
     assert driver_scheme.list_others(present, ["cuda-drivers-570"]) == ["cuda-drivers-550"]
     with pytest.raises(tools.Refused, match=r"pin host\.driver_packages"):
         driver_scheme.choose("", "550.90.07", {})
+
+
+@pytest.mark.parametrize(
+    ("packaging", "version", "name"),
+    [
+        ("ubuntu-server", "535.161.08", "nvidia-fabricmanager-535"),
+        ("ubuntu-server-open", "580.126.20", "nvidia-fabricmanager-580"),
+        ("ubuntu-headless-server-open", "595.71.05", "nvidia-fabricmanager-595"),
+        ("nvidia", "575.57.08", "nvidia-fabricmanager-575"),
+        ("nvidia-open", "580.65.06", "nvidia-fabricmanager"),
+        ("nvidia", "590.48.01", "nvidia-fabricmanager"),
+        ("debian-open", "570.211.01", "nvidia-fabricmanager-570"),  # the repository is NVIDIA's
+        ("debian", "610.57.04", "nvidia-fabricmanager"),
+    ],
+)
+def test_fabric_manager_is_named_by_branch_and_provider(packaging: str, version: str, name: str):
+    assert driver_scheme.name_fabric_manager(packaging, version) == name
+    # each of its names is replaced by each other one, and is a Fabric Manager to the inventory
+    assert any(fnmatch(name, glob) for glob in driver_scheme.FABRIC_MANAGERS)
+    assert classify_package(name, version) == ("host.fabric_manager", version)
+    with pytest.raises(tools.Refused, match="no branch"):
+        driver_scheme.name_fabric_manager(packaging, "latest")
 
 
 def test_only_packages_of_the_replaced_branch_belong_to_it():

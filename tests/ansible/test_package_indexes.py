@@ -200,7 +200,8 @@ def test_small_indexes_of_our_own_a_branch_of_cudas_repository_stays_itself(
     """cuda-drivers-580 is content with the packages of 590, which its repository has too."""
     entries = package_index.read_indexes(package_index.HERE / "cuda-debian-12")
     lay(bare, tmp_path, entries, "")
-    pinned = {"host.driver": "580.105.08", "host.driver_packages": "nvidia"}
+    pinned = dict.fromkeys(("host.driver", "host.fabric_manager"), "580.105.08")
+    pinned["host.driver_packages"] = "nvidia"
 
     first = play("host_software", {bare: {"packages": pinned}}, tmp_path)["host-1"]
     after = versions_of(bare)
@@ -212,6 +213,7 @@ def test_small_indexes_of_our_own_a_branch_of_cudas_repository_stays_itself(
 
     assert first.ok, first.message
     assert {v for n, v in after.items() if n.startswith(("cuda-", "nvidia-"))} == {"580.105.08-1"}
+    assert "nvidia-fabricmanager" in after  # nvidia-fabricmanager-580 is virtual there
     assert (second.ok, second.changed) == (True, 0)
     assert newer == "590.48.01-1"
     assert "these must have one version" in mixed.message

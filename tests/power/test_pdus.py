@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,16 @@ from provisioner.integrations.twin.wires import MemoryBmcs, Wire
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import BmcAddress, LoginRefused, Malformed, PortError, Secret, Unreachable
+from provisioner.ports import (
+    BmcAddress,
+    Call,
+    LoginRefused,
+    Malformed,
+    PortError,
+    Reply,
+    Secret,
+    Unreachable,
+)
 from provisioner.settings import Settings
 
 LOGIN = ("pdu", "secret-of-the-pdu")
@@ -117,6 +127,29 @@ def test_a_redfish_outlet_that_is_not_the_one_meant_is_not_switched(
     assert refused.reason is Reason.NOT_OFFERED
     assert words in refused.detail
     assert unit.log == []
+
+
+@pytest.mark.parametrize("damage", [b"caf\xe9", b"a\rb", b"\xff"])
+@pytest.mark.parametrize(
+    ("field", "state"), [("UserLabel", OutletState.ON), ("PowerState", OutletState.UNKNOWN)]
+)
+def test_a_damaged_field_of_an_outlet_is_lost_alone(
+    damage: bytes, field: str, state: OutletState
+) -> None:
+    def label(path: str, value: dict[str, Any]) -> None:
+        if path.endswith("/Outlets/A1"):
+            value[field] = "SPOIL"
+
+    _, pdu = redfish(label)
+    request = pdu._transport.request
+
+    async def spoiled(bmc: BmcAddress, call: Call) -> Reply:
+        reply = await request(bmc, call)
+        return dataclasses.replace(reply, body=reply.body.replace(b"SPOIL", damage))
+
+    pdu._transport.request = spoiled  # type: ignore[method-assign]
+
+    assert asyncio.run(pdu.read_outlet("A1")) is state
 
 
 def test_a_service_without_a_collection_breaks_the_protocol() -> None:

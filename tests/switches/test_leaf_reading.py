@@ -13,6 +13,7 @@ from provisioner.adapters.switches.cumulus.port_reading import read_places, read
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Place
 from provisioner.ports import Malformed, Reply, SwitchRefused
+from provisioner.ports.wire import UNREADABLE, parse_marked
 
 # --- routes
 
@@ -364,3 +365,75 @@ def test_a_switch_s_port_in_the_management_network_counts_as_its_others_do() -> 
 
     assert 0 <= first.carried_bytes < second.carried_bytes
     assert (second.in_errors, unknown.carried_bytes) == (0, None)
+
+
+# --- one damaged value in an answer
+
+DAMAGE = [b"caf\xe9", b"a\rb", b"a\x0cb", b"\xff"]
+
+
+def spoil(site: SmallSite, field: str, damage: bytes) -> None:
+    """Put damage in the place of a text in every answer of the leaves."""
+
+    class Spoiled:
+        def __init__(self, leaf: Any) -> None:
+            self._leaf = leaf
+
+        def handle(self, *asked: Any) -> Any:
+            reply = self._leaf.handle(*asked)
+            return reply._replace(body=reply.body.replace(field.encode(), damage))
+
+    site.nvue = {name: Spoiled(leaf) for name, leaf in site.nvue.items()}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_description_loses_itself_alone(damage: bytes) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.put("swp1", "RED")
+        site.switch.operational["interface"]["swp1"]["description"] = "SPOIL"
+        spoil(site, "SPOIL", damage)
+        return await site.leaf().vrfs(["swp1"])
+
+    assert play(scenario)["swp1"].vrf == "RED"
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_port_whose_vrf_is_damaged_is_unread_and_not_one_without(damage: bytes) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.put("swp1", "RED")
+        site.switch.operational["interface"]["swp1"]["ip"]["vrf"] = "SPOIL"
+        spoil(site, "SPOIL", damage)
+        return await site.leaf().vrfs(["swp1"])
+
+    found = play(scenario)
+    assert isinstance(found, Blocker)
+    assert found.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("body", "read", "lost"),
+    [
+        (b'{"a": "caf\xe9", "b": 1}', {"a": UNREADABLE, "b": 1}, ("a",)),
+        (b'{"a": {"b": ["x\ty", "z"]}}', {"a": {"b": [UNREADABLE, "z"]}}, ("b",)),
+        (b'{"n": NaN, "m": 1e999, "k": 2}', {"n": UNREADABLE, "m": UNREADABLE, "k": 2}, ("n", "m")),
+        (b'{"\xff": 1}', {UNREADABLE: 1}, (UNREADABLE,)),
+        (b'\xef\xbb\xbf{"a": "l\\nl"}', {"a": "l\nl"}, ()),
+        (b'{"a": 1, "a": 1}', {"a": 1}, ()),
+        (b'"\xff"', UNREADABLE, ("",)),
+    ],
+)
+def test_a_damaged_value_stays_as_one_that_is_unknown(
+    body: bytes, read: Any, lost: tuple[str, ...]
+) -> None:
+    reply = Reply(200, {}, body)
+
+    assert reply.json() == read
+    assert reply.read_marked() == (read, lost)
+    if not body.startswith(b"\xef"):  # as a shell's output comes
+        assert parse_marked(body.decode("utf-8", "replace")) == (read, lost)
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b'{"a": "\xff', b"", b"\xff"])
+def test_an_answer_whose_meaning_is_open_is_refused_whole(body: bytes) -> None:
+    with pytest.raises(Malformed):
+        Reply(200, {}, body).json()

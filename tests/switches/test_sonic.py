@@ -21,6 +21,7 @@ from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Images, Move
 from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
+from provisioner.ports.wire import parse_marked
 from provisioner.settings import Settings
 
 JSON = st.recursive(
@@ -310,3 +311,22 @@ def test_only_a_plain_word_of_the_mode_is_believed() -> None:
     assert sonic_state.read_drained("System Mode: Maintenance\n") is True
     for text in ("", "System Mode: Not consistent", "System Mode: Normal -> Maintenance"):
         assert sonic_state.read_drained(text) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "readable"),
+    [
+        ('"lanes": "4"', '"lanes": "\ufffd4"', True),
+        ('"Ethernet0|10.0.0.1/31"', '"Ether\ufffdnet0|10.0.0.1/31"', False),
+        ('"VrfMAINT"', '"Vrf\ufffdMAINT"', False),
+    ],
+)
+def test_one_bad_byte_loses_its_field_and_no_port_seems_to_be_elsewhere(
+    old: str, new: str, readable: bool
+) -> None:
+    config, lost = parse_marked(json.dumps(Shell().config).replace(old, new))
+    read = sonic.read_configuration(config)
+
+    assert len(lost) == 1
+    assert (read is not None) is readable
+    assert read is None or read.ports.keys() == {"Ethernet0", "Ethernet4"}

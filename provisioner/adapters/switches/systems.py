@@ -6,7 +6,7 @@ scheme decides.
 
 from __future__ import annotations
 
-import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from provisioner.ports import (
     SwitchTransport,
 )
 from provisioner.ports.switch import Switch, SwitchFacts, SwitchRefused
+from provisioner.ports.wire import parse_marked
 from provisioner.runtime import permit
 from provisioner.settings import Settings
 
@@ -36,26 +37,35 @@ from provisioner.settings import Settings
 
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
+DAMAGED_MAX = 64
 READ_S = 30.0
 WRITE_S = 300.0  # a patch is checked against the models first
 
 
 class ShellLine:
-    """One switch; nothing is kept. Methods raise `PortError`."""
+    """One switch. `damaged`: fields that could not be read. Methods raise `PortError`."""
 
     def __init__(self, name: str, shell: HostShell, url: str) -> None:
         self.name = name
         self.url = url
         self._shell = shell
+        self.damaged: dict[str, None] = {}
 
     async def read_json(self, line: str) -> Any:
         """Return the JSON that a command prints."""
         text = await self.read_text(line)
         try:
-            return json.loads(text)
+            answer, lost = parse_marked(text)
         except (ValueError, RecursionError):
             raise Malformed(f"{self.url}: {line}: not JSON") from None
+        for name in lost:
+            where = f"{line[:60]}: {name}"
+            if where not in self.damaged and len(self.damaged) < DAMAGED_MAX:
+                self.damaged[where] = None
+                log.warning("%s: %s cannot be read, and counts as unknown", self.name, where)
+        return answer
 
     async def read_text(self, line: str) -> str:
         """Return the text that a reading command prints."""

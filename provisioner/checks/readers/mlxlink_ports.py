@@ -14,7 +14,6 @@ from typing import Any
 from provisioner.checks.check import CheckContext, Command, Unreadable
 from provisioner.checks.readers.tool_output import (
     END,
-    normalize_pci,
     parse_documents,
     parse_number,
     read_output,
@@ -22,6 +21,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.model.cohort import Evidence
+from provisioner.model.names import normalize_pci
 
 # ------------------------------------------------------------------------------
 # Parses mlxlink's text tables: a head with a line of dashes below it, then keys and values.

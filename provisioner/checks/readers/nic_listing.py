@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 
 from provisioner.checks.check import Unreadable
 from provisioner.checks.readers.tool_output import (
-    normalize_pci,
     parse_json,
     require_object,
     split_lines,
 )
+from provisioner.model.names import normalize_pci
 
 # ------------------------------------------------------------------------------
 # Parses mlxconfig's parameters, as JSON or as text, into one form.

@@ -22,6 +22,7 @@ from provisioner.checks.readers.tool_output import (
     split_lines,
 )
 from provisioner.model.cohort import Evidence, Finding, Severity
+from provisioner.model.names import normalize_pci
 
 # ------------------------------------------------------------------------------
 # Parses `nvidia-smi --query-...` tables by the names of their columns, not by their positions.
@@ -227,7 +228,7 @@ def read(text: str) -> tuple[GpuFacts, ...]:
     attached = None
     for line in lines:
         if match := _GPU.match(line):
-            gpus.append(GpuFacts(pci=match[1].lower()[-12:]))
+            gpus.append(GpuFacts(pci=normalize_pci(match[1])))
             path = []
         elif not gpus:
             if match := _ATTACHED.match(line):

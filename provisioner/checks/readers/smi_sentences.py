@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.model.cohort import Severity
+from provisioner.model.names import normalize_pci
 
 _PCI = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 # source: NVIDIA/dcgm-exporter issue 604, NVIDIA/gpu-operator issues 285 and 2596:

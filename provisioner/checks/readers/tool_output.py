@@ -189,16 +189,6 @@ def require_text(value: Any, subject: str) -> str:
     return value
 
 
-def normalize_pci(address: str) -> str:
-    """Return a PCI address in one form: "0000:1b:00.0" for "1b:00.0" and "00000000:1B:00.0"."""
-    parts = address.strip().lower().split(":")
-    if len(parts) == 2:
-        parts = ["0", *parts]
-    if len(parts) != 3:
-        return address.strip().lower()
-    return f"{parts[0][-4:].rjust(4, '0')}:{parts[1]}:{parts[2]}"
-
-
 # ------------------------------------------------------------------------------
 # Reads the answers of a BMC: its resources unchanged, by path, and the gaps in them.
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from provisioner.checks.readers.kernel_lines import LogLine, parse_log_line
-from provisioner.checks.readers.tool_output import normalize_pci as pci_of
 from provisioner.checks.xid.error_codes import Explanation, Family, explain_sxid
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.base import Record
+from provisioner.model.names import normalize_pci
 
 EVENTS_MAX = 4096  # distinct events of one log; there are 8 GPUs, 18 links and 200 codes
 WORDS_MAX = 300
@@ -77,7 +77,7 @@ def find_event(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEv
             return _build_driver_event(line, match, slots or {})
         return _build_unreadable_event(line, first, slots or {})
     if match := _FABRIC_MANAGER.search(line.words):
-        address = pci_of(match["pci"])
+        address = normalize_pci(match["pci"])
         return ErrorEvent(
             family=Family.SXID,
             code=int(match["code"]),
@@ -130,8 +130,8 @@ def index_slots(devices: Iterable[tuple[str | None, str]]) -> dict[str, str]:
 def _walk_slot_keys(devices: Iterable[tuple[str | None, str]]) -> Iterator[tuple[str, str]]:
     for address, slot in devices:
         if address:
-            yield pci_of(address), slot
-            yield pci_of(address).partition(".")[0], slot
+            yield normalize_pci(address), slot
+            yield normalize_pci(address).partition(".")[0], slot
 
 
 def _build_driver_event(
@@ -144,7 +144,7 @@ def _build_driver_event(
         text = text[owner.end() :]
     if process in ("<unknown>", "'<unknown>'"):
         process = ""
-    address = pci_of(match["pci"])
+    address = normalize_pci(match["pci"])
     link = _LINK.search(text)
     place = _PLACE.search(text)
     level = _FATAL.match(text)
@@ -170,7 +170,7 @@ def _build_unreadable_event(
 ) -> ErrorEvent:
     text = line.words[mark.end() :]
     named = _ADDRESS.search(text[:80])
-    address = pci_of(named[0]) if named else ""
+    address = normalize_pci(named[0]) if named else ""
     return ErrorEvent(
         family=Family.SXID if mark["family"] == "SXid" else Family.XID,
         code=NO_CODE,

@@ -351,6 +351,10 @@ class Collector:
             system_serial=platform.serial,
             model=platform.model,
             port_names=platform.port_names,
+            gaps=tuple(
+                Gap(source=switch.facts.name, reason=Reason.MALFORMED, detail=f"lost: {where}")
+                for where in platform.damaged
+            ),
             components=(os, *settings),
         )
         return inventory, ()

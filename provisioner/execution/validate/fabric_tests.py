@@ -21,7 +21,6 @@ from provisioner.checks.fabric import fabric_checks, fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.checks.readers.sysfs import read_gid
-from provisioner.checks.readers.tool_output import normalize_pci
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.cable_ends import between, look
@@ -47,6 +46,7 @@ from provisioner.model.cohort import CheckResult, Evidence
 from provisioner.model.fabric_session import CableEnds, FabricRun
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
+from provisioner.model.names import normalize_pci
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds

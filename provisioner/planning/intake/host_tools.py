@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from provisioner import checks
 from provisioner.checks.check import CheckContext
-from provisioner.checks.readers.tool_output import END, END_WORDS, normalize_pci
+from provisioner.checks.readers.tool_output import END, END_WORDS
 from provisioner.components.host_os import HOST_OS
 from provisioner.model.cohort import Evidence, Gate
 from provisioner.model.inventory import Component
 from provisioner.model.matrix import Pin
+from provisioner.model.names import normalize_pci
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.certification.host_settings import (

@@ -23,6 +23,7 @@ from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import Activation, Component, Device, DeviceKind
 from provisioner.model.machine.settings import NVME_FIRMWARE, join_version
 from provisioner.model.matrix import Matrix
+from provisioner.model.names import normalize_pci
 from provisioner.model.node import BmcRef
 from provisioner.model.outcome import Gap, Reason
 from provisioner.planning.intake import host_tools
@@ -394,9 +395,9 @@ def _nic_config(
         gaps.append(_gap_inband_facts(evidence, f"not the JSON of mlxconfig: {error}"))
         return []
     components: list[Component] = []
-    supernics = {c.pci.removeprefix("0000:"): c for c in cards if c.kind == "supernic" and c.pci}
+    supernics = {normalize_pci(c.pci): c for c in cards if c.kind == "supernic" and c.pci}
     for device in devices:
-        pci = str(device.get("device", "")).lower().removeprefix("0000:")
+        pci = normalize_pci(str(device.get("device", "")))
         table = device.get("tlv_configuration")
         if pci not in supernics or not isinstance(table, dict):
             continue

@@ -18,6 +18,7 @@ from provisioner.checks.lldp import Ends
 from provisioner.model.fabric_session import FabricSession
 from provisioner.model.host_filter import Door, HostFilter, SeenFilter, count_rules, is_held
 from provisioner.model.inventory import Inventory
+from provisioner.model.names import normalize_pci, resolve_system, short_name
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
@@ -259,21 +260,23 @@ def find_cable_faults(
         for p in o.ports
         if not p.guid and p.switch in switches
     }
-    slots = {d.pci.lower(): d.slot for d in inventory.devices if d.pci}
+    slots = {normalize_pci(d.pci): d.slot for d in inventory.devices if d.pci}
     named = {i: slots.get(pci, i) for i, pci in host.cards.items()} if host else {}
+    systems = {node.id, *(name for name, _ in theirs)}
     mine = {end[1] for end in planned}
     observed: dict[End, End] = {}
     for at in planned.values():
         for system, port in sorted(heard.get(at, ())):
-            short = system.split(".")[0]
-            if short == node.id.split(".")[0]:
+            name = resolve_system(system, systems)
+            if name == node.id:
                 # the host did not report the card of that interface: taken as the planned one
                 observed[at] = (node.id, named.get(port, "") or _slot_at(planned, at))
             else:
-                observed[at] = (short, _their_slot(short, at[0], theirs) or port)
+                name = name if name in systems else short_name(name)
+                observed[at] = (name, _their_slot(name, at[0], theirs) or port)
     for interface, place in host.neighbours if host else ():
         if (slot := named.get(interface, interface)) in mine:
-            observed[node.id, slot] = (place[0].split(".")[0], place[1])
+            observed[node.id, slot] = (resolve_system(place[0], switches), place[1])
     ends = {*observed, *observed.values()}
     silent = {at: end for at, end in (by_mac or {}).items() if at not in ends and end not in ends}
     miscablings = compare({**planned, **theirs}, {**observed, **silent})
@@ -311,9 +314,11 @@ def select_observed_faults(
     the known names, because a host under intake may report any name.
     """
     silent = (CableFault.MISSING, CableFault.ONE_SIDED)
-    names = {name.split(".")[0] for name in known}
+    names = set(known)
     return tuple(
-        f for f in found if f.fault not in silent and f.neighbour and f.neighbour[0] in names
+        f
+        for f in found
+        if f.fault not in silent and f.neighbour and resolve_system(f.neighbour[0], names) in names
     )
 
 

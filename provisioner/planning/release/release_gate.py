@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from provisioner.model.location import Port
+from provisioner.model.names import resolve_system
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import (
     GateCheck,
@@ -117,8 +118,8 @@ def _names(state: PortState) -> str:
 def _miscabled(ask: GateAsk, state: PortState) -> str:
     if not state.neighbours:
         return "its leaf port hears no LLDP neighbour"
-    heard = {system.split(".")[0] for system, _ in state.neighbours}
-    if heard != {ask.node.split(".")[0]}:
+    heard = {resolve_system(system, {ask.node}) for system, _ in state.neighbours}
+    if heard != {ask.node}:
         return f"{_names(state)[:100]} is at its other end; {ask.node} is planned"
     return ""
 

@@ -17,6 +17,7 @@ from importlib import resources
 from provisioner.model.base import Record
 from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
 from provisioner.model.inventory import Device, DeviceKind, Inventory
+from provisioner.model.names import find_pci
 from provisioner.planning.certification.regression import Parts
 
 # ------------------------------------------------------------------------------
@@ -323,8 +324,9 @@ def device_of(part: str, inventory: Inventory | None) -> Device | None:
     """
     if inventory is None or not part:
         return None
+    pci = find_pci(part)
     for device in inventory.devices:
-        if device.slot == part or (device.pci and device.pci in part):
+        if device.slot == part or (pci and find_pci(device.pci or "") == pci):
             return device
     if match := re.fullmatch(r"GPU (\d{1,3})", part):
         gpus = sorted(

@@ -17,10 +17,10 @@ from provisioner.checks.readers.smi_query import read_table
 from provisioner.checks.readers.sysfs import pci_of_interface
 from provisioner.model.case import Fault
 from provisioner.model.inventory import DeviceKind, Inventory
+from provisioner.model.names import find_pci
 from provisioner.model.node import Node
 from provisioner.planning.certification.regression import Parts, Raw, parse_outputs
 
-_PCI = re.compile(r"\b([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?\b")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{4,80}")
 _GPU = re.compile(r"\bGPU (\d{1,3})\b")
 _COUNT = re.compile(r"\b(\d{1,2}) of (\d{1,2}) GPUs\b")  # in the words of the check `gpu_inventory`
@@ -42,7 +42,7 @@ def names_of(node: Node, inventory: Inventory | None, stored: Iterable[str] = ()
         return aliases
     serials = {}
     for device in inventory.devices:
-        if device.pci and (pci := pci_of(device.pci)):
+        if device.pci and (pci := find_pci(device.pci)):
             aliases[pci] = device.slot
         if device.serial and len(device.serial) >= SERIAL_MIN:
             aliases[device.serial] = device.slot
@@ -59,7 +59,7 @@ def names_of(node: Node, inventory: Inventory | None, stored: Iterable[str] = ()
                 continue
             aliases[f"GPU {row['index']}"] = slot
             aliases[row["uuid"]] = slot
-            if pci := pci_of(row.get("pci.bus_id", "")):
+            if pci := find_pci(row.get("pci.bus_id", "")):
                 aliases[pci] = slot
     return aliases
 
@@ -149,14 +149,6 @@ def _rows(outputs: Raw) -> list[dict[str, str]]:
         return []
 
 
-def pci_of(text: str) -> str:
-    """Return the first PCI address in a text, as domain:bus:device in four digits; "" without
-    one.
-    """
-    match = _PCI.search(text)
-    return f"{match[1][-4:]}:{match[2]}:{match[3]}".lower() if match else ""
-
-
 def locate_fault(fault: Fault, names: Names) -> Fault:
     """Return the fault at its slot, if its text has an alias of one; otherwise unchanged."""
     for text in (fault.part, fault.detail):
@@ -168,7 +160,7 @@ def locate_fault(fault: Fault, names: Names) -> Fault:
 
 def slot_in(text: str, names: Names) -> str:
     """Return the slot that a text names; "" if it has no alias of one."""
-    if (pci := pci_of(text)) in names and pci:
+    if (pci := find_pci(text)) in names and pci:
         return names[pci]
     if (pci := pci_of_interface(text)) in names and pci:
         return names[pci]

@@ -18,6 +18,7 @@ from provisioner.model.case import Case, Ending, Stage
 from provisioner.model.integrations.audit_export import UNKNOWN, TicketMessage, WorkPart, WorkPlace
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port
+from provisioner.model.names import is_named
 from provisioner.model.node import Node
 from provisioner.model.times.instant import Instant, InstantOrNone
 
@@ -102,7 +103,7 @@ def ports_of(part: str, node: Node) -> tuple[Port, ...]:
     names.
     """
     slot = part.split("/")[0]
-    named = [p for p in node.ports if f"{p.switch}/{p.interface}" in part]
+    named = [p for p in node.ports if is_named([f"{p.switch}/{p.interface}"], part)]
     cards = [p for p in node.ports if p.nic_slot == slot]
     return tuple(named or cards or [p for p in node.ports if p.switch == slot])
 

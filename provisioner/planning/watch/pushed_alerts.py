@@ -17,6 +17,7 @@ from provisioner.model.alert import Classification, Signal
 from provisioner.model.base import Record
 from provisioner.model.cohort import Severity
 from provisioner.model.location import Port
+from provisioner.model.names import PortNames
 from provisioner.model.node import Node, NodeKind
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
@@ -36,8 +37,9 @@ WHO = ("node", "hostname", "serial", "ip", "switch", "interface")  # labels that
 class Directory:
     """Finds a node by name, serial, address, or leaf port.
 
-    `serials`: node -> serials of its parts. A rail's address is searched at the ports as they were
-    cabled, then in `plan`: it identifies the node and the rail, from either end of its cable.
+    `serials`: node -> serials of its parts. `port_names`: of leaves that call their ports
+    otherwise. A rail's address is searched at the ports as they were cabled, then in `plan`: it
+    identifies the node and the rail, from either end of its cable.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class Directory:
         nodes: Iterable[Node],
         serials: Mapping[str, Iterable[str]],
         plan: AddressPlan | None = None,
+        port_names: PortNames | None = None,
     ) -> None:
+        self._port_names = port_names or {}
         self._known: dict[tuple[str, str], str] = {}
         self._targets: dict[tuple[str, str], str] = {}  # rail that the same labels identify
         self._rails: dict[str, frozenset[int]] = {}  # node -> rails whose address is stored
@@ -83,7 +87,7 @@ class Directory:
         interface = _word(said, "interface")
         names = [word for label in ("node", "hostname") if (word := _word(said, label))]
         if interface and not switch:  # an exporter on a switch, or for it: the node cabled there
-            meant = (self._switches.get(n, "") for word in names for n in _short(word))
+            meant = [self._switches.get(n, "") for word in names for n in _short(word)]
             switch = next((s for s in meant if ("port", f"{s}/{interface}") in self._known), "")
             names = [] if switch else names
         for word in names:
@@ -97,6 +101,7 @@ class Directory:
         if ip := _word(said, "ip"):
             yield "address", address_in(ip)
         if switch and interface:
+            switch = next((s for n in _short(switch) if (s := self._switches.get(n))), switch)
             yield "port", f"{switch}/{interface}"
 
     def _node(self, key: tuple[str, str]) -> str:
@@ -128,7 +133,10 @@ class Directory:
 
     def _add_port(self, node: Node, port: Port) -> None:
         target = f"rail{port.rail}" if port.rail >= 0 else f"{port.switch}/{port.interface}"
-        self._add("port", f"{port.switch}/{port.interface}", node.id, target)
+        called = self._port_names.get(port.switch, {})
+        same = {port.interface, *(a for a, own in called.items() if own == port.interface)}
+        for name in sorted(same | {called.get(port.interface, port.interface)}):
+            self._add("port", f"{port.switch}/{name}", node.id, target)
         for address in _both_ends(port.address):
             self._add("address", address, node.id, target)
 

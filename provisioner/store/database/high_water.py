@@ -287,6 +287,9 @@ REVOCATIONS_MAX = 64 * 1024 * 1024  # bytes: some half a million
 REVOKED_KEPT_S = 2 * 365 * DAY_S  # no token and no certificate is in force longer
 
 
+STANDING = frozenset({RevokedKind.TENANT, RevokedKind.WEBHOOK, RevokedKind.CAPABILITY})
+
+
 class RevocationFile:
     """The revocations that one data directory remembers; its daemon holds the directory's lock."""
 
@@ -330,8 +333,11 @@ class RevocationFile:
     def tidy(self, now: float) -> tuple[Revocation, ...]:
         """Return all that still matter, and forget the others. Raises `InputError`."""
         found = self.read()
+        newest = {(r.kind, r.id): r for r in found if r.kind in STANDING}
         kept = tuple(
-            r for r in found if r.kind is RevokedKind.SIGNING_KEY or now - r.at < REVOKED_KEPT_S
+            r
+            for r in found
+            if (r is newest.get((r.kind, r.id)) if r.kind in STANDING else _still_matters(r, now))
         )
         if len(kept) < len(found):
             part = self.path.with_suffix(".part")
@@ -343,6 +349,10 @@ class RevocationFile:
     def _unusable(self, problem: str) -> InputError:
         remedy = "Remove what is damaged; what it named may be in force again after a restore."
         return InputError(str(self.path), "", problem, remedy)
+
+
+def _still_matters(told: Revocation, now: float) -> bool:
+    return told.kind is RevokedKind.SIGNING_KEY or now - told.at < REVOKED_KEPT_S
 
 
 def read_revocations(connection: Connection) -> tuple[Revocation, ...]:

@@ -55,9 +55,12 @@ _QUIET_WORDS = re.compile(
 # letters of a Dell's message ids. source: iDRAC User's Guide, "Alerts message IDs" (DIS
 # auto-discovery, DH certificates, IPA address, JCP jobs); Dell's Messages Reference Guide (USR =
 # User Tracking); captured tree of an R750 (LIC, LOG, SWC, USR); OpenManage Ansible (RED and SUP
-# updates, SYS4xx answers to requests). Of RAC, SWU, OSD, VME, TST and RSI no source was read.
+# updates, SYS4xx answers to requests); dell/iDRAC-Redfish-Scripting#24 (RAC0720, a share that is
+# not mounted) and microsoft/lisa#4168 (RAC0904 and VRM0021, virtual media); RAC0232 is a login.
+# No source was found for other RAC, SWU, OSD, VME, TST and RSI: they count by their severity, as
+# every message that nobody explains.
 _QUIET_DELL = re.compile(
-    r"(RAC|LIC|SUP|USR|JCP|RED|SWU|SWC|LOG|IPA|DH|DIS|OSD|VME|TST|RSI)\d{1,4}|SYS4\d\d"
+    r"(LIC|SUP|USR|JCP|RED|SWC|LOG|IPA|DH|DIS)\d{1,4}|SYS4\d\d|RAC0(232|720|904)|VRM0021"
 )
 _QUIET_ORIGIN = re.compile(
     r"/redfish/v1/(Account|Session|Update|Certificate|License|Event|Task|Job)Service(/|$)"

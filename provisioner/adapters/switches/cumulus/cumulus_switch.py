@@ -46,6 +46,7 @@ from provisioner.model.tenant_network import NetworkChange, NetworkLimits, Netwo
 from provisioner.model.versions import parse_version
 from provisioner.ports import Clock, LoginRefused, PortError, Secret, SwitchAddress, SwitchTransport
 from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
+from provisioner.ports.wire import UNREADABLE
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -290,8 +291,9 @@ class CumulusSwitch:
         model = listed.get("product-name")
         serial = listed.get("serial-number")
         return Platform(
-            model=model if isinstance(model, str) else None,
-            serial=serial if isinstance(serial, str) else None,
+            model=model if isinstance(model, str) and model != UNREADABLE else None,
+            serial=serial if isinstance(serial, str) and serial != UNREADABLE else None,
+            damaged=tuple(self._line.damaged),
         )
 
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
@@ -326,7 +328,11 @@ class CumulusSwitch:
                 reply = await self._line.send(look)
                 if reply.status == GONE:
                     return
-                state = nvue_calls.read_job(reply.json()) if reply.status < 300 else None
+                state = (
+                    nvue_calls.read_job(self._line.read(look.path, reply))
+                    if reply.status < 300
+                    else None
+                )
             except PortError:
                 state = None  # silence while waiting is no failure
             if state is not None and state.done:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from provisioner.adapters.switches.cumulus import port_filter
 from provisioner.adapters.switches.cumulus import port_filter as host_filter
 from provisioner.model.switch import Images, Move, PortChange
+from provisioner.ports.wire import UNREADABLE
 
 PREFIX = "/nvue_v1"
 IMAGES_PATH = f"{PREFIX}/system/image"
@@ -284,7 +285,7 @@ def read_vrf(interface: Any) -> str | None:
     if not isinstance(ip, dict):
         return None
     vrf = ip.get("vrf", "")
-    return vrf if isinstance(vrf, str) else None
+    return vrf if isinstance(vrf, str) and UNREADABLE not in vrf else None
 
 
 def read_addresses(interface: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ awaited first, because a revision is made on the configuration that is about to 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -19,6 +20,8 @@ from provisioner.ports.switch import SwitchRefused
 from provisioner.ports.wire import status_words
 from provisioner.settings import Settings
 
+log = logging.getLogger(__name__)
+
 # ------------------------------------------------------------------------------
 # Requests to one switch's NVUE API, and their refusals.
 #
@@ -26,6 +29,7 @@ from provisioner.settings import Settings
 # changed. Any other status of 300 and more is the switch's refusal, in its own text.
 
 
+DAMAGED_MAX = 64
 REQUEST_S = 30.0
 CONFIGURATION_S = 60.0  # the whole configuration of a full leaf is some megabytes
 
@@ -37,6 +41,7 @@ class NvueLine:
         self.name = name
         self.address = address
         self._transport = transport
+        self.damaged: dict[str, None] = {}  # fields that could not be read: "path: field"
 
     async def get(self, path: str, timeout_s: float = REQUEST_S) -> Any:
         """Return the JSON at this path."""
@@ -56,7 +61,17 @@ class NvueLine:
         if reply.status >= 300:
             detail = f"{ask.method} {ask.path}: {status_words(reply)}"
             raise SwitchRefused(Reason.SWITCH_REFUSED, detail)
-        return reply.json() if reply.body else {}
+        return self.read(ask.path, reply) if reply.body else {}
+
+    def read(self, path: str, reply: Reply) -> Any:
+        """Return an answer's JSON; its damaged fields are marked, and told once."""
+        answer, lost = reply.read_marked()
+        for name in lost:
+            where = f"{path.partition('?')[0]}: {name}"
+            if where not in self.damaged and len(self.damaged) < DAMAGED_MAX:
+                self.damaged[where] = None
+                log.warning("%s: %s cannot be read, and counts as unknown", self.name, where)
+        return answer
 
     async def send(
         self, ask: Ask, timeout_s: float = REQUEST_S, size_max_bytes: int | None = None

@@ -26,6 +26,7 @@ from provisioner.model.recovery import (
     VniState,
 )
 from provisioner.model.switch import DEFAULT_VRF, Heard
+from provisioner.ports.wire import UNREADABLE
 
 NOW = "rev=operational"
 NEIGHBOURS_PATH = f"{PREFIX}/interface?{NOW}&view=neighbor"
@@ -285,7 +286,7 @@ def read_port(
 def vrf_of(entry: Any) -> str:
     """VRF of an interface; the default one if it names none."""
     vrf = find_object(entry, "ip").get("vrf", "")
-    if not isinstance(vrf, str):
+    if not isinstance(vrf, str) or UNREADABLE in vrf:
         raise Unreadable("a VRF that is no name")
     return vrf or DEFAULT_VRF
 

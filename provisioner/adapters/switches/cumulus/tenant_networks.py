@@ -458,7 +458,7 @@ class TenantNetworks:
         """Return the VNIs in force, not the configured ones (`nv show vrf VRF evpn`)."""
         path = f"{PREFIX}/vrf/{quote(vrf, safe='')}/evpn?rev=operational"
         reply = await self._line.send(Ask("GET", path))
-        answer = reply.json() if reply.status == 200 else {}  # 404: no EVPN in it
+        answer = self._line.read(path, reply) if reply.status == 200 else {}  # 404: no EVPN in it
         return read_vnis(vrf, answer)
 
 

@@ -19,6 +19,7 @@ from provisioner.adapters.switches.sonic import acl_rows
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import DEFAULT_VRF, Images, Move, Platform, PortChange
 from provisioner.ports.switch import SwitchRefused
+from provisioner.ports.wire import UNREADABLE
 
 PREFIX = "Vrf"
 OWN = (DEFAULT_VRF, "mgmt")  # VRFs that have the same name everywhere
@@ -34,6 +35,7 @@ SAVE = "config save -y"
 
 _IMAGE_LINE = re.compile(r"(Current|Next): *(\S+)")
 PORTS_MAX = 1024
+_PLACES = ("PORT", "INTERFACE", "VRF")
 ALIAS_MAX = 128  # sonic-port.yang: length of alias
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
@@ -106,6 +108,8 @@ def read_configuration(config: Any) -> Configuration | None:
         return None
     if not all(isinstance(rows, dict) for rows in config.values()):
         return None
+    if any(UNREADABLE in key for table in _PLACES for key in config.get(table, {})):
+        return None  # a row of a port that is not known is not a port without that row
     vrfs = dict.fromkeys(config.get("PORT", {}), DEFAULT_VRF)
     addresses: dict[str, list[str]] = {port: [] for port in vrfs}
     for key, row in config.get("INTERFACE", {}).items():
@@ -116,6 +120,8 @@ def read_configuration(config: Any) -> Configuration | None:
             addresses[port].append(address)
         elif row.get("vrf_name"):
             vrfs[port] = own_vrf(str(row["vrf_name"]))
+            if UNREADABLE in vrfs[port]:
+                return None
     ports = {
         port: PortRow(vrf, tuple(addresses[port]), _describe(config["PORT"][port]))
         for port, vrf in vrfs.items()
@@ -146,6 +152,8 @@ def read_kernel(links: Any, applied: Configuration) -> Kernel | None:
         mtu = link.get("mtu")
         if isinstance(info, dict) and info.get("info_kind") == "vrf":
             vrfs.add(own_vrf(name))
+        if UNREADABLE in str(link.get("master")) or UNREADABLE in name:
+            return None
         if name in applied.ports:
             ports[name] = KernelPort(
                 vrf=own_vrf(str(link.get("master") or DEFAULT_VRF)),
@@ -285,10 +293,17 @@ def plan_rows(applied: Configuration, change: PortChange, before: Configuration)
     return steps + _list_missing(applied.tables, "INTERFACE", entries) + described
 
 
+def _why_no_port(name: str, rows: Any) -> str:
+    """Say what is wrong with a port that CONFIG_DB does not have under this name."""
+    own = _read_aliases(rows).get(name)
+    known = f": the switch calls {own} so; write {own} in the plan" if own else ""
+    return f"there is no port {name[:20]}{known}"
+
+
 def _check_move(applied: Configuration, move: Move) -> None:
     problem = ""
     if move.interface not in applied.ports:
-        problem = f"there is no port {move.interface[:20]}"
+        problem = _why_no_port(move.interface, applied.tables.get("PORT"))
     elif move.denied:
         problem = "filters that deny all are not written on SONiC: the move is the fence"
     elif move.vrf and not _NAME.fullmatch(sonic_vrf(move.vrf)):

@@ -231,7 +231,8 @@ class SonicSwitch:
         """Return SKU and serial."""
         config = await self._line.read_json(config_db.CONFIGURATION)
         serial = await self._line.read_text(switch_state.SERIAL)
-        return self._line.check(config_db.read_platform(config, serial), switch_state.SERIAL)
+        read = self._line.check(config_db.read_platform(config, serial), switch_state.SERIAL)
+        return read.model_copy(update={"damaged": tuple(self._line.damaged)})
 
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
         """Refuse: the role `switch_sonic` installs images, by the method `sonic_installer`."""

@@ -239,7 +239,10 @@ def print_dpkg_query(view: HostView, _command: str) -> Output:
     for kind, version in sorted(view.machine.host.packages.items()):
         if kind == "host.fabric_manager":
             branch = version.partition(".")[0]
-            lines.append(f"nvidia-fabricmanager-{branch} {version}-1 ii ")
+            of_ubuntu = view.machine.host.packages.get("host.driver_packages", "ubuntu")
+            # NVIDIA's package has no branch in its name from 580 on, Ubuntu's has
+            bare = not of_ubuntu.startswith("ubuntu") and branch >= "580"
+            lines.append(f"nvidia-fabricmanager{'' if bare else '-' + branch} {version}-1 ii ")
         elif kind == "host.doca" and version.startswith("MLNX_OFED_LINUX-"):
             lines.append(f"{version}:")
         elif kind == "host.doca_ofed":  # "doca-ofed=2.10.0-0.5.3"

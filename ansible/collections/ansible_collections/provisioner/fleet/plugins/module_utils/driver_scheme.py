@@ -3,6 +3,11 @@
 A packaging is a name such as "ubuntu-server-open". Names of packages: Ubuntu's and NVIDIA's driver
 branches are part of them; NVIDIA's are without from branch 590 on (NVIDIA, Driver Installation
 Guide, "Ubuntu 590 and later packages"); Debian has one branch a release.
+
+Fabric Manager has two names as well: Ubuntu's packages carry the branch (packages.ubuntu.com,
+nvidia-fabricmanager-580, which depends on Ubuntu's own driver), NVIDIA's do up to 575; from 580 on
+theirs is nvidia-fabricmanager, and the name with the branch is only virtual, so that apt finds no
+version of it (https://github.com/NVIDIA/gpu-driver-container/pull/451).
 """
 
 from __future__ import annotations
@@ -12,6 +17,10 @@ import re
 from ansible_collections.provisioner.fleet.plugins.module_utils.tools import Refused
 
 UNBRANCHED_FROM = 590
+FABRIC_MANAGER = "nvidia-fabricmanager"
+FABRIC_MANAGER_UNBRANCHED_FROM = 580  # NVIDIA's
+# every name that Fabric Manager has had; only one of them may be installed
+FABRIC_MANAGERS = (FABRIC_MANAGER, FABRIC_MANAGER + "-[0-9][0-9][0-9]")
 # the first one whose packages are all installed is the host's
 SCHEMES = {
     "nvidia-open": ("nvidia-open-{branch}",),
@@ -49,6 +58,17 @@ def list_names(scheme, version):
     if scheme.startswith("nvidia") and branch.isdigit() and int(branch) >= UNBRANCHED_FROM:
         return [name.removesuffix("-{branch}") for name in names]
     return [name.format(branch=branch) for name in names]
+
+
+def name_fabric_manager(scheme, version):
+    """Return the package of Fabric Manager that works with the driver of this packaging."""
+    branch = str(version).split(".", maxsplit=1)[0]
+    if not branch.isdigit():
+        raise Refused(f"Fabric Manager {version} has no branch in front"[:200])
+    of_ubuntu = scheme.startswith("ubuntu")
+    if not of_ubuntu and int(branch) >= FABRIC_MANAGER_UNBRANCHED_FROM:
+        return FABRIC_MANAGER
+    return f"{FABRIC_MANAGER}-{branch}"
 
 
 def find_installed(installed):

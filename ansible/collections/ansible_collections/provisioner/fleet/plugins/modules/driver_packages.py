@@ -20,6 +20,10 @@ options:
     description: The driver's version; "" keeps the installed one.
     type: str
     default: ""
+  fabric_manager:
+    description: The version of Fabric Manager to name the package of; "" names none.
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
 author: [The authors of gpu-provisioner (@gpu-provisioner)]
@@ -51,6 +55,15 @@ same_version:
   returned: always
   type: list
   elements: str
+fabric_manager:
+  description: Package to version, of the Fabric Manager that was named.
+  returned: always
+  type: dict
+fabric_managers:
+  description: Globs of all packages of Fabric Manager, of any branch and provider.
+  returned: always
+  type: list
+  elements: str
 """
 
 from ansible_collections.provisioner.fleet.plugins.module_utils import (
@@ -72,12 +85,18 @@ def apply(module):
         scheme, version = driver_scheme.choose(params["packaging"], params["version"], installed)
         packages = dict.fromkeys(driver_scheme.list_names(scheme, version), version)
         others = driver_scheme.list_others(installed, packages)
+    present = driver_scheme.find_installed(installed)[0]
+    manager = params["fabric_manager"]
+    scheme = params["packaging"] or present
+    name = driver_scheme.name_fabric_manager(scheme, manager) if manager else ""
     return {
         "changed": False,
-        "installed": driver_scheme.find_installed(installed)[0],
+        "installed": present,
         "packages": packages,
         "others": others,
         "same_version": list(driver_scheme.SAME_VERSION),
+        "fabric_manager": {name: manager} if manager else {},
+        "fabric_managers": list(driver_scheme.FABRIC_MANAGERS),
     }
 
 
@@ -87,6 +106,7 @@ def main():
         {
             "packaging": {"type": "str", "default": ""},
             "version": {"type": "str", "default": ""},
+            "fabric_manager": {"type": "str", "default": ""},
         },
         apply,
     )

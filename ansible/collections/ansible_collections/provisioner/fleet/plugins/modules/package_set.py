@@ -84,8 +84,8 @@ EXAMPLES = r"""
 - name: Install driver and Fabric Manager of one version
   provisioner.fleet.package_set:
     packages: {nvidia-driver-550-server: 550.90.07, nvidia-fabricmanager-550: 550.90.07}
-    replaces: ["nvidia-driver-*-server", "nvidia-fabricmanager-*"]
-    same_version: ["nvidia-driver-*-server", "nvidia-fabricmanager-*"]
+    replaces: ["nvidia-driver-*-server", "nvidia-fabricmanager*"]
+    same_version: ["nvidia-driver-*-server", "nvidia-fabricmanager*"]
 """
 
 RETURN = r"""

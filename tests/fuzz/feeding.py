@@ -146,7 +146,7 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
             status = (200, 200, 202, 400, 401, 503)[how // 2 % 6]
             said = {"retry-after": text[:20], "location": text[:200], "etag": text[:40]}
             return Reply(status, said, text.encode("utf-8", "replace"))
-        case "bytes":
+        case "bytes" | "bytes | str":
             return text.encode("utf-8", "replace") if how % 2 else data
         case "str" | "str | None":
             return text

@@ -82,8 +82,7 @@ async def _read_bounded(stream: asyncio.StreamReader, output_max: int) -> bytes:
 #
 # The command reads the request from its input and prints the certificate. PROVISIONER_BMC has the
 # node and the BMC, PROVISIONER_BMC_HOST the name or address of the BMC, for subject alternative
-# names
-# and for the authority's own policy.
+# names and for the authority's own policy.
 
 
 OUTPUT_MAX = 65_536  # bytes; a chain of three certificates has some 6,000

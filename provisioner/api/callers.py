@@ -34,10 +34,8 @@ from provisioner.settings import Settings
 # Refusals over a rate, gathered: one row of the journal a minute for each caller and verb.
 #
 # So nothing is lost and the journal cannot be flooded. Failed logins without an identity are one
-# row
-# a minute for all addresses together. A caller that is limited in each of several minutes becomes
-# a
-# notice of the daemon in health, metrics and webhooks.
+# row a minute for all addresses together. A caller that is limited in each of several minutes
+# becomes a notice of the daemon in health, metrics and webhooks.
 
 
 log = logging.getLogger(__name__)

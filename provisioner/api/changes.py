@@ -50,10 +50,8 @@ from provisioner.runtime import permit
 #
 # After the IETF draft "The Idempotency-Key HTTP Header Field": the second request gets the first
 # one's answer; another request under the same key is 422; one whose first is still under way is
-# 409.
-# Keys belong to each caller. A refusal is stored like an acceptance: a corrected request takes a
-# new
-# key.
+# 409. Keys belong to each caller. A refusal is stored like an acceptance: a corrected request takes
+# a new key.
 
 
 HEADER = "Idempotency-Key"

@@ -29,12 +29,10 @@ from provisioner.model.access import STAFF, Caller
 # ------------------------------------------------------------------------------
 # The caller behind the unix socket: the person whose process connected, as the kernel reports it.
 #
-# The socket's file is for the daemon's own user and for root, who own the data directory anyway;
-# so
+# The socket's file is for the daemon's own user and for root, who own the data directory anyway; so
 # such a caller has the roles of the staff without a token. Its name is the login that the session
 # began with, which `sudo` and `su` preserve (`/proc/PID/loginuid`, pam_loginuid(8)), else the name
-# of
-# the user that the process runs as: two people who use one service account stay two people.
+# of the user that the process runs as: two people who use one service account stay two people.
 
 
 CREDENTIALS = struct.Struct("3i")  # struct ucred of unix(7): process, user, group
@@ -75,9 +73,8 @@ def _name(user: int) -> str:
 # The console's cookie: the secret of a session, stored by a browser where no script can read it.
 #
 # Rule: a browser sends a cookie for pages of any origin, so the cookie alone never permits a
-# change.
-# It counts for a change only with a header that a foreign page cannot send (no preflight is ever
-# answered here), beside SameSite=Strict; see docs/console.md.
+# change. It counts for a change only with a header that a foreign page cannot send (no preflight is
+# ever answered here), beside SameSite=Strict; see docs/console.md.
 
 
 # "__Host-": a browser takes it over TLS only, from this host for this host (RFC 6265bis section
@@ -263,10 +260,8 @@ def add_console(app: web.Application) -> None:
 # The console's sign-in at an OIDC provider: the browser goes there and comes back with a code.
 #
 # The question's cookie is SameSite=Lax, because the browser comes back by a link of the provider.
-# The
-# session's cookie is Strict and is not sent on that way: the page that answers begins the console
-# by
-# a step of its own (`signed_in.js`).
+# The session's cookie is Strict and is not sent on that way: the page that answers begins the
+# console by a step of its own (`signed_in.js`).
 
 
 log = logging.getLogger(__name__)

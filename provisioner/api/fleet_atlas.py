@@ -38,8 +38,7 @@ from provisioner.store.sql_store import SqlStore
 # Selects nodes by an expression, a bounded number of rows at a time.
 #
 # The expression is evaluated on node after node, in the order of ids. So a page may hold fewer
-# nodes
-# than its limit, or none, while there are more: the cursor says where the search stopped.
+# nodes than its limit, or none, while there are more: the cursor says where the search stopped.
 
 
 HIDDEN: Facts = {"reason": (), "tag": ()}  # the staff's words, which no tenant searches by
@@ -103,8 +102,7 @@ def parse_where(text: str, *, staff: bool) -> Expression:
 # ------------------------------------------------------------------------------
 # Wakes the listeners that wait for new rows of the journal.
 #
-# One query per second serves all of them together, and none is made while there is no listener;
-# the
+# One query per second serves all of them together, and none is made while there is no listener; the
 # journal's number is the cursor.
 
 

@@ -89,8 +89,7 @@ def _describe_post(kind: EventKind, cls: type[Event]) -> dict[str, Any]:
 # Examples of answers in the OpenAPI document, by the record that they show.
 #
 # They are answers of the simulated site (`tests/api/test_api_examples.py` records them), and each
-# has
-# the form of its schema.
+# has the form of its schema.
 
 
 FILE = Path(__file__).parent / "examples.json"
@@ -107,8 +106,7 @@ def read_examples() -> Mapping[str, Any]:
 # Meanings of the OpenAPI document's fields: those that no record describes are in `fields.md`.
 #
 # Most fields of the document belong to records of the domain, which have comments for those who
-# read
-# the code. People who build on the API read the document: there each field has a sentence.
+# read the code. People who build on the API read the document: there each field has a sentence.
 
 
 _ROW = re.compile(r"- `([\w.-]+)`: (.+)")

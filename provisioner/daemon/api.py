@@ -72,10 +72,8 @@ from provisioner.store.sql_store import SqlStore
 # The certificate of the API and of metrics: the site's own, or one of our authority.
 #
 # A site's certificate is renewed by its own tool (an ACME client, cert-manager). The files are
-# looked
-# at again and again, and a new pair is served from the next connection on, without a restart. A
-# pair
-# that does not fit is never put in force: the one before goes on.
+# looked at again and again, and a new pair is served from the next connection on, without a
+# restart. A pair that does not fit is never put in force: the one before goes on.
 
 
 log = logging.getLogger(__name__)

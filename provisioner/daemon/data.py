@@ -42,10 +42,8 @@ from provisioner.store.sql_store import SqlStore, open_store
 # The watch's standing as a file of the data directory, for `provisioner watch status`.
 #
 # The standing is in the daemon's memory, and the database is written only when something changes.
-# So
-# one file shows it on this machine, twice a minute and less often for large fleets, to the readers
-# of
-# the directory.
+# So one file shows it on this machine, twice a minute and less often for large fleets, to the
+# readers of the directory.
 
 
 log = logging.getLogger(__name__)

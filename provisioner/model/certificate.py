@@ -15,9 +15,9 @@ from provisioner.model.times.instant import Instant
 # Verdicts about signed evidence of a device's firmware: closed names, frozen records.
 #
 # A verdict is `proved` only when every check succeeded. A check that could not be made (no
-# reference,
-# an expired signer, bytes that cannot be parsed) leaves the component `unproved`; evidence that
-# disagrees with itself, with our question or with the reference makes it `contradicted`.
+# reference, an expired signer, bytes that cannot be parsed) leaves the component `unproved`;
+# evidence that disagrees with itself, with our question or with the reference makes it
+# `contradicted`.
 
 
 class Verdict(StrEnum):

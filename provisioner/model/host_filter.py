@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 # The description of a leaf's port, by which writes that the database has lost are detected.
 #
 # It names the database, the node, its tenant and the epoch: the generation of the node's row when
-# the
-# port was moved. A row is written before its ports move, so a row that is older than the epoch at
-# its
-# port has lost writes. `life` counts the restores that were settled: labels of an earlier life are
-# settled with it.
+# the port was moved. A row is written before its ports move, so a row that is older than the epoch
+# at its port has lost writes. `life` counts the restores that were settled: labels of an earlier
+# life are settled with it.
 
 
 PREFIX = "provisioner: "

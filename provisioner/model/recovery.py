@@ -16,8 +16,7 @@ from provisioner.model.times.instant import Instant, InstantOrNone
 # The release gate: the checks before a node is a customer's, and the rows of their results.
 #
 # A row that could not be judged is `unknown`, which is as bad as `fail`; `none` means that there
-# was
-# nothing to check (no partner, no overlay), and the proof records that.
+# was nothing to check (no partner, no overlay), and the proof records that.
 
 
 # these become arguments of a command line: nothing but the characters of an address
@@ -125,9 +124,8 @@ class LeafRecord(Record):
 # The state of one leaf at one moment, as far as the release gate judges it.
 #
 # Everything here was read from the leaf's operational state, except fields named `applied`, which
-# are
-# its configuration. Plain dataclasses: a busy leaf has thousands of routes, and they are made at
-# every reading.
+# are its configuration. Plain dataclasses: a busy leaf has thousands of routes, and they are made
+# at every reading.
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,8 +186,7 @@ def _hidden(value: object) -> str:
 # The read-only ports: what a daemon that only observes is composed of.
 #
 # None of these protocols has a method that changes a device. A method is there or it is not, so
-# that
-# the type checker proves it: code that holds a `BmcReads` cannot send a POST.
+# that the type checker proves it: code that holds a `BmcReads` cannot send a POST.
 
 
 READING_METHODS = frozenset({"GET", "HEAD"})

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 # than all else of a small request. A connection costs memory, so that their number is bounded, and
 # the one that was silent for the longest makes room. Its sender connects anew at its next request.
 #
-# The rule that a reader would otherwise break: only a request whose secret was checked may be
-# kept;
+# The rule that a reader would otherwise break: only a request whose secret was checked may be kept;
 # strangers have `Limits.stranger_s` and nothing more.
 
 

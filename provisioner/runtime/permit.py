@@ -209,8 +209,7 @@ def allow_reads() -> Iterator[None]:
 # A node that was detached passes it with nothing, whatever is granted.
 #
 # The gated ports (`adapters/granted`) ask it about each act before they hand the act on, and have
-# it
-# ask again, by the permit, just before the request leaves. A refused act raises `NotGranted`, is
+# it ask again, by the permit, just before the request leaves. A refused act raises `NotGranted`, is
 # shown on the node as one that would have been sent, and is recorded in the journal once an hour.
 
 

@@ -78,8 +78,7 @@ class WallClock:
 # The clock for commands on a data directory: the same clock that its daemon uses.
 #
 # It is this machine's clock, unless the daemon drives a simulated site whose time runs fast. Then
-# the
-# daemon writes the speed beside its database, so that every command has the same time.
+# the daemon writes the speed beside its database, so that every command has the same time.
 
 
 CLOCK_FILE = "clock.json"  # {"speed": ..., "epoch": ...}; absent: real time

@@ -38,8 +38,7 @@ from provisioner.store.sql_store import SqlStore
 # Metrics of the fleet, read from the database at a scrape, and no more often.
 #
 # No label is a node, except for the few that are longest over their limit (`metrics_nodes_max`),
-# and
-# no label is a campaign, except for those in progress (CAMPAIGNS_MAX).
+# and no label is a campaign, except for those in progress (CAMPAIGNS_MAX).
 
 
 CAMPAIGNS_MAX = 20  # in progress at the same time, the newest first: people run one or two

@@ -50,8 +50,7 @@ from provisioner.settings import Settings
 # ------------------------------------------------------------------------------
 # Requests to agents over HTTPS: only the certificate that the agent itself sent is accepted.
 #
-# The token has to be in the query (api/app.py of ironic-python-agent: `request.args`). So no URL
-# of
+# The token has to be in the query (api/app.py of ironic-python-agent: `request.args`). So no URL of
 # a request is ever logged or quoted here, and the token is taken out of every error.
 
 

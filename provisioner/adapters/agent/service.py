@@ -156,8 +156,7 @@ def _fault(text: str) -> dict[str, Any]:
 # The lookup and heartbeat API on HTTPS: bounded bodies, and a bounded rate for each peer.
 #
 # aiohttp bounds request lines and headers to 8 KB. Every host of the maintenance network may ask;
-# no
-# answer holds a secret but the one that hands a token to a node that is to boot now.
+# no answer holds a secret but the one that hands a token to a node that is to boot now.
 
 
 FILES = "/images"  # no path of ironic's API
@@ -209,8 +208,7 @@ def _answer(status: int, body: object, headers: dict[str, str] | None = None) ->
 # ------------------------------------------------------------------------------
 # An agent's answers to commands, made harmless: sizes, types, characters, and the token.
 #
-# An agent answers HTTP 200 also for a command that failed; only `command_status` shows the
-# failure.
+# An agent answers HTTP 200 also for a command that failed; only `command_status` shows the failure.
 # It writes its token into its own log, so that any text it sends may quote it.
 
 

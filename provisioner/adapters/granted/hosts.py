@@ -176,8 +176,7 @@ class GrantedPdu:
 # `Partitions` behind the gate of capabilities: GUIDs of adopted nodes move only where granted.
 #
 # A move concerns the adopted nodes that have one of its GUIDs. Partitions are made empty and
-# deleted
-# empty, which concerns the adopted nodes whose tenant's they are.
+# deleted empty, which concerns the adopted nodes whose tenant's they are.
 
 
 class GrantedPartitions(ReadOnlyPartitions):

@@ -27,10 +27,8 @@ from provisioner.ports import PlaybookCall, Remote, Secret
 # The private data directory of ansible-runner, with the variables of every host.
 #
 # Two rules. Every string is marked as no template: a value may come from a device, and Ansible
-# would
-# otherwise evaluate "{{ ... }}" on the daemon's machine. And all of it is on a tmpfs, because it
-# may
-# hold secrets; they are in no argument and in no environment either (docs/decisions/0009).
+# would otherwise evaluate "{{ ... }}" on the daemon's machine. And all of it is on a tmpfs, because
+# it may hold secrets; they are in no argument and in no environment either (docs/decisions/0009).
 
 
 MARK = "PROVISIONER_RUN"  # in the environment of all that a run starts, here and in the hosts

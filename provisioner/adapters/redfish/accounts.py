@@ -101,10 +101,9 @@ async def _bearers(service: Service) -> AsyncIterator[tuple[str, Json]]:
 # ------------------------------------------------------------------------------
 # Reads the metric reports of a BMC: HGX makes them on request only, and does not stream them.
 #
-# Only existing reports are read; report definitions are never created or changed.
-# Reports are large (190 KB on a DGX H100, 5.8 MB on a Lenovo SR670): one over the bound is not
-# read.
-# DSP0268: TelemetryService, MetricReport.
+# Only existing reports are read; report definitions are never created or changed. Reports are large
+# (190 KB on a DGX H100, 5.8 MB on a Lenovo SR670): one over the bound is not read. DSP0268:
+# TelemetryService, MetricReport.
 
 
 REPORTS_MAX = 12  # of one BMC; HGX baseboards have some ten definitions, iDRAC offers two dozen

@@ -42,12 +42,9 @@ from provisioner.quirks import UNKNOWN, Quirk
 # Parts of the host that have collections of their own: memory, drives, power supplies, NIC ports.
 #
 # They are listed only with a serial number: a slot without one proves nothing, and most services
-# list
-# empty slots too. A resource that the service answers with an error is noted as a gap and left
-# out; a
-# drive or a list of drives that does not answer leaves the whole inventory incomplete, because
-# drives
-# are compared with the record of the last erasure.
+# list empty slots too. A resource that the service answers with an error is noted as a gap and left
+# out; a drive or a list of drives that does not answer leaves the whole inventory incomplete,
+# because drives are compared with the record of the last erasure.
 
 
 DRIVES_MAX = 128  # the largest chassis sold has 34 bays
@@ -183,9 +180,8 @@ def _excuse_errors(walk: Walk, gaps_before: int) -> None:
 # Firmware and software inventories as components. Pure: resources in, components and gaps out.
 #
 # Every member comes out exactly once. A value that is no version (a PSID, a GUID, "Not Present")
-# and
-# an image that does not run now (previous, backup, golden, staged) have kinds of their own and are
-# never shown as running.
+# and an image that does not run now (previous, backup, golden, staged) have kinds of their own and
+# are never shown as running.
 
 
 _EROT = re.compile(r"ERoT", re.IGNORECASE)

@@ -30,8 +30,8 @@ from provisioner.ports import Call, PortError, Reply
 # A BMC answers the action with a task and keeps the last result of any client at `<action>/data`
 # (NVIDIA/bmcweb 7f3a16ae, component_integrity.hpp): only the nonce inside shows whose it is. One
 # collection runs at a time, so components are asked one after the other. Components that are
-# disabled
-# are left out of the collection; a component without an answer is in the result with its problem.
+# disabled are left out of the collection; a component without an answer is in the result with its
+# problem.
 
 
 COMPONENTS_MAX = 64  # a DGX H100 has 17, an NVL72 compute tray fewer

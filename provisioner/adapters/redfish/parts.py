@@ -19,8 +19,7 @@ from provisioner.model.outcome import Gap, Reason
 # Processors of several systems behind one BMC: which are one part, and which look alike. Pure.
 #
 # A baseboard that is a system of its own lists the host's CPUs again: GB200 under the same Ids,
-# with
-# the same serials; GH200 under other Ids ("HGX_CPU_0" beside "CPU_0"), without serials, at the
+# with the same serials; GH200 under other Ids ("HGX_CPU_0" beside "CPU_0"), without serials, at the
 # same
 # `Socket` (NVIDIA/libredfish, tests/mockups). Two hosts behind one BMC have a "CPU_0" each.
 

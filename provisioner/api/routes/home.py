@@ -49,8 +49,7 @@ from provisioner.store.repositories.atlas import MarkKind
 # 65,536 nodes take some 2 MB in this form, and 200 KB compressed. A node's place is read once for
 # each of its generations and cached; an answer is cached until the journal or a node changes.
 #
-# Certificates, alerts and waves are no field of a node: its record does not change when an alert
-# is
+# Certificates, alerts and waves are no field of a node: its record does not change when an alert is
 # cleared or a day of its certificate is over. Their words are read anew for each answer.
 
 

@@ -334,8 +334,7 @@ ROUTES = (
 # The route of the requests that a node's plan would send to its BMCs. Nothing is sent but reads.
 #
 # It logs in to the node's BMCs with the stored credentials; no answer of theirs but the requests
-# that
-# follow from them is shown.
+# that follow from them is shown.
 
 
 _SERVED_AT = "http://provisioner.invalid"  # the daemon's address and the boot's token are not shown

@@ -62,8 +62,7 @@ from provisioner.planning.lifecycle.power_requests import (
 # The routes of people's requests for one act at a node: the time of its BMCs, a reset of its GPUs.
 #
 # A request opens an operation of the node, which the daemon carries out like any other: the intent
-# is
-# in the ledger before a device gets it, and the next daemon goes on with it.
+# is in the ledger before a device gets it, and the next daemon goes on with it.
 
 
 class GpuReset(Record):

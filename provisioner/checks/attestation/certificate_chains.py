@@ -305,13 +305,10 @@ def read_fwids(certificate: x509.Certificate) -> tuple[bytes, ...] | None:
 # OCSP answers that came with the evidence: was a certificate of the chain revoked?
 #
 # NVIDIA publishes revocations by OCSP alone. An answer is signed and dated, so that it can be
-# fetched
-# on a connected machine and carried to one without a network (RFC 6960). A revoked certificate,
-# also
-# one on hold, contradicts. A missing answer, one that has ended, or one of a responder that does
-# not
-# know the certificate is noted, or leaves the component unproved where the policy requires
-# answers.
+# fetched on a connected machine and carried to one without a network (RFC 6960). A revoked
+# certificate, also one on hold, contradicts. A missing answer, one that has ended, or one of a
+# responder that does not know the certificate is noted, or leaves the component unproved where the
+# policy requires answers.
 
 
 ANSWER_BYTES_MAX = 64 * 1024  # with the responder's certificate about 2 KB

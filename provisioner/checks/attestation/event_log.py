@@ -24,8 +24,7 @@ from provisioner.model.certificate import Unacceptable
 # Secure Boot as a BMC shows it: the state of each system, and a digest of each key database.
 #
 # The digest covers the entries as a sorted set: SHA-256 of each certificate, type and text of each
-# other signature. Order, ids of members and the owner's GUID are left out, because a BMC makes
-# them
+# other signature. Order, ids of members and the owner's GUID are left out, because a BMC makes them
 # anew at a boot. This is the BMC's word: a quote of the board's TPM proves more (PCR 7).
 
 

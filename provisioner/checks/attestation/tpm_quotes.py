@@ -55,13 +55,10 @@ from provisioner.model.certificate import (
 # The proof that an attestation key is in the TPM of an endorsement key: a credential to open.
 #
 # Source: TCG TPM 2.0 Library, Part 1, "Credential Protection", and Part 2, TPMT_PUBLIC. No TPM is
-# needed here. The credential is encrypted to the endorsement key and to the name of the
-# attestation
+# needed here. The credential is encrypted to the endorsement key and to the name of the attestation
 # key, so that only a TPM that holds both opens it (TPM2_ActivateCredential). The endorsement key
-# has
-# the template of its kind in the TCG's EK Credential Profile: SHA-256 and AES-128-CFB, or of the
-# high
-# range SHA-384 and AES-256-CFB.
+# has the template of its kind in the TCG's EK Credential Profile: SHA-256 and AES-128-CFB, or of
+# the high range SHA-384 and AES-256-CFB.
 
 
 SECRET_BYTES = 32  # no longer than a digest of the endorsement key's name algorithm

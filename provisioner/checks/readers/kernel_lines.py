@@ -27,8 +27,7 @@ from provisioner.model.cohort import Severity
 # -x),
 # /dev/kmsg, `journalctl -k` in its forms short, short-iso, short-unix and json, a syslog file, and
 # Fabric Manager's own log. A line in no known form keeps its whole text, so that nothing is lost;
-# it
-# only has no time.
+# it only has no time.
 
 
 LINE_CHARS_MAX = 4096  # a kernel message is at most 1 KB (LOG_LINE_MAX), a JSON line a few more
@@ -134,8 +133,7 @@ def _parse_textual(match: re.Match[str]) -> float | None:
 # ------------------------------------------------------------------------------
 # Kernel lines that are faults of a part, as data (`kernel_faults.csv`), each with its source.
 #
-# A fault with `ends` is over when a later line ends it for the same `key`: the link of a slot
-# whose
+# A fault with `ends` is over when a later line ends it for the same `key`: the link of a slot whose
 # card was reset comes back.
 
 

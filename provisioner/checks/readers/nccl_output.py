@@ -29,11 +29,9 @@ from provisioner.model.base import Record
 # ------------------------------------------------------------------------------
 # Parses the output of perftest (ib_write_bw, ib_read_lat ...): its text tables and its JSON.
 #
-# Bandwidths are returned in Gbit/s, whatever unit was printed: "MB/sec" of perftest is 2^20 bytes
-# a
+# Bandwidths are returned in Gbit/s, whatever unit was printed: "MB/sec" of perftest is 2^20 bytes a
 # second (linux-rdma/perftest src/perftest_parameters.c: MBS is 0x100000). The JSON names no unit:
-# it
-# is Gbit/s only if the command had `--report_gbits`.
+# it is Gbit/s only if the command had `--report_gbits`.
 
 
 _UNITS = {

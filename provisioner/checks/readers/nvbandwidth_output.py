@@ -24,11 +24,9 @@ from provisioner.model.base import Record
 # ------------------------------------------------------------------------------
 # Parses rasdaemon's records: `ras-mc-ctl --summary` and `ras-mc-ctl --errors`.
 #
-# Both print a section for every kind of event, or "No ... errors." in its place. The section of
-# the
+# Both print a section for every kind of event, or "No ... errors." in its place. The section of the
 # memory controllers is always there; an output without it is not one of these. A newer rasdaemon
-# has
-# more sections: an unknown one is reported with its own text and never ignored.
+# has more sections: an unknown one is reported with its own text and never ignored.
 
 
 _NONE = re.compile(r"^No (?P<kind>[A-Za-z][\w /-]{1,60}?) errors\.?$")

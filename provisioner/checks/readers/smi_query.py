@@ -28,8 +28,7 @@ from provisioner.model.names import normalize_pci
 # Parses `nvidia-smi --query-...` tables by the names of their columns, not by their positions.
 #
 # The names come from a header line if there is one, and otherwise from the query in the command
-# line
-# that made the table, so that a table in another order or with more columns is read as well.
+# line that made the table, so that a table in another order or with more columns is read as well.
 
 
 Row = Mapping[str, str]

@@ -40,9 +40,8 @@ def pci_of_interface(text: str) -> str:
 #
 # The index depends on the order in which addresses came to the interface: on mlx5 the first IPv4
 # address has 3, an address that is set anew or an interface with IPv6 alone has another one. So it
-# is
-# read from sysfs and never assumed. An InfiniBand port needs none.
-# source: Linux Documentation/ABI/stable/sysfs-class-infiniband, gid_attrs/types and gids.
+# is read from sysfs and never assumed. An InfiniBand port needs none. source: Linux
+# Documentation/ABI/stable/sysfs-class-infiniband, gid_attrs/types and gids.
 
 
 NO_GID = "none"

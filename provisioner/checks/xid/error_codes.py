@@ -162,11 +162,10 @@ XIDS: dict[int, XidRow] = {
 # NVSwitch errors by the Fabric Manager guide's tables; data in `sxid_catalog.csv`.
 #
 # Source: NVIDIA Fabric Manager user guide, appendix on NVSwitch SXid errors (non-fatal, fatal,
-# always
-# fatal), by way of leptonai/gpud (Apache-2.0), which transcribed it. The guide describes virtual
-# machines; on bare metal every fatal error restarts the host, which resets all GPUs and
-# NVSwitches.
-# A fatal error appears on the GPUs as Xid 74: the switch is then the root cause (AWS, GPUD).
+# always fatal), by way of leptonai/gpud (Apache-2.0), which transcribed it. The guide describes
+# virtual machines; on bare metal every fatal error restarts the host, which resets all GPUs and
+# NVSwitches. A fatal error appears on the GPUs as Xid 74: the switch is then the root cause (AWS,
+# GPUD).
 
 
 SXID_TABLE_SOURCE = "NVIDIA Fabric Manager user guide, NVSwitch SXid errors"

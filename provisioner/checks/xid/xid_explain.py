@@ -31,8 +31,7 @@ from provisioner.model.cohort import Severity
 # Xid 74 on Hopper: seven registers, of which four are valid, decoded bit by bit.
 #
 # Source: NVIDIA Xid catalogue, bucket WORKFLOW_NVLINK_ERR. A bit that the workflow does not name,
-# or
-# a register that Hopper does not have, gets the worst severity.
+# or a register that Hopper does not have, gets the worst severity.
 
 
 XID = 74
@@ -163,11 +162,9 @@ def parse_registers(message: str) -> tuple[int, tuple[int, ...]] | None:
 # Xid 144 to 150 on Blackwell (NVLink 5): decodes interrupt information and error status.
 #
 # The message is "UNIT Fatal|Nonfatal XC<n> i<n> Link <n> (intrInfo errorStatus debug...)". Its
-# layout
-# of intrInfo changed with driver R575: before (V1) bits 9:5 name the unit and bits 4:0 the Xid,
-# since
-# (V2) bits 6:0 name the unit; in both, bits 25:20 are the reason of a link that went down.
-# Source: NVIDIA Xid catalogue, sheet "XID 144-150 Decode"; data in `xid_nvlink5_catalog.csv`.
+# layout of intrInfo changed with driver R575: before (V1) bits 9:5 name the unit and bits 4:0 the
+# Xid, since (V2) bits 6:0 name the unit; in both, bits 25:20 are the reason of a link that went
+# down. Source: NVIDIA Xid catalogue, sheet "XID 144-150 Decode"; data in `xid_nvlink5_catalog.csv`.
 # A unit, reason or status that is in no row gets the worst severity.
 
 

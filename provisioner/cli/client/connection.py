@@ -29,10 +29,8 @@ from provisioner.model.input_error import InputError
 # Contexts: the daemons that a person works with, by name, in one file of their own.
 #
 # The file holds addresses and names of files, never a token. The daemon of a command is chosen by,
-# in
-# this order: its options, PROVISIONER_SERVER, PROVISIONER_DATA, the context in use, and last the
-# unix
-# socket of the data directory `var`.
+# in this order: its options, PROVISIONER_SERVER, PROVISIONER_DATA, the context in use, and last the
+# unix socket of the data directory `var`.
 
 
 DATA = Path("var")  # the data directory where nothing names another one

@@ -16,8 +16,7 @@ from provisioner.runtime.shipped import point_to_pages
 # ------------------------------------------------------------------------------
 # The columns of the tables that show lists.
 #
-# A column is `title=field`, or `field` alone. A field may have a dot for a field in it, and after
-# a
+# A column is `title=field`, or `field` alone. A field may have a dot for a field in it, and after a
 # colon the form of display: `at` (a time), `n` (a count), `all` (joined by commas). Lists without
 # columns of their own show the fields of their rows.
 

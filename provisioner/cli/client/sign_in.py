@@ -25,15 +25,12 @@ from provisioner.model.input_error import InputError
 # ------------------------------------------------------------------------------
 # Sign-in of the command line at the site's OIDC provider: the device flow.
 #
-# The person opens the provider's page in any browser and types a short code there; the command
-# asks
-# the provider now and then whether that is done. No password and no token passes the terminal.
-# Only
+# The person opens the provider's page in any browser and types a short code there; the command asks
+# the provider now and then whether that is done. No password and no token passes the terminal. Only
 # the standard library is used, so that a command that refreshes its token starts fast.
 #
 # Sources: RFC 8628 (device authorization grant); RFC 6749 section 6 (refresh); RFC 7009
-# (revocation);
-# OpenID Connect Discovery 1.0 section 4.
+# (revocation); OpenID Connect Discovery 1.0 section 4.
 
 
 ANSWER_MAX = 256 * 1024  # bytes of one answer of the provider
@@ -266,8 +263,7 @@ def _clean(value: object) -> str:
 # Sign-ins of the command line, one file for each daemon: the provider's tokens, mode 0600.
 #
 # A command takes its token from here where no token file is named, and refreshes it when it is
-# about
-# to expire. Two commands at once refresh it once: the file is locked meanwhile.
+# about to expire. Two commands at once refresh it once: the file is locked meanwhile.
 
 
 EARLY_S = 60.0  # a token is refreshed this long before it expires

@@ -52,14 +52,12 @@ from provisioner.settings.maintenance import BootWay
 # `provisioner bmc boot-options`: what a site's own DHCP, TFTP and HTTP servers need.
 #
 # With `maintenance_boot: pxe` a host boots the file that the site's DHCP server names. UEFI
-# firmware
-# that boots by PXE gets iPXE by TFTP, and iPXE gets a script that loads the kernel and ramdisk of
-# the
-# maintenance image by HTTP; firmware that boots by HTTP gets the bootable image itself.
+# firmware that boots by PXE gets iPXE by TFTP, and iPXE gets a script that loads the kernel and
+# ramdisk of the maintenance image by HTTP; firmware that boots by HTTP gets the bootable image
+# itself.
 #
 # source: RFC 4578 and IANA's list of processor architecture types (option 93: 7 and 9 x64 UEFI, 11
-# AArch64 UEFI, 16 and 19 the same by HTTP); UEFI 2.10, section 24.7 (HTTPClient in option 60, a
-# URL
+# AArch64 UEFI, 16 and 19 the same by HTTP); UEFI 2.10, section 24.7 (HTTPClient in option 60, a URL
 # in option 67); ipxe.org, "Chainloading iPXE" (user class iPXE in option 77).
 
 

@@ -59,8 +59,7 @@ from provisioner.settings import Settings
 # unchanged node is the same object (`Store.nodes`): results that belong to both are still valid.
 #
 # The memory decides nothing. Without it (after a restart, after any failure) a turn reads
-# everything,
-# and reaches the same decision.
+# everything, and reaches the same decision.
 
 
 # A turn over n nodes takes some n / 40,000 s of CPU: so much apart it is 1 % of a core, and a place

@@ -33,10 +33,8 @@ from provisioner.ports import Clock, Isolation, Partitions, Store
 # once.
 #
 # A node has some 1,700 figures, and 512 nodes make a cohort: half a second and 50 MB. So a cohort
-# is
-# read by one caller at a time, and judged anew only after a new measurement: otherwise 256 nodes
-# that
-# wait for a tenant would each do all of that at every look.
+# is read by one caller at a time, and judged anew only after a new measurement: otherwise 256 nodes
+# that wait for a tenant would each do all of that at every look.
 
 
 KEPT_MAX = 16  # cohorts whose verdicts are kept: a fleet in the middle of a campaign has a few

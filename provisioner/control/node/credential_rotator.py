@@ -78,9 +78,8 @@ class CertificateExchanger:
 # Lifts the lockdown of a host's BMC while an operation works on the host, and restores it.
 #
 # The ledger says that it is lifted before the BMC hears of it, and that it is restored after the
-# BMC
-# showed it. So whoever drives the node next, after a death at any point, restores it: before the
-# node leaves the states in which its BMC is written to, and before the operation ends.
+# BMC showed it. So whoever drives the node next, after a death at any point, restores it: before
+# the node leaves the states in which its BMC is written to, and before the operation ends.
 
 
 LIFTED = "lockdown lifted"

@@ -48,12 +48,10 @@ from provisioner.runtime.log_context import set_log_context
 # Looks at nodes that rest: an operation is opened only where a look shows something to do.
 #
 # A look that changes nothing writes nothing: an idle fleet leaves its database, and with it every
-# answer that is kept in memory, alone. What such a look saw is never acted upon; the operation
-# that
+# answer that is kept in memory, alone. What such a look saw is never acted upon; the operation that
 # it opens observes and decides anew.
 #
-# The rule that a reader would otherwise break: every doubt is "something to do". A silent device,
-# a
+# The rule that a reader would otherwise break: every doubt is "something to do". A silent device, a
 # damaged row, an open action, a stale reading and a bug of ours all go to the node's driver, which
 # has the rules for them.
 

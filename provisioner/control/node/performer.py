@@ -65,8 +65,7 @@ from provisioner.ports import StaleWrite, Store
 # ------------------------------------------------------------------------------
 # The nodes that are out of service now, with cause and place: the limits hold among all daemons.
 #
-# A place is taken in the operation's own row (`phase`), so that it is still taken after a crash
-# and
+# A place is taken in the operation's own row (`phase`), so that it is still taken after a crash and
 # visible to every daemon; it is free again when the step ends, or the operation does.
 
 
@@ -358,8 +357,8 @@ class Performer:
         if (blocker := object_to_removal(self._tenancy.site, node, inventory)) is not None:
             return (blocker,)
         # from here on its ports may be anywhere: after a crash it must count neither as fenced nor
-        # as clean
-        # what a person decided to keep is kept until the tenant has it back: a release may fail
+        # as clean what a person decided to keep is kept until the tenant has it back: a release may
+        # fail
         changes = {"placement": Placement.MIXED, "vrf": "", "served": node.tenant}
         leaving = node.model_copy(update=changes)
         stored = await hold.record(node=leaving)

@@ -131,8 +131,7 @@ class PowerSwitch:
 # ------------------------------------------------------------------------------
 # Drives the requests of people to set the time of a node's BMCs: one physical act at each.
 #
-# A BMC that does not answer is asked again, TRIES_MAX times. A failure at one BMC keeps none of
-# the
+# A BMC that does not answer is asked again, TRIES_MAX times. A failure at one BMC keeps none of the
 # others; then the operation is parked with the reasons, and a person asks anew.
 
 
@@ -200,8 +199,7 @@ class ClockSetter:
 # ------------------------------------------------------------------------------
 # Drives the requests of people to reset a host's GPUs: each is an operation with one act.
 #
-# A host that does not answer is asked again, TRIES_MAX times. Then the operation is parked with
-# the
+# A host that does not answer is asked again, TRIES_MAX times. Then the operation is parked with the
 # reason, an act without a certain outcome is settled as unclear, and a person asks anew.
 
 

@@ -355,8 +355,7 @@ def _ticket_closed(case: Case, now: float) -> Case:
 # ------------------------------------------------------------------------------
 # People's changes to a node with a case: cards with new logins, or the host itself.
 #
-# Everything that can be refused is refused before the first row is written; the case comes last,
-# so
+# Everything that can be refused is refused before the first row is written; the case comes last, so
 # that after an interruption the request is made once more.
 
 

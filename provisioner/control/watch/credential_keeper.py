@@ -29,8 +29,7 @@ from provisioner.runtime import permit
 # ------------------------------------------------------------------------------
 # Keeps BMCs' certificates those of the site's authority, and renews them before their end.
 #
-# What is due is read from the nodes' rows: the end of each certificate, and when one that failed
-# is
+# What is due is read from the nodes' rows: the end of each certificate, and when one that failed is
 # tried again. So a restart goes on where the last daemon ended.
 
 

@@ -35,10 +35,8 @@ from provisioner.ports import AlertRepository, Clock, EventStreams, PortError
 # Remembers which events of each BMC were taken in, so that a replay reopens nothing.
 #
 # The memory is in the store: a daemon that comes back, or takes another's place, is sent the same
-# old
-# events by the same BMCs. Only events that mean something are remembered; of the others a repeat
-# does
-# no harm.
+# old events by the same BMCs. Only events that mean something are remembered; of the others a
+# repeat does no harm.
 
 
 EVENTS_KEPT = 256  # of one BMC: bmcweb keeps and replays 200

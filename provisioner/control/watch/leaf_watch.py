@@ -40,9 +40,8 @@ from provisioner.ports.alerts import RecoveryRepository
 # Watch, leaf by leaf, that hosts are kept apart on the network where agents are looked up.
 #
 # A leaf that was never prepared is prepared by it; filters that a foreign change removed are put
-# back
-# and reported. A gap in a first look is read once more: a test may have opened or closed its doors
-# between the reading and the rows.
+# back and reported. A gap in a first look is read once more: a test may have opened or closed its
+# doors between the reading and the rows.
 
 
 SOURCE = "watch.apart"

@@ -33,10 +33,8 @@ from provisioner.settings import Settings
 # Hand each row of the journal to a site's own log systems, in order.
 #
 # A row is handed over before the position moves past it, so that after a crash in between it is
-# sent
-# again. A receiver that does not answer holds up no other one; its rows wait in the journal, and
-# are
-# not pruned meanwhile.
+# sent again. A receiver that does not answer holds up no other one; its rows wait in the journal,
+# and are not pruned meanwhile.
 
 
 log = logging.getLogger(__name__)

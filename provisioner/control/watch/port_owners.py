@@ -24,9 +24,8 @@ from provisioner.settings import Settings
 # Decides which ports without an owner are a host's, and which ones are only listed.
 #
 # An uplink, a peer link, a border or a storage port may stand in a customer's VRF by right. The
-# watch
-# of leaves and the survey after a restore judge such ports by the same rules, so that a port about
-# which the survey asks a person is a port that the watch would fence.
+# watch of leaves and the survey after a restore judge such ports by the same rules, so that a port
+# about which the survey asks a person is a port that the watch would fence.
 
 
 HEARS_A_SWITCH = "it hears a switch"

@@ -37,8 +37,7 @@ from provisioner.settings import Settings
 # Look for ports whose description is newer than the rows: a restore that no file remembers.
 #
 # The high-water mark lies in the data directory. Where that was restored together with the
-# database,
-# only the leaves record the moves since. This reads each leaf once, before a daemon acts.
+# database, only the leaves record the moves since. This reads each leaf once, before a daemon acts.
 
 
 log = logging.getLogger(__name__)

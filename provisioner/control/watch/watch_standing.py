@@ -19,10 +19,8 @@ from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
 # The trust in the clock: a step of the time stops decisions until a person has looked.
 #
 # Expiry, notices and windows are judged by the clock, and their consequences affect machines that
-# serve. So a step of minutes against the boot clock, and a start far from the last stored time,
-# are
-# not decided upon: nothing is begun, the log, the journal and `GET /v1/health` give the reason,
-# and
+# serve. So a step of minutes against the boot clock, and a start far from the last stored time, are
+# not decided upon: nothing is begun, the log, the journal and `GET /v1/health` give the reason, and
 # `provisioner clock accept` is a person's confirmation of the new time. Actions under way on
 # devices
 # continue meanwhile, by the boot clock.

@@ -32,8 +32,7 @@ from provisioner.settings import Settings
 # When each watched node is looked at next, so that a round visits those that are due alone.
 #
 # A fleet of 65,536 nodes has some 180 looks in five seconds: to ask all of them for their turn
-# would
-# cost more than to begin these.
+# would cost more than to begin these.
 
 
 STALE_MAX = 1024  # entries that were put off, above one for each name

@@ -30,8 +30,7 @@ from provisioner.settings import Settings
 # ------------------------------------------------------------------------------
 # The gate that every act passes which nothing undoes, at its edge: immediately before the effect.
 #
-# The rules are the table of `planning/lifecycle/destruction.py`; here its facts are read, from
-# rows
+# The rules are the table of `planning/lifecycle/destruction.py`; here its facts are read, from rows
 # that may have changed since the act was decided upon. `once` asks for acts that have `destroys`.
 
 

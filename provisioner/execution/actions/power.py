@@ -121,8 +121,7 @@ async def _observe(host: Redfish, pace: Pace, expected: Power) -> Blocker | None
 # ------------------------------------------------------------------------------
 # AC cycles by the outlets that feed a host, for BMCs without such an action.
 #
-# The proof is the BMC's silence: it answers just before, nothing answers while all outlets are
-# off,
+# The proof is the BMC's silence: it answers just before, nothing answers while all outlets are off,
 # and it answers again afterwards. A PDU that only claims to be off, a feed that is not on the list
 # and an outlet of another machine all leave the BMC answering, and end with every outlet on again.
 

@@ -42,8 +42,7 @@ from provisioner.settings import Settings
 # One switch as the store has it now: its address, its credential and the adapter of its system.
 #
 # An address is looked up again after some seconds, and after each failure, because its credential
-# may
-# have been changed meanwhile.
+# may have been changed meanwhile.
 
 
 ADDRESS_S = 10.0
@@ -102,11 +101,9 @@ def describe_refusal(subject: str, refused: SwitchRefused) -> Blocker:
 # One writer for each switch: every write to a switch happens within that switch's turn.
 #
 # Each of two overlapping revisions is applied to the configuration that existed when it was
-# created.
-# The later one may then be refused, or be read as done while the earlier one still settles. All
-# writers share the turns: requests of the API, moves of ports, the drain and the reboot of a
-# switch,
-# and other daemons on the same database.
+# created. The later one may then be refused, or be read as done while the earlier one still
+# settles. All writers share the turns: requests of the API, moves of ports, the drain and the
+# reboot of a switch, and other daemons on the same database.
 
 
 class Shared(Protocol):

@@ -37,10 +37,8 @@ from provisioner.settings import Settings
 # verified.
 #
 # The key is stored with the other secrets, encrypted, and is the same for every image that is
-# written
-# to a node for one tenant, so that clients which trust the host's key continue to trust it. A
-# tenant
-# with root can read its private half, so that it ends with the erasure after that tenant.
+# written to a node for one tenant, so that clients which trust the host's key continue to trust it.
+# A tenant with root can read its private half, so that it ends with the erasure after that tenant.
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,9 @@ from provisioner.runtime.bounded_listener import hear_requests
 # ------------------------------------------------------------------------------
 # Boot images that carry the token of one boot: the same file, with the token put into its slot.
 #
-# The kernel command line of our ISO has a slot of 64 characters after `ipa-agent-token=`, which
-# the
-# ironic-python-agent takes its token from (config.py and agent.py of ironic-python-agent 13.0).
-# The
-# file itself never changes, so that its digest is the pinned one; the token replaces the slot
-# while
+# The kernel command line of our ISO has a slot of 64 characters after `ipa-agent-token=`, which the
+# ironic-python-agent takes its token from (config.py and agent.py of ironic-python-agent 13.0). The
+# file itself never changes, so that its digest is the pinned one; the token replaces the slot while
 # the file is read by the BMC, at an address that is valid for one boot of one node.
 
 

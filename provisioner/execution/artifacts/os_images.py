@@ -26,13 +26,11 @@ from provisioner.planning.erasure.deployment import ImageFile, read_range
 # ------------------------------------------------------------------------------
 # Convert qcow2 images into raw ones with qemu-img, so that an agent only receives raw bytes.
 #
-# The digest of the file was checked before, so it is the file that a person pinned. It is a
-# foreign
+# The digest of the file was checked before, so it is the file that a person pinned. It is a foreign
 # format all the same: `qemu-img info` reads it first, and an image that refers to other files
 # (backing file, external data), is encrypted or marked corrupt is refused, since qemu-img would
-# open
-# the files that the image names. Both calls run under limits of memory, CPU time and file size, as
-# OpenStack does after CVE-2015-5162 and CVE-2024-32498.
+# open the files that the image names. Both calls run under limits of memory, CPU time and file
+# size, as OpenStack does after CVE-2015-5162 and CVE-2024-32498.
 
 
 MAGIC = b"QFI\xfb"

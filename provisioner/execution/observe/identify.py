@@ -37,10 +37,8 @@ from provisioner.ports import BmcAddress, PortError, Secret, SwitchAddress
 # Takes a switch over that still has its factory password: a new one, ours, before anything else.
 #
 # The API does nothing until the password was changed, and cannot change it itself. As with a BMC,
-# the
-# new one is stored as pending before the switch hears of it; afterwards either one is tried, so
-# that
-# a crash at any point leaves one that we know.
+# the new one is stored as pending before the switch hears of it; afterwards either one is tried, so
+# that a crash at any point leaves one that we know.
 
 
 async def take_over(site: Site, node: Node, pin: str) -> Blocker | None:

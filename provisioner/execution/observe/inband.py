@@ -391,8 +391,7 @@ async def _answer(site: Site, client: Redfish, command: Command) -> dict[str, An
 # ------------------------------------------------------------------------------
 # Commands inside a host that ask its devices for signed reports: a fresh nonce each time.
 #
-# The output is stored with the nonce, the time, and the manifests and OCSP answers at hand, so
-# that
+# The output is stored with the nonce, the time, and the manifests and OCSP answers at hand, so that
 # an auditor judges by the same ones.
 
 

@@ -162,12 +162,9 @@ async def _accepts(client: Redfish, proof: Callable[[Redfish], Awaitable[bool]])
 # Changes the password of a switch's API for life, so that a crash at any point leaves one we know.
 #
 # As with a BMC: the new password is stored as pending before the switch hears of it, and becomes
-# the
-# one in force after the API accepted it and the configuration was saved, since a switch that
-# restarts
-# before that has the old one again. A switch sees two failed logins at most: it locks its user
-# after
-# five.
+# the one in force after the API accepted it and the configuration was saved, since a switch that
+# restarts before that has the old one again. A switch sees two failed logins at most: it locks its
+# user after five.
 
 
 Login = tuple[str, Secret]
@@ -269,12 +266,9 @@ def _no(subject: str, reason: Reason, detail: str, unblock: str) -> Blocker:
 # Changes the login of a BMC that is in use, and records its new age.
 #
 # The vault has the old and the new password from before the BMC hears of the change until it was
-# seen
-# to accept the new one; a daemon that died in between tries both. While the change is under way,
-# no
-# other part of this daemon logs in to the BMC: with the old password it would count as a failed
-# login
-# at the device.
+# seen to accept the new one; a daemon that died in between tries both. While the change is under
+# way, no other part of this daemon logs in to the BMC: with the old password it would count as a
+# failed login at the device.
 
 
 log = logging.getLogger(__name__)

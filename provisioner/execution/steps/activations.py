@@ -323,8 +323,7 @@ def _same(name: str, found: str | None, wanted: str) -> bool:
 # Resets of a host that has no system of its own: they end with its BMC, not with a boot.
 #
 # Between two tenants nothing is on the drives, so that no system comes up which could prove a
-# reset.
-# The boot of the maintenance image follows, and proves it.
+# reset. The boot of the maintenance image follows, and proves it.
 
 
 async def explain_no_ac_cycle(site: Site, node: Node) -> str:

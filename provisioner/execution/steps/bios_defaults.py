@@ -159,12 +159,10 @@ def _explain(verdict: Verdict, why: str) -> Verdict:
 # ------------------------------------------------------------------------------
 # Changes a host's UEFI set-up password while it is in the maintenance image, and proves it.
 #
-# A BIOS takes a new one at a boot, and only if it is shown the old one; no answer says what it
-# did.
+# A BIOS takes a new one at a boot, and only if it is shown the old one; no answer says what it did.
 # So the new password is stored as pending before the BMC hears of it, and becomes the stored one
-# when
-# the BMC's digest proves that it is in force. Until then both are stored. The state of the BMC and
-# the two passwords say how far a daemon came that died: nothing else is kept.
+# when the BMC's digest proves that it is in force. Until then both are stored. The state of the BMC
+# and the two passwords say how far a daemon came that died: nothing else is kept.
 
 
 BOOTS_MAX = 2  # one that carries the change out, and one where a predecessor's job was in the way

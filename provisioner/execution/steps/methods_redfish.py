@@ -38,8 +38,7 @@ from provisioner.ports import PortError
 #
 # BIOS settings wait for a boot, which the plan merges with other activations; they are done when
 # they wait, and run when the reading after the boot shows it. BMC settings act at once, and are
-# read
-# again before the step ends. A write that was cut off is sent again: both are the same whoever
+# read again before the step ends. A write that was cut off is sent again: both are the same whoever
 # carries them out, and what waits or runs already is not sent.
 
 

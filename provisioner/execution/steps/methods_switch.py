@@ -30,8 +30,7 @@ from provisioner.ports import (
 # ------------------------------------------------------------------------------
 # A SONiC image beside the running one: by the role `switch_sonic`, that is by sonic-installer.
 #
-# The act is absolute: an image that the switch lists is not installed again. The role also makes
-# it
+# The act is absolute: an image that the switch lists is not installed again. The role also makes it
 # the one that boots next; the reboot, and the drain before it, are `methods_switch.boot_image`'s.
 
 

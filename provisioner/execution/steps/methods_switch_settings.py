@@ -38,8 +38,7 @@ from provisioner.ports.switch import SwitchRefused as SwitchSwitchRefused
 #
 # Draining is absolute: a switch that is drained is not drained again, so a successor begins at the
 # top after a crash. The drain is saved, so that the switch comes back drained and carries no
-# traffic
-# before its health was read. If the traffic does not move, the drain is taken back.
+# traffic before its health was read. If the traffic does not move, the drain is taken back.
 
 
 Count = Callable[[PortCounters], int | None]

@@ -38,8 +38,8 @@ from provisioner.ports import ShellCommand
 # The GPUs do not show that they were reset, so the command leaves a mark in the host: a new
 # identifier before it stops anything, and the exit code of the reset at its end. The mark lies in
 # /run, where a restart of the host removes it; a restart resets the GPUs as well. A daemon that
-# finds
-# an open intent compares the mark and the boot id with those of before, and never resets blindly.
+# finds an open intent compares the mark and the boot id with those of before, and never resets
+# blindly.
 
 
 METHOD = "gpu_reset"

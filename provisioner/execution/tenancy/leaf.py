@@ -35,8 +35,7 @@ from provisioner.settings import Settings
 # A reading that callers share: each answer is of after the question, and one is read at a time.
 #
 # The first caller is answered at once. Those who ask while that is read are answered together by
-# the
-# next reading, which begins when it is over. So no caller waits for others to come.
+# the next reading, which begins when it is over. So no caller waits for others to come.
 
 
 Answer = TypeVar("Answer")
@@ -79,10 +78,8 @@ class SharedReading(Generic[Answer]):
 #
 # Many hosts ask for their ports on the same leaf at once. The first one is answered at once. Those
 # that come while its ports are read are answered together afterwards, because an answer has to be
-# of
-# after the question. So a host never waits for others to come, and a leaf has one reading at a
-# time.
-# A port that the leaf cannot describe spoils a whole reading: then each caller reads its own.
+# of after the question. So a host never waits for others to come, and a leaf has one reading at a
+# time. A port that the leaf cannot describe spoils a whole reading: then each caller reads its own.
 
 
 Places = Mapping[str, frozenset[Place]]

@@ -41,8 +41,7 @@ from provisioner.settings import Settings
 # ------------------------------------------------------------------------------
 # Looks at one leaf for the gate of a release, in looks that callers share.
 #
-# A caller that comes while a look is being read gets the next one, because the part of its
-# question
+# A caller that comes while a look is being read gets the next one, because the part of its question
 # may have changed after that part was read.
 
 
@@ -499,8 +498,7 @@ def _leaking(
 # Reads both ends of a node's cables, and returns those that are not as planned.
 #
 # LLDP is asked first. Where a leaf's port hears no neighbour, the MACs that all leaves of the node
-# learned are compared with those of the cards; they are read only then, because the table of a
-# leaf
+# learned are compared with those of the cards; they are read only then, because the table of a leaf
 # is long.
 
 

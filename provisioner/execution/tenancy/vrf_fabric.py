@@ -50,8 +50,7 @@ from provisioner.settings import Settings
 # One leaf's configuration of tenants: looked at, changed by one revision, proved and saved.
 #
 # Rule: a try begins with a look, and only the missing part is sent, so that a lost answer or a
-# crash
-# is repaired by trying again. Ports are `execution/tenancy/leaf.py`'s; this makes and removes
+# crash is repaired by trying again. Ports are `execution/tenancy/leaf.py`'s; this makes and removes
 # VRFs.
 
 

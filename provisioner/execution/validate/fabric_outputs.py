@@ -22,8 +22,7 @@ from provisioner.planning.fault_location.isolation_words import ALL_RAILS
 # ------------------------------------------------------------------------------
 # Command lines of tests among nodes, for a host's shell: look, serve, measure, clean.
 #
-# Whatever is started carries `PROVISIONER_FABRIC` in its environment; `CLEAN` finds it by that,
-# and
+# Whatever is started carries `PROVISIONER_FABRIC` in its environment; `CLEAN` finds it by that, and
 # what `mpi_door.py` opened by its folder.
 
 

@@ -57,14 +57,11 @@ from provisioner.ports import Store
 # A way in among hosts under test for the time of one test: `mpirun` starts its ranks through it.
 #
 # Each host but the first gets an sshd of its own, beside the system's: another port, a new host
-# key,
-# one login, from the first host's address only, with a key that the first host has just made. Only
-# public keys pass over the daemon's own pinned connections; the private one never leaves the first
-# host's memory (/run is a tmpfs), and is in no command line, output or evidence. Everything
-# carries
-# the mark of tests, also processes started through the door: `CLEAN` ends it and removes the
-# files,
-# after the test or after a crash; without a caller it ends after `DOOR_S`.
+# key, one login, from the first host's address only, with a key that the first host has just made.
+# Only public keys pass over the daemon's own pinned connections; the private one never leaves the
+# first host's memory (/run is a tmpfs), and is in no command line, output or evidence. Everything
+# carries the mark of tests, also processes started through the door: `CLEAN` ends it and removes
+# the files, after the test or after a crash; without a caller it ends after `DOOR_S`.
 #
 # See docs/decisions/0015 for the alternatives.
 

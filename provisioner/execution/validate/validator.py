@@ -85,8 +85,7 @@ async def apply(
 # together.
 #
 # Checks on the node, tests among nodes and `node rejudge` ask here. One of them with another
-# context
-# would judge the same outputs in another way.
+# context would judge the same outputs in another way.
 
 
 GRAMMARS: Mapping[str, str] = {kind.name: kind.grammar for kind in components.ALL.values()}

@@ -52,8 +52,7 @@ def add_pin(text: str, new: str) -> str:
 # ------------------------------------------------------------------------------
 # The version of a drive: its model and the firmware that runs, as one text.
 #
-# Firmware of one model does not run on another, so the matrix pins "MODEL@FIRMWARE" for each
-# model,
+# Firmware of one model does not run on another, so the matrix pins "MODEL@FIRMWARE" for each model,
 # and an edge leads from a firmware to another of the same model.
 
 

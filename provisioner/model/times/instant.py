@@ -29,9 +29,8 @@ from tzdata import IANA_VERSION as DATA_VERSION
 # Time zones by their IANA names, from the data that is installed with the program.
 #
 # The system's own zone files are not read: two daemons, or one daemon before and after an upgrade
-# of
-# the system, would otherwise open the same change window at different times. `DATA_VERSION` names
-# the edition of the data, and is kept with each campaign whose windows name a zone.
+# of the system, would otherwise open the same change window at different times. `DATA_VERSION`
+# names the edition of the data, and is kept with each campaign whose windows name a zone.
 
 
 __all__ = ["DATA_VERSION", "read_zone"]

@@ -43,8 +43,7 @@ from provisioner.planning.campaigns.waves import wave_name
 # Forecast a campaign in virtual time: run `decide` as if every step took its estimated time. Pure.
 #
 # The preview's dates and the benchmark's makespan both come from this forecast, which calls the
-# same
-# function as a running campaign.
+# same function as a running campaign.
 
 
 TURNS_MAX = 200_000  # a node needs two turns; a forecast with more of them does not end

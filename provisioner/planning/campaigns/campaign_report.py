@@ -106,8 +106,7 @@ def refuse_campaign(campaign: Campaign, detail: str, unblock: str) -> Blocker:
 # Names of campaigns that clients choose, beside the numbers that the daemon gives. Pure.
 #
 # A client that names its campaign may repeat a request whose answer was lost: the name is taken
-# once,
-# and a repeated request with the same fields gets the same campaign.
+# once, and a repeated request with the same fields gets the same campaign.
 
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")

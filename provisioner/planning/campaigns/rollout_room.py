@@ -33,8 +33,7 @@ from provisioner.planning.campaigns.rollout_terms import Situation, Standing
 # fleet) and its owner (or its rails). The largest such set is a flow of units through both trees.
 # Nodes are first taken in the given order; where that ends early, augmenting paths find the others
 # (Ford and Fulkerson, 1956). Such a path never reduces the number in a group of the second family,
-# so
-# that nodes added first (idle ones) keep their number.
+# so that nodes added first (idle ones) keep their number.
 
 
 _Arc = tuple[str, int, int]  # an action, and its group or its pair of groups

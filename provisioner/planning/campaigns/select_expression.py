@@ -30,8 +30,7 @@ from provisioner.planning.release.adoption import GRANT_REMEDY, describe_refusal
 # ------------------------------------------------------------------------------
 # Set aside the adopted nodes over which no person has granted that a campaign may take them.
 #
-# Without this a campaign would choose such a node in every turn, never begin it, and hold its
-# place
+# Without this a campaign would choose such a node in every turn, never begin it, and hold its place
 # in the rack against others. So the node is refused like any other one that cannot go: the preview
 # names it, the campaign continues without it, takes it when the grant comes, and ends without it.
 # Pure.

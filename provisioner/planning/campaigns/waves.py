@@ -26,13 +26,11 @@ from provisioner.planning.campaigns.rollout_terms import Aside, Situation, Stand
 # ------------------------------------------------------------------------------
 # Find the nodes that wait for nodes which their campaign does not move. Pure.
 #
-# A host in repair takes a place in its rack, its unit and the fleet, and so does one that failed
-# in
+# A host in repair takes a place in its rack, its unit and the fleet, and so does one that failed in
 # the campaign. While such nodes fill a group, no other node of the group may begin, and the
-# campaign
-# can do nothing about it. Therefore the nodes that wait are set aside: later waves continue
-# without
-# them, canaries are chosen elsewhere, and a campaign that waits for nothing else ends after
+# campaign can do nothing about it. Therefore the nodes that wait are set aside: later waves
+# continue without them, canaries are chosen elsewhere, and a campaign that waits for nothing else
+# ends after
 # `Policy.standstill_max_s`. A group with the limit 0 stays closed until a person raises the limit.
 
 

@@ -177,11 +177,9 @@ def _summarise_state(state: BootState, rule: AttestationRule) -> ShownBoot:
 # ------------------------------------------------------------------------------
 # Golden values that a person admits from witness nodes: what to admit, and what to leave out.
 #
-# A signed answer of a witness proves whose it is and that it is new, not that its firmware is
-# good:
+# A signed answer of a witness proves whose it is and that it is new, not that its firmware is good:
 # that remains the reviewer's decision. An index that changed from one question to the next counts
-# something, and one with another value at each root of a group names the device: both are left
-# out.
+# something, and one with another value at each root of a group names the device: both are left out.
 
 
 _WITHOUT_REFERENCE = frozenset(

@@ -74,10 +74,8 @@ def read_detail(answer: Mapping[object, object]) -> str:
 #
 # The agent runs on a machine that a tenant had, and its answer is hostile until it is judged here.
 # A key that is enrolled for the board must sign the quote: an agent without it is another
-# machine's,
-# or the board was exchanged. Which firmware a board booted is not judged: no values of its PCRs
-# are
-# admitted. `board_identity.py` decides which key is enrolled.
+# machine's, or the board was exchanged. Which firmware a board booted is not judged: no values of
+# its PCRs are admitted. `board_identity.py` decides which key is enrolled.
 
 
 STEP = "provisioner_quote_tpm"  # of the hardware manager in the maintenance image
@@ -145,11 +143,9 @@ def _read_secure_boot(raw: bytes) -> bool | None:
 # ------------------------------------------------------------------------------
 # The site's list of endorsement keys: which board's TPM may speak for which node. Pure.
 #
-# A maker's certificate proves that a key is in a genuine TPM, and not in which board. The list
-# says
+# A maker's certificate proves that a key is in a genuine TPM, and not in which board. The list says
 # it, from what the supplier of the boards delivered; without a list only a TPM that another node
-# has
-# enrolled already is refused.
+# has enrolled already is refused.
 
 
 BOARDS_BYTES_MAX = 4 * 1024 * 1024  # 16,384 nodes with three digests each have less

@@ -25,10 +25,8 @@ from provisioner.planning.certification.attested_state import NOT_REQUIRED
 # ------------------------------------------------------------------------------
 # The gates that a certificate proves, and whether they are enough for a release. Pure.
 #
-# A gate is proved completely or not at all. A node that was tested in part, because only a part
-# had
-# changed, keeps the earlier proof with its date; a change that concerns the gate and was not
-# tested
+# A gate is proved completely or not at all. A node that was tested in part, because only a part had
+# changed, keeps the earlier proof with its date; a change that concerns the gate and was not tested
 # ends the proof.
 
 

@@ -27,8 +27,7 @@ from provisioner.planning.certification.certification import list_serials, list_
 # Coverage and duration of each test, and the domains of each component and device. Pure data.
 #
 # Checks of gate A are not here: they take seconds and always run. A kind without a row concerns
-# every
-# domain, so that a forgotten row costs time and hides no fault.
+# every domain, so that a forgotten row costs time and hides no fault.
 
 
 class Domain(StrEnum):

@@ -35,8 +35,7 @@ from provisioner.model.outcome import Blocker, Reason
 # matters. Pure data.
 #
 # A measurement's name ends with its unit, "busbw_gb_s/host" (`CheckResult.measured`). A name
-# without
-# a rule is stored and shown, and never judged.
+# without a rule is stored and shown, and never judged.
 
 
 class MetricRule(Record):
@@ -315,11 +314,9 @@ def _finding(outlier: Outlier) -> Finding:
 # Floors learned from a fleet, for metrics without a published floor. Pure.
 #
 # A fault makes a part slow and never fast, so the best level that enough nodes of enough racks
-# share
-# is the capability of the hardware, even if most nodes are below it: a faulty majority cannot
-# lower
-# it. A few implausibly high values are below the quorum. A learned level moves only a little at a
-# time and never far below its anchor, so that a fleet cannot drift downwards unnoticed.
+# share is the capability of the hardware, even if most nodes are below it: a faulty majority cannot
+# lower it. A few implausibly high values are below the quorum. A learned level moves only a little
+# at a time and never far below its anchor, so that a fleet cannot drift downwards unnoticed.
 
 
 class LearningPolicy(Record):

@@ -25,8 +25,7 @@ from provisioner.model.cohort import CheckResult, Finding, HealthReport, Severit
 # Rules for histories of Xids and SXids that ask for more than the last event does. Pure data.
 #
 # Each rule has its source. No rule condemns a part by itself: RMA means "collect the evidence and
-# ask
-# the vendor", as the catalogue's CONTACT_SUPPORT and RUN_FIELDDIAG do.
+# ask the vendor", as the catalogue's CONTACT_SUPPORT and RUN_FIELDDIAG do.
 
 
 HOUR_S = 3600.0

@@ -25,12 +25,10 @@ if TYPE_CHECKING:  # the settings bring the checks with them, which a reader of 
 # A host's rails as its operating system configures them: address, frames, routes, source rules.
 #
 # Each rail has a /31 to its leaf. A packet from a rail's address must leave by that rail, wherever
-# it
-# goes: a table of its own for each rail, and a rule that leads every packet from its address
-# there.
-# Without them the host sends to other leaves' rails by its default route, over management. Traffic
-# that is not bound to an address goes to its own rail's network where the site names one per rail.
-# source: NVIDIA Spectrum-X reference architecture 1.3, host networking; RFC 3021 for /31.
+# it goes: a table of its own for each rail, and a rule that leads every packet from its address
+# there. Without them the host sends to other leaves' rails by its default route, over management.
+# Traffic that is not bound to an address goes to its own rail's network where the site names one
+# per rail. source: NVIDIA Spectrum-X reference architecture 1.3, host networking; RFC 3021 for /31.
 
 
 TABLE_FIRST = 100  # of rail 0; the kernel's own tables are 253 to 255

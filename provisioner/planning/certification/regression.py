@@ -30,10 +30,8 @@ from provisioner.planning.certification.cohort import rule_of
 # Repetition of failed load tests, and the joint verdict of several runs. Pure.
 #
 # A figure that is slightly too low may be chance; the test runs three times, and the median
-# decides,
-# not the best, because a test that is repeated until it passes proves nothing. Wrong data, a
-# crash, a
-# timeout, or a figure far below its floor is never repeated.
+# decides, not the best, because a test that is repeated until it passes proves nothing. Wrong data,
+# a crash, a timeout, or a figure far below its floor is never repeated.
 
 
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
@@ -159,8 +157,7 @@ def _now(
 # The differences in parts before and after people worked on a node. Pure.
 #
 # A part without a serial before or after proves nothing; it is named, and never counted as
-# unchanged.
-# A part that was built in is unknown hardware, whatever its model.
+# unchanged. A part that was built in is unknown hardware, whatever its model.
 
 
 Parts = tuple[tuple[str, str, str, str], ...]  # (kind, slot, serial, model)

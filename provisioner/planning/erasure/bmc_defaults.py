@@ -21,8 +21,8 @@ from provisioner.planning.erasure.disk_answers import step_result, strip_control
 # Whether a BIOS has its factory defaults after a reset. Pure.
 #
 # The request's answer proves nothing: some BIOS take a change and drop it at the boot without a
-# word.
-# A reset is proved by attributes that it changed, or by the state that an earlier proved one left.
+# word. A reset is proved by attributes that it changed, or by the state that an earlier proved one
+# left.
 
 
 SHOWN_MAX = 6  # names in a sentence
@@ -61,8 +61,7 @@ def _count(changed: list[str]) -> str:
 # ------------------------------------------------------------------------------
 # Whether the storage of a BlueField is wiped between two tenants, and the proof of it. Pure.
 #
-# No document names the method of the card's UEFI, and no block can be read from outside. Two
-# things
+# No document names the method of the card's UEFI, and no block can be read from outside. Two things
 # show: the orders are no longer there, and the system that was on the storage does not start any
 # more. So a card is only wiped where its bundle is written afterwards: it would have no system.
 
@@ -107,8 +106,7 @@ def judge_wipe(
 # Whether shim's machine owner keys are those of the maintenance image and the site. Pure.
 #
 # A key in MokList signs boot loaders, kernels and modules that the next tenant's host trusts,
-# although the firmware's own databases are in order. The maintenance image reads the copy that
-# shim
+# although the firmware's own databases are in order. The maintenance image reads the copy that shim
 # makes for the system that it starts.
 
 
@@ -239,10 +237,9 @@ def record_part(part: str, result: Result, detail: str, now: float) -> ErasureRe
 # Whether the keys of Secure Boot are the factory's and the site's. Pure.
 #
 # A key that a tenant enrolled signs what the next tenant's host boots, and a revocation that is
-# gone
-# lets a broken boot loader in again. What belongs there is what the firmware shows as its
-# factory's
-# set, and the fingerprints that the site names; a set that is not shown vouches for nothing.
+# gone lets a broken boot loader in again. What belongs there is what the firmware shows as its
+# factory's set, and the fingerprints that the site names; a set that is not shown vouches for
+# nothing.
 
 
 SECURE_BOOT_KEYS_SHOWN_MAX = 4  # entries in a sentence

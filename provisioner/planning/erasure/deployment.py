@@ -29,11 +29,9 @@ from provisioner.planning.path.planner import plan
 # A small ISO 9660 volume with cloud-init's files; equal files result in equal bytes. Pure.
 #
 # The agent writes it to a partition, and cloud-init's NoCloud source finds it by its label
-# "cidata".
-# Names that ISO 9660 does not allow ("user-data") are Joliet's: a second tree of the same files.
-# Equal bytes matter, because a repeated command must be recognisable as the same command.
-# (ECMA-119
-# sections 8 and 9; Joliet Specification, Microsoft 1995.)
+# "cidata". Names that ISO 9660 does not allow ("user-data") are Joliet's: a second tree of the same
+# files. Equal bytes matter, because a repeated command must be recognisable as the same command.
+# (ECMA-119 sections 8 and 9; Joliet Specification, Microsoft 1995.)
 
 
 LABEL = "cidata"
@@ -142,8 +140,7 @@ def _descriptor(kind: int, sectors: int, root: int, tables: int, *, joliet: bool
 # Metadata of a host at 169.254.169.254, served by its own system. Pure.
 #
 # A host in a tenant's network reaches no server of ours, and a server in each of them would be one
-# more way in. So the configuration drive brings a small service: it answers at a link-local
-# address
+# more way in. So the configuration drive brings a small service: it answers at a link-local address
 # of the loopback interface, with files that the same drive wrote. The paths are those that cloud
 # images ask for (`latest/meta-data/`, EC2's); nothing in it is secret.
 

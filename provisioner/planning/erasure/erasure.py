@@ -28,12 +28,9 @@ from provisioner.settings import Settings
 # Drives of a node that are neither the delivered nor the erased ones. Pure.
 #
 # A drive can be exchanged while a node waits for a tenant, without a boot and without a version
-# that
-# changes; its content is then unknown. So the serials of clean drives are stored with the node:
-# those
-# of its first reading, then those of each erasure. A drive that is not among them makes an erasure
-# of
-# the whole node necessary.
+# that changes; its content is then unknown. So the serials of clean drives are stored with the
+# node: those of its first reading, then those of each erasure. A drive that is not among them makes
+# an erasure of the whole node necessary.
 
 
 def list_drives(inventory: Inventory) -> tuple[str, ...]:

@@ -45,11 +45,9 @@ from provisioner.planning.fault_location.isolation_words import (
 # Collectives over many nodes after the pair tests: their members, and the faults they prove. Pure.
 #
 # Only nodes that their pair tests cleared take part, so a failure here occurs only among many
-# nodes.
-# A passing collective clears all its nodes; a failing one blames none of them. A node that has
-# passed
-# none is tested again with nodes that have, or in halves where none has. It is condemned after
-# failures with at least three distinct good nodes; otherwise it stays undecided.
+# nodes. A passing collective clears all its nodes; a failing one blames none of them. A node that
+# has passed none is tested again with nodes that have, or in halves where none has. It is condemned
+# after failures with at least three distinct good nodes; otherwise it stays undecided.
 
 
 ROUNDS_MAX = 6  # of one size: halves of eight are four rounds, and two more show the culprit

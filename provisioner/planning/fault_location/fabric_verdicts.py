@@ -21,9 +21,8 @@ from provisioner.planning.fault_location.isolation_words import Blame, Cell, Cul
 # Naming of the faulty part of a condemned link, by counters from both ends of the cable.
 #
 # A receiver counts data that arrives damaged: errors that only one end receives point at the
-# sender,
-# which is the other end's optic or that half of the cable; errors at both ends point at the cable
-# (both-ends rule). Without both ends, or without errors, the culprit stays "link".
+# sender, which is the other end's optic or that half of the cable; errors at both ends point at the
+# cable (both-ends rule). Without both ends, or without errors, the culprit stays "link".
 
 
 # One uncorrectable block in a test of minutes is above any healthy link's rate; a lower threshold

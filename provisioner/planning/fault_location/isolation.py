@@ -43,11 +43,9 @@ from provisioner.planning.fault_location.rate_fit import tell_by_test
 # ------------------------------------------------------------------------------
 # Tests of nodes that are still open: each with the partner that tells most. Pure.
 #
-# Where two explanations of the same results are in doubt, tests are chosen by how far their
-# chances
+# Where two explanations of the same results are in doubt, tests are chosen by how far their chances
 # to fail differ between the two. A cell that is not cleared yet is tested with a partner that is
-# good
-# on its open rails, a different one each time as long as there is one.
+# good on its open rails, a different one each time as long as there is one.
 
 
 CANDIDATES_MAX = 64  # partners that are considered for one suspect, of each kind

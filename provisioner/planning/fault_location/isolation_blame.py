@@ -80,16 +80,13 @@ class Clearance:
 # Parts that explain the results, each with a failure rate of its own, and what else could. Pure.
 #
 # Each hypothesis is one part: a node, a link, a leaf, a leaf's uplinks, or a cause that many share
-# (a
-# line card, the spines of a rail, a rail, a rack, a power feed). The hypothesis that raises the
+# (a line card, the spines of a rail, a rail, a rack, a power feed). The hypothesis that raises the
 # likelihood of all results most is taken with its best rate; then the others are compared for what
-# it
-# leaves unexplained, until none is worth a look. So a leaf that fails in four of ten tests accuses
-# none of its links, and a link is not accused for its leaf. A part that contains others (a leaf
-# its
-# links) is taken only if these, one by one, do not explain the same results better: three bad
-# links
-# on one rail are no bad rail. Each part costs the logarithm of the number of parts of its kind.
+# it leaves unexplained, until none is worth a look. So a leaf that fails in four of ten tests
+# accuses none of its links, and a link is not accused for its leaf. A part that contains others (a
+# leaf its links) is taken only if these, one by one, do not explain the same results better: three
+# bad links on one rail are no bad rail. Each part costs the logarithm of the number of parts of its
+# kind.
 #
 # Then each part is tried again: without it, any other parts may explain the results. If they do so
 # better, they take its place. Else the difference of both explanations is the part's margin: the

@@ -13,8 +13,7 @@ from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
 # ------------------------------------------------------------------------------
 # Values that all lease files have: MACs, addresses, seconds, names. Pure; nothing raises.
 #
-# Readers split a file at line feeds alone: a client chooses its host name, and must not begin a
-# row
+# Readers split a file at line feeds alone: a client chooses its host name, and must not begin a row
 # with another character that Python takes for the end of a line.
 
 
@@ -85,8 +84,8 @@ def clean_name(text: str) -> str:
 # Read the lease file of ISC's dhcpd. Pure.
 #
 # Source: dhcpd.leases(5) of 4.4.3: free-form declarations, of which the last one of an address is
-# the
-# current one; dates in UTC (`weekday year/month/day hour:minute:second`), as `epoch SECONDS`, or
+# the current one; dates in UTC (`weekday year/month/day hour:minute:second`), as `epoch SECONDS`,
+# or
 # `never`; binding states; the vendor class in the variable `vendor-class-identifier`. Strings have
 # octal escapes (`\001`). Other declarations (hosts, groups, failover states, leases of DHCPv6) are
 # passed over. A declaration that did not end is left out: the server was writing it.
@@ -219,11 +218,10 @@ def _read_escape(match: re.Match[str]) -> str:
 # Read the lease file of dnsmasq (`--dhcp-leasefile`). Pure.
 #
 # dnsmasq(8) of 2.90 names the file, its contents (MAC, address, host name, client id, expiry) and
-# the
-# form of a MAC of another network type ("06-01:23:…"); the order in a line is that of files which
-# Debian's dnsmasq 2.90 wrote: expiry (0: never), MAC, address, host name or `*`, client id or `*`.
-# A line `duid …` begins the leases of DHCPv6, which have an IAID in place of the MAC. The file is
-# written anew at each change, and has neither the vendor class nor the time of the last contact.
+# the form of a MAC of another network type ("06-01:23:…"); the order in a line is that of files
+# which Debian's dnsmasq 2.90 wrote: expiry (0: never), MAC, address, host name or `*`, client id or
+# `*`. A line `duid …` begins the leases of DHCPv6, which have an IAID in place of the MAC. The file
+# is written anew at each change, and has neither the vendor class nor the time of the last contact.
 
 
 FIELDS = 5
@@ -336,14 +334,11 @@ def _remember(before: DhcpLease | None, lease: DhcpLease) -> DhcpLease:
 # ------------------------------------------------------------------------------
 # Read the lease file of Kea's memfile backend: CSV with a header. Pure.
 #
-# Source: "Memfile - Basic Storage for Leases" and "Why Is Lease File Cleanup Necessary?" of the
-# Kea
-# Administrator Reference Manual 2.2.0 (updates are appended, the latest row of a lease is the
-# valid
+# Source: "Memfile - Basic Storage for Leases" and "Why Is Lease File Cleanup Necessary?" of the Kea
+# Administrator Reference Manual 2.2.0 (updates are appended, the latest row of a lease is the valid
 # one, a row that cannot be read is discarded), and files that Debian's kea-dhcp4 2.2.0 wrote.
 # Columns are taken by the header's names, since versions differ in the last ones. Commas inside of
-# a
-# value are written as `&#x2c`, so cells are never quoted. `expire` is the client's last contact
+# a value are written as `&#x2c`, so cells are never quoted. `expire` is the client's last contact
 # plus
 # `valid_lifetime`; a row with `valid_lifetime` 0 is read as a lease that was given back.
 

@@ -449,8 +449,7 @@ def _value(raw: object) -> str:
 #
 # Commands of hosts are compared as whole lines with those that the readers declare. Commands of
 # switches carry names of VRFs, VNIs and ports, and are compared with patterns that leave no room
-# for
-# a quote, a substitution or a second command.
+# for a quote, a substitution or a second command.
 
 
 _LINES = frozenset(

@@ -40,12 +40,9 @@ from provisioner.planning.intake.dhcp_leases import (
 # Read the answers of Kea's control socket to `lease4-get-page`. Pure.
 #
 # The hook library `libdhcp_lease_cmds.so` answers with result 0 and the leases of a page in the
-# order
-# of their addresses, and with result 3 after the last one; without the library the result is 2.
-# The
-# form is that of Debian's Kea 2.2.0. A lease ends `valid-lft` seconds after the client's last
-# contact
-# (`cltt`). A lease has no vendor class there.
+# order of their addresses, and with result 3 after the last one; without the library the result is
+# 2. The form is that of Debian's Kea 2.2.0. A lease ends `valid-lft` seconds after the client's
+# last contact (`cltt`). A lease has no vendor class there.
 
 
 OK = 0

@@ -32,8 +32,7 @@ from provisioner.planning.intake.dhcp_leases import normalize_lease_address, nor
 # New switches are recognized by their own words: Cumulus Linux sends the vendor class
 # `cumulus-linux x86_64` and takes its first script from option 239 (its user guide, Zero Touch
 # Provisioning); SONiC sends the user class `SONiC-ZTP` (sonic-buildimage, dhclient.conf.j2) and
-# takes
-# the URL of its ZTP data from option 67 (sonic-ztp). Neither is sent to any other device.
+# takes the URL of its ZTP data from option 67 (sonic-ztp). Neither is sent to any other device.
 
 
 KEA_FILE = "kea-dhcp4.conf"
@@ -135,10 +134,9 @@ def _write_mask(bits: int) -> str:
 # The first scripts of new switches: names, and the door that the daemon comes through. Pure.
 #
 # They are fetched without a login by whatever stands on the management network, so that they hold
-# no
-# password. A switch with Cumulus Linux keeps its factory password until its intake, when the
-# daemon
-# changes it; one with SONiC gets the daemon's public key. Both take their name by their address.
+# no password. A switch with Cumulus Linux keeps its factory password until its intake, when the
+# daemon changes it; one with SONiC gets the daemon's public key. Both take their name by their
+# address.
 
 
 MARKER = "CUMULUS-AUTOPROVISIONING"  # without it Cumulus Linux does not run a script

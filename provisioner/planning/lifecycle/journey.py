@@ -123,10 +123,8 @@ def draw_diagram() -> str:
 # The only function that changes a node's state.
 #
 # It checks the journey's table, so that no caller can enter a state that the table forbids. The
-# store
-# compares each node that it writes with its row, and appends the event of a changed state in the
-# same
-# transaction (`describe_transition`): no state changes without a row of the journal.
+# store compares each node that it writes with its row, and appends the event of a changed state in
+# the same transaction (`describe_transition`): no state changes without a row of the journal.
 
 
 def enter_state(

@@ -26,12 +26,11 @@ from provisioner.quirks.meaning import ATTRIBUTE_GROUPS, VOCABULARY, Row
 # ------------------------------------------------------------------------------
 # Effects of a registry's dependencies: attributes that are locked, and that change with others.
 #
-# Half of the attributes of a PowerEdge are read-only under some value of another one, and a
-# profile
+# Half of the attributes of a PowerEdge are read-only under some value of another one, and a profile
 # writes attributes itself when it is chosen. Both are predicted from the registry's maps before
 # anything is sent. A map of `CurrentValue` acts when one of its attributes changes, and not at
-# other
-# times: on a captured R750, 21 of 45 maps whose terms hold do not agree with the running value.
+# other times: on a captured R750, 21 of 45 maps whose terms hold do not agree with the running
+# value.
 
 
 _LOCKS = ("ReadOnly", "GrayOut")

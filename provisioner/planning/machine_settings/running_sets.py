@@ -236,8 +236,7 @@ def _runs_on_bmc(name: str, value: str, values: Mapping[str, Value]) -> bool:
 # Names of the sets of settings that run on a switch. Pure.
 #
 # As with BMCs, the largest set whose every value runs names the component's version. It runs only
-# if
-# the switch would start with it too, and, where it has TACACS+ servers, with the site's key on
+# if the switch would start with it too, and, where it has TACACS+ servers, with the site's key on
 # them.
 
 
@@ -285,11 +284,9 @@ def _runs_switch_sets(name: str, value: str, shown: SwitchServices, *, has_key: 
 # ------------------------------------------------------------------------------
 # A set learned from a good machine: a draft for a person to review, never a change of the matrix.
 #
-# Only settings that have a meaning are learned: the pin is small, and whole sets of attributes
-# hold
+# Only settings that have a meaning are learned: the pin is small, and whole sets of attributes hold
 # addresses, clocks, secrets, and actions dressed as attributes. A meaning whose attributes
-# disagree,
-# or show a value that no row declares, is left out with the reason.
+# disagree, or show a value that no row declares, is left out with the reason.
 
 
 ATTRIBUTES_MAX = 8192

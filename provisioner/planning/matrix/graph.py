@@ -220,8 +220,7 @@ def _build_track(edge: Edge, start: str) -> Track:
 # ------------------------------------------------------------------------------
 # Draw the map of a matrix as SVG that opens in any browser and prints on one page. Pure.
 #
-# Black dots are versions that a release pins, white ones are intermediate. The colour of a track
-# is
+# Black dots are versions that a release pins, white ones are intermediate. The colour of a track is
 # the reset that activates it; a dotted track has no evidence.
 
 

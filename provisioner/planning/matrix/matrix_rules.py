@@ -66,8 +66,7 @@ def _find_edge_faults(edge: Edge) -> Iterator[tuple[str, str, str]]:
 # Rules of a matrix about one thing written twice: versions are compared by their grammar.
 #
 # "2.0" and "2.0.0" are one version to a device, and so one edge written with both is one edge, and
-# a
-# way back written with the other one is a circle. Raises InputError at the place of the fault.
+# a way back written with the other one is a circle. Raises InputError at the place of the fault.
 
 
 def check_spellings(matrix: Matrix, located: Located) -> None:

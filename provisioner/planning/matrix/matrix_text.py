@@ -24,10 +24,8 @@ from provisioner.planning.matrix.matrix_rules import check, spell
 # An overlay may add anything, close an unknown pin, and fill empty fields (file names, digests,
 # evidence). A pin with a published version changes only if the overlay has `override: true` and a
 # `reason`; the old version's file, digest and evidence are then dropped. A rule is known by its
-# name
-# and an edge by its start and end: with `override: true` the overlay's takes the place of the
-# earlier
-# one, and an edge needs a `reason` too. No other value of an earlier file may change.
+# name and an edge by its start and end: with `override: true` the overlay's takes the place of the
+# earlier one, and an edge needs a `reason` too. No other value of an earlier file may change.
 
 
 OVERRIDE_KEYS = ("override", "reason")

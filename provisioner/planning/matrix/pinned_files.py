@@ -58,8 +58,7 @@ def _is_given(matrix: Matrix, node: Node, file: str) -> bool:
 # Parts of a matrix that no golden value is named for, and proofs that nobody decided on. Pure.
 #
 # A version that a BMC shows is not proved by its pin. Each gap is a note: it costs no release, and
-# it
-# is not passed over in silence.
+# it is not passed over in silence.
 
 
 # component kinds whose firmware a root of trust or the device itself measures, and the reference

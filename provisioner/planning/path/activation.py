@@ -18,8 +18,7 @@ from provisioner.model.plan import Disruption
 # ------------------------------------------------------------------------------
 # When the outlets of a node may be switched off for an AC cycle.
 #
-# Outlets are the last way: they are used only where the BMC offers no AC cycle. A wrong outlet
-# cuts
+# Outlets are the last way: they are used only where the BMC offers no AC cycle. A wrong outlet cuts
 # another node off, so a shared or half-declared one is refused before anything is sent.
 
 

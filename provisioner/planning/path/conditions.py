@@ -25,8 +25,7 @@ from provisioner.model.versions import is_same_version
 # Compare a running version with its pin, in one way for planner, drift, API and console.
 #
 # Versions are compared by the component's own grammar, never as text: 32.44.1036 and 32.44.1036.0
-# may
-# be one version, and devices print versions in many forms. Pure.
+# may be one version, and devices print versions in many forms. Pure.
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from provisioner.planning.path.tracks import Problem, Running, Staged, Waiting
 # Reachability over the matrix's edges, one component at a time.
 #
 # This proves facts about single components. Rules between components may still forbid every order,
-# which only the planner can find. A version that is unreachable here is unreachable for the
-# planner
+# which only the planner can find. A version that is unreachable here is unreachable for the planner
 # too.
 
 

@@ -23,10 +23,8 @@ from provisioner.model.versions import parse_version
 # ------------------------------------------------------------------------------
 # Firmware packages that no device reports by name: the versions of their parts identify them.
 #
-# A package version runs if every part that it contains runs at the version listed in the matrix.
-# If
-# the parts match no listed package, the closest one is reported to the operator with the parts
-# that
+# A package version runs if every part that it contains runs at the version listed in the matrix. If
+# the parts match no listed package, the closest one is reported to the operator with the parts that
 # differ.
 
 
@@ -72,10 +70,9 @@ def find_nearest_version(
 #
 # There are three methods: the optimized image (installed on the other partition, keeps the
 # configuration), packages (keep it too), and ONIE (a new installation that destroys it). The
-# matrix's
-# edges list the moves that a site makes; the rules in this module forbid edges that contradict the
-# published ones. Sources: Cumulus Linux guide, "Upgrading Cumulus Linux", and the release notes of
-# 5.11.4, 5.11.5 and 5.13.
+# matrix's edges list the moves that a site makes; the rules in this module forbid edges that
+# contradict the published ones. Sources: Cumulus Linux guide, "Upgrading Cumulus Linux", and the
+# release notes of 5.11.4, 5.11.5 and 5.13.
 
 
 KIND = "switch.os"

@@ -33,17 +33,13 @@ from provisioner.planning.path.tracks import Cost, Problem, cost_of_reset
 # Find the cheapest plan of a whole node: the parts are planned apart, and resets are shared.
 #
 # Cost is (outages, resets, seconds), compared in this order. A plan is a sequence of resets;
-# between
-# two of them each part stages whatever serves it best, whatever the others do. So the search is
-# one
-# over sequences of resets, and each part answers only with its frontier after them. Two sequences
-# that leave all parts in the same frontiers are one state.
+# between two of them each part stages whatever serves it best, whatever the others do. So the
+# search is one over sequences of resets, and each part answers only with its frontier after them.
+# Two sequences that leave all parts in the same frontiers are one state.
 #
 # A reset is used only if a version waits for exactly that reset; it then activates every version
-# that
-# it covers. If no plan exists under this condition, a reset that covers a waiting version is
-# enough:
-# only an AC cycle activates a BMC's and a host's versions at the same moment.
+# that it covers. If no plan exists under this condition, a reset that covers a waiting version is
+# enough: only an AC cycle activates a BMC's and a host's versions at the same moment.
 
 
 # (number of the part's shape, number of its frontier) -> how many parts are in this situation

@@ -453,10 +453,9 @@ def _name_neighbours(blocker: Blocker, neighbours: tuple[Neighbour, ...]) -> Blo
 # Rollback plans, computed before a campaign begins. Pure.
 #
 # The planner computes the way from a node that runs all pins of the new release back to the
-# baseline.
-# Its blockers (a fuse, a missing edge) and files that are not in the artifact store are reasons
-# against a rollback. Irreversible steps are named one by one, so that an operator confirms each by
-# its name.
+# baseline. Its blockers (a fuse, a missing edge) and files that are not in the artifact store are
+# reasons against a rollback. Irreversible steps are named one by one, so that an operator confirms
+# each by its name.
 
 
 NAMED_MAX = 20  # nodes listed by name; the others are counted

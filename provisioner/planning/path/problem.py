@@ -47,12 +47,10 @@ from provisioner.planning.path.tracks import (
 # ------------------------------------------------------------------------------
 # The order in which firmware is written behind one BMC, where costs alone do not decide it.
 #
-# Among the cheapest plans the ranks of kinds decide. Beyond that, a vendor may declare that its
-# BMC
+# Among the cheapest plans the ranks of kinds decide. Beyond that, a vendor may declare that its BMC
 # is updated and restarted before anything else is pushed through it (`Quirk.bmc_first`, with its
 # source). Then a plan that keeps this order is taken although it holds one restart more than the
-# cheapest one. Roots of trust come before the BIOS that they protect: while a BIOS image is
-# staged,
+# cheapest one. Roots of trust come before the BIOS that they protect: while a BIOS image is staged,
 # its root of trust answers "ERoT is busy" (docs/sources/redfish.md#flash-order).
 
 

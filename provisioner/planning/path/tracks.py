@@ -234,8 +234,7 @@ class Problem:
 # The states of a node on its way to its pins, and the moves between them.
 #
 # Rules must hold in every state that the plan creates. If a rule is broken at the start, the plan
-# may
-# pass through states that break no further rule; at the end all rules hold. `joining` finds the
+# may pass through states that break no further rule; at the end all rules hold. `joining` finds the
 # cheapest order of moves; this module decides only which single moves are legal.
 
 

@@ -26,11 +26,9 @@ from provisioner.planning.places.addressing import Addressing
 # ------------------------------------------------------------------------------
 # The filter of each port of a tenant's nodes, from its security groups. Pure.
 #
-# A port has one filter at a time: the union of the rules of all groups that name it. The filters
-# of a
-# tenant depend on its groups alone, so that a leaf's configuration stays when nodes come and go;
-# only
-# what is bound to a port depends on the node behind it.
+# A port has one filter at a time: the union of the rules of all groups that name it. The filters of
+# a tenant depend on its groups alone, so that a leaf's configuration stays when nodes come and go;
+# only what is bound to a port depends on the node behind it.
 
 
 _ALWAYS = (

@@ -132,8 +132,7 @@ def _refuse(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:
 # Decide which acts on an adopted node its grants allow. Pure.
 #
 # A node that was taken in empty is the daemon's own and needs no grant. Of an adopted node nothing
-# is allowed but reading, until a person grants a capability for it, its rack, its unit or the
-# site.
+# is allowed but reading, until a person grants a capability for it, its rack, its unit or the site.
 # Of a detached node nothing but reading is allowed at all.
 
 

@@ -23,8 +23,7 @@ from provisioner.planning.release.port_isolation import NOWHERE
 # Objections to a handover while a release is under way. Pure.
 #
 # Moves of ports take minutes, and people, alerts and clocks go on in the meantime. The objections
-# are
-# therefore computed before each leaf is changed and once more, from rows read again, before the
+# are therefore computed before each leaf is changed and once more, from rows read again, before the
 # handover is recorded. The transaction that records it checks the `ReleaseConditions` again
 # (`store/rows/operation_rows.py`).
 

@@ -28,13 +28,11 @@ from provisioner.planning.release.release_probes import SMALL, Ping, ProbeSet, h
 # ------------------------------------------------------------------------------
 # The far ends of cables, by the MACs that leaves learned at their ports. Pure.
 #
-# LLDP names both ends of a cable, and it is often off, or filtered by a card's firmware. A MAC of
-# a
+# LLDP names both ends of a cable, and it is often off, or filtered by a card's firmware. A MAC of a
 # card at a leaf's port shows the same cable, once the card has sent a frame. It says less: a bond
-# has
-# one MAC on several cables, and a bridge in a host passes on the MACs of others. Thus only a MAC
-# that
-# is at one port alone counts, of a card that is at one port alone, and only where LLDP is silent.
+# has one MAC on several cables, and a bridge in a host passes on the MACs of others. Thus only a
+# MAC that is at one port alone counts, of a card that is at one port alone, and only where LLDP is
+# silent.
 
 
 Key = TypeVar("Key")
@@ -76,9 +74,8 @@ def _take_unique(pairs: Iterable[tuple[Key, End]]) -> dict[Key, End]:
 # Pure.
 #
 # Three trees of a leaf must agree: operational, applied, and startup. A port that was not read
-# counts
-# as unfiltered. Packets are sent as well (`release_probes.py` has the form of a probe), because a
-# filter alone only states an intention.
+# counts as unfiltered. Packets are sent as well (`release_probes.py` has the form of a probe),
+# because a filter alone only states an intention.
 
 
 PARTNERS_MAX = 2  # hosts that the node tries to reach, and that try to reach it

@@ -26,11 +26,9 @@ from provisioner.planning.release.port_isolation import GateAsk
 # ------------------------------------------------------------------------------
 # The document that proves a release: sealed, and bound to its certificate. Pure.
 #
-# The seal covers every byte of the canonical JSON except itself, including the certificate's id
-# and
+# The seal covers every byte of the canonical JSON except itself, including the certificate's id and
 # digest, so that a proof cannot be presented with another certificate. Fields with their default
-# are
-# left out of it: a field that a later version adds does not break older seals.
+# are left out of it: a field that a later version adds does not break older seals.
 
 
 VERSION = 2

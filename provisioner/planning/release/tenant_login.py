@@ -230,11 +230,9 @@ def _read_strings(blob: bytes) -> list[bytes]:
 #
 # cloud-init of the node's own image carries it out, as a new instance from its seed folder, at the
 # first boot in the tenant's hands and not before: a release that fails takes the node back, and
-# what
-# a tenant wrote is not to run among the site's nodes. So it is placed only where the daemon's
-# login
-# leaves the system, whose way back begins with another one. The text comes on standard input: sudo
-# writes command lines into the host's log.
+# what a tenant wrote is not to run among the site's nodes. So it is placed only where the daemon's
+# login leaves the system, whose way back begins with another one. The text comes on standard input:
+# sudo writes command lines into the host's log.
 
 
 USER_DATA_MAX = 16 * 1024  # bytes; EC2 takes as many

@@ -53,9 +53,9 @@ from provisioner.planning.watch.watch_rules import ITEMS_MAX, Found
 # Certified parts that a serving node no longer reports. Pure.
 #
 # A part that vanishes from a node is a fault of the node, in contrast to a version that a
-# controller
-# does not report for a moment. So absence counts only where the BMC answered completely while the
-# host was on, and only if a second reading, at least `CONFIRM_S` later, has the same result.
+# controller does not report for a moment. So absence counts only where the BMC answered completely
+# while the host was on, and only if a second reading, at least `CONFIRM_S` later, has the same
+# result.
 
 
 # Ours: the restart of a baseboard's management controller takes 2 to 4 minutes, in which it lists
@@ -135,10 +135,8 @@ def confirm_losses(
 # Repeat offenders: a score over a node's cases leads to deeper tests, or to retirement. Pure.
 #
 # The score is the sum of each case's weight, halved with every `half_life_s` since it was opened.
-# The
-# weights are ours, because no source publishes any; the same part again counts double, a case
-# without
-# a fault half.
+# The weights are ours, because no source publishes any; the same part again counts double, a case
+# without a fault half.
 
 
 DAY_S = 86400.0

@@ -25,8 +25,7 @@ from provisioner.model.times.instant import Instant, InstantOrNone
 # ------------------------------------------------------------------------------
 # The contents of a ticket: the work, the part with its serial, and the way to it. Pure.
 #
-# Tickets are synchronised by state, not by event: `identify_wanted` identifies the message that
-# the
+# Tickets are synchronised by state, not by event: `identify_wanted` identifies the message that the
 # ticket system should have, so that a restarted daemon sends only missing messages.
 
 

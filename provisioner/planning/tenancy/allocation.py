@@ -276,8 +276,7 @@ def _place_shares(site: Site, wishes: Sequence[Wish]) -> Placement:
 # Choose the nodes that leave a tenant which shrinks. Pure.
 #
 # The smallest remainders are emptied first: whole units, then whole racks of the unit in which the
-# tenant has the fewest nodes. What stays is in as few places as possible, and what is given back
-# is
+# tenant has the fewest nodes. What stays is in as few places as possible, and what is given back is
 # as whole as possible. A tenant that is spread loses nodes where it has the most.
 
 

@@ -33,8 +33,7 @@ from provisioner.planning.tenancy.placement import (
 # ------------------------------------------------------------------------------
 # Propose exchanges of nodes after which tenants stand in fewer units and racks. Pure.
 #
-# Only free certified nodes are offered. A tenant keeps its number of nodes: it takes some free
-# ones
+# Only free certified nodes are offered. A tenant keeps its number of nodes: it takes some free ones
 # near its others, and gives back those of a small remainder. Nothing is moved by itself, because a
 # node in service can only be exchanged by its tenant: a proposal says how many nodes of it are in
 # service, and how much it saves by the costs of `placement.py`.

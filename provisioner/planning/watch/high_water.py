@@ -27,8 +27,7 @@ from provisioner.planning.release.port_isolation import NOWHERE, placement_of
 # Differences between rows and switches after lost writes, and the settlement of each. Pure.
 #
 # A node in a customer's network is never moved without a person's decision. A node outside of any
-# is
-# erased before it gets a tenant, because its tenants in between are not recorded. A port in a
+# is erased before it gets a tenant, because its tenants in between are not recorded. A port in a
 # customer's network that belongs to no node is settled by a person's decision, or fenced.
 
 

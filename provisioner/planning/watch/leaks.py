@@ -22,8 +22,7 @@ from provisioner.planning.watch.watch_rules import ITEMS_MAX, Found
 # Rules for roots of trust that are asked again while a certificate is in force.
 #
 # Pure. Evidence that contradicts the certificate ends it at once. A proof that cannot be had ends
-# it
-# only after a time of grace, since a BMC may be busy, restart, or be asked by another client.
+# it only after a time of grace, since a BMC may be busy, restart, or be asked by another client.
 
 
 SOURCE = "watch.attestation"

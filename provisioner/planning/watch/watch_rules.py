@@ -22,8 +22,8 @@ from provisioner.planning.certification.certification import list_serials
 # The pace of a first round: after a start every BMC is read once, whatever it reports by itself.
 #
 # A budget that suits a fleet of BMCs that send events is too small for that: reading 720,896 of
-# them
-# would take a day. The first round gets requests of its own beside it, as many as end it in time.
+# them would take a day. The first round gets requests of its own beside it, as many as end it in
+# time.
 
 
 # Of a BMC that was not read since the start: a login, the way to its system and to its event

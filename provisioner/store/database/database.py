@@ -77,8 +77,7 @@ from provisioner.store.schema import (
 # ------------------------------------------------------------------------------
 # The nodes that are set aside for a damaged row: their own, or one that they depend on.
 #
-# The nodes that depend on a row are looked up in the list of the last read, so that callers
-# between
+# The nodes that depend on a row are looked up in the list of the last read, so that callers between
 # two reads get them, too.
 
 

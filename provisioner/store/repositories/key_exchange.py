@@ -39,8 +39,7 @@ from provisioner.store.schema.schema import credentials, signing_keys
 # ------------------------------------------------------------------------------
 # The master keys of a data directory: one, or two while the old one is exchanged for a new one.
 #
-# Which key is in force is said by files alone: `master.key.next` exists while the exchange is
-# under
+# Which key is in force is said by files alone: `master.key.next` exists while the exchange is under
 # way, and from the moment that it does everything is sealed with it. So a daemon needs no message
 # and no restart: it looks at the files before each seal, and before it gives up on a secret. A key
 # that was in force stays in memory, since secrets that were read before open with it.

@@ -151,8 +151,7 @@ def read_key_file(file: Path) -> MasterKey:
 # `master.key.wrapped`: the master key as a key service sealed it, beside no key in clear.
 #
 # The key in clear is removed only after the sealed one was opened again. A start with both files
-# uses
-# the one in clear; after a crash in between, wrapping is done again.
+# uses the one in clear; after a crash in between, wrapping is done again.
 
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ from provisioner.store.schema.schema import agents, answers, clock_marks
 # Rows of answers that are kept, so that a change that is asked for twice is made once.
 #
 # The row is written before the change begins. One without an answer means that the change may or
-# may
-# not have been made: it is never made again under the same key.
+# may not have been made: it is never made again under the same key.
 
 
 DELETED_MAX = 1000  # old rows that one change clears away, so that none takes long

@@ -30,9 +30,9 @@ from provisioner.store.signing import Signer, signed
 # Where the live journal begins after rows were archived and removed.
 #
 # The base names the last row that an archive took over and its digest, from which the chain goes
-# on.
-# Rows up to it that live decisions still need stay, each with the digest of the row before it. The
-# base and the list of those rows are signed, so that rights on the database alone remove no row.
+# on. Rows up to it that live decisions still need stay, each with the digest of the row before it.
+# The base and the list of those rows are signed, so that rights on the database alone remove no
+# row.
 
 
 BASE_PAYLOAD = "application/vnd.gpu-provisioner.journal-base.v1+json"

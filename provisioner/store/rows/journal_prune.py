@@ -47,9 +47,9 @@ from provisioner.store.signing import Signer
 # The rows of the journal that live decisions still need, so that they are not pruned.
 #
 # By node: since its open operation or case began, since the evidence of its certificate in force
-# was
-# measured, since it was handed over to its tenant. Beside that: requests without an end, campaigns
-# that are not over, and rows that webhooks or receivers of the exported journal have not received.
+# was measured, since it was handed over to its tenant. Beside that: requests without an end,
+# campaigns that are not over, and rows that webhooks or receivers of the exported journal have not
+# received.
 
 
 # Checks of a certificate, and steps before a handover, lie within a day before it.

@@ -99,11 +99,9 @@ def _columns(node: Node) -> dict[str, object]:
 # All nodes, read again only as far as they changed: the start of every tick of the daemon.
 #
 # A node of eight rails takes 50 µs to parse, so that 65,536 of them would cost seconds at each
-# look.
-# Each write of a node gives it a number above all others (`node_rows`); writers take turns on
-# SQLite
-# and on PostgreSQL, so that a reader of all up to a number finds the rest by asking for greater
-# ones.
+# look. Each write of a node gives it a number above all others (`node_rows`); writers take turns on
+# SQLite and on PostgreSQL, so that a reader of all up to a number finds the rest by asking for
+# greater ones.
 #
 # The cache changes in the event loop only, after the transaction that read it has ended; work on a
 # lane may be rolled back and run again.

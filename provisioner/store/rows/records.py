@@ -28,8 +28,7 @@ from provisioner.ports.errors import DamagedRow
 # ------------------------------------------------------------------------------
 # One value out of a record's JSON, in SQLite's words and in PostgreSQL's.
 #
-# The path is our own literal text, never a parameter: PostgreSQL would take two parameters of
-# equal
+# The path is our own literal text, never a parameter: PostgreSQL would take two parameters of equal
 # value for two expressions, and refuse to group by one and select the other.
 
 
@@ -135,9 +134,8 @@ def _dump(value: object) -> Any:
 #
 # A list that leaves a damaged row out records it here, by the node that it belongs to, and the
 # scheduler parks that node before it decides anything. So one bad row costs one node, and nothing
-# is
-# decided on half of a node's stored state. Reads run in threads of the store and may run twice, so
-# that the record is a plain dictionary by engine in which a second entry changes nothing.
+# is decided on half of a node's stored state. Reads run in threads of the store and may run twice,
+# so that the record is a plain dictionary by engine in which a second entry changes nothing.
 
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,7 @@ from provisioner.adapters.redfish.recordings import site_values
 # Makes pseudonyms of the same form as the value: deterministic, by a keyed hash.
 #
 # Two spellings of one MAC address, GUID or IP address get the same pseudonym in their spelling. A
-# MAC
-# address keeps its maker's first three bytes.
+# MAC address keeps its maker's first three bytes.
 
 
 _HEX = "0123456789abcdefABCDEF"

@@ -31,8 +31,7 @@ from provisioner.planning.machine_settings.resolution import ATTRIBUTE
 # ------------------------------------------------------------------------------
 # The mode of a BlueField and its host's rights over it: they take effect when the card starts.
 #
-# The mode is an action of a BlueField-3 (`Mode.Set`, captured tree) and an attribute of older
-# cards
+# The mode is an action of a BlueField-3 (`Mode.Set`, captured tree) and an attribute of older cards
 # (libredfish, nvidia_dpu.rs, set_nic_mode); the host's rights are an attribute of all of them.
 
 
@@ -111,8 +110,7 @@ async def _find_mode_switch(service: Service) -> tuple[str | None, str | None]:
 #
 # source: DMTF Manager 1.8 and newer, ResetToDefaults: "resets the manager settings to factory
 # defaults. This can cause the manager to reset"; parameter and values as in the trees of a
-# PowerEdge
-# R750, a DGX H100 and a BlueField-3. bmcweb carries it out by a restart of the BMC.
+# PowerEdge R750, a DGX H100 and a BlueField-3. bmcweb carries it out by a restart of the BMC.
 
 
 _ACTION = "#Manager.ResetToDefaults"

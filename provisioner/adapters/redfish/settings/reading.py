@@ -49,8 +49,7 @@ from provisioner.model.outcome import Gap, Reason
 #
 # source: DMTF AttributeRegistry 1.3 and Bios 1.2; captured registry of a PowerEdge R750, whose
 # dependencies name several terms without `MapTerms`: one of them is enough (198 of the 198
-# read-only
-# attributes whose terms all name shown attributes are read-only by that reading alone).
+# read-only attributes whose terms all name shown attributes are read-only by that reading alone).
 
 
 ATTRIBUTES_MAX = 4096  # the largest registry in hand has 682

@@ -28,8 +28,8 @@ from provisioner.ports import Reply
 # The lockdown of a BMC: lifted for our own work, and restored afterwards.
 #
 # source: iDRAC9 User's Guide, "System Configuration Lockdown mode"; libredfish, which switches it
-# by
-# a PATCH of the manager's attributes; captured tree of a PowerEdge R750, which has the attribute.
+# by a PATCH of the manager's attributes; captured tree of a PowerEdge R750, which has the
+# attribute.
 
 
 async def is_locked(service: Service) -> bool | None:

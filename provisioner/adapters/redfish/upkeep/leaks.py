@@ -36,8 +36,7 @@ from provisioner.ports.agents import ConsoleDoor
 #
 # HGX baseboards show them as `PortMetrics` below each port of a processor, and of a switch of the
 # NVLink fabric (DMTF DSP0268; paths as in a DGX H100's recorded tree). Only one part is read at
-# once,
-# since a port is a request. The device's own counts are passed on: none is reset.
+# once, since a port is a request. The device's own counts are passed on: none is reset.
 
 
 PORTS_MAX = 64  # of one part; an NVSwitch of this generation has 64
@@ -117,8 +116,7 @@ def list_counts(document: object, prefix: str = "", depth: int = 0) -> dict[str,
 #
 # source: DMTF schema ComputerSystem 1.13 (SerialConsole.SSH with Port and ConsoleEntryCommand);
 # trees of a DGX H100 (Managers/HGX_BMC_0 and BMC: SerialConsole.ConnectTypesSupported), a
-# BlueField-3
-# and a PowerEdge R750; OpenBMC's obmc-console, which listens at SSH port 2200. IPMI's
+# BlueField-3 and a PowerEdge R750; OpenBMC's obmc-console, which listens at SSH port 2200. IPMI's
 # port is that of RMCP (IPMI 2.0, 13.1.2).
 
 

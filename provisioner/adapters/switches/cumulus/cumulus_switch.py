@@ -53,8 +53,7 @@ from provisioner.settings import Settings
 # Reads all of one leaf that the gate of a release judges.
 #
 # Rule: a look is whole or it is none: an answer that cannot be read refuses all of it. Reading may
-# be
-# repeated, so that one lost answer costs one request.
+# be repeated, so that one lost answer costs one request.
 
 
 AT_ONCE = 12  # requests of one look; the API of a switch serves a few at a time

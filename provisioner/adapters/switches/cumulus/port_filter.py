@@ -22,8 +22,8 @@ from provisioner.model.tenant_network import MARK, FilterMatch, NetworkChange, P
 # The filter between hosts in NVUE's form: an `acl` of type ipv4, its rules, and merges of them.
 #
 # A merge writes only rules that differ, because NVUE keeps all that a PATCH does not name; null
-# takes
-# a rule, or a part of one, away. Shapes: NVUE reference, "ACL" (`match ip source-ip`, `dest-ip`,
+# takes a rule, or a part of one, away. Shapes: NVUE reference, "ACL" (`match ip source-ip`,
+# `dest-ip`,
 # `protocol`, `action permit`, `deny`; a lower number is matched first).
 
 

@@ -92,10 +92,8 @@ class NvueLine:
 # ------------------------------------------------------------------------------
 # The two dialects of NVUE: up to Cumulus Linux 5.14, and from 5.15 on.
 #
-# Bodies are written in the older dialect and spelled for the release that runs just before they
-# are
-# sent; documents are read into the older one, so that an upgrade over the border changes no
-# digest.
+# Bodies are written in the older dialect and spelled for the release that runs just before they are
+# sent; documents are read into the older one, so that an upgrade over the border changes no digest.
 # source: Cumulus Linux 5.15 user guide, "New and Changed NVUE Commands", table of changed values
 # (CumulusNetworks/docs, content/cumulus-linux-515/Whats-New/New-and-Changed-NVUE-Commands.md).
 

@@ -40,8 +40,7 @@ from provisioner.runtime.late_module import LateModule
 # Changes a switch's expired password over SSH: the dialogue that sshd forces on the first login.
 #
 # Cumulus Linux ships with a password that is expired, and its REST API answers 403 until it was
-# changed; no request of the API changes it. sshd then runs passwd(1) in the session, on a
-# terminal.
+# changed; no request of the API changes it. sshd then runs passwd(1) in the session, on a terminal.
 # The host key is believed when it is first seen, and pinned under the switch's name. Nothing that
 # either side said is repeated in an error: it may hold a password.
 
@@ -147,11 +146,10 @@ async def _answered(connection: asyncssh.SSHClientConnection, old: Secret, new: 
 # How a Cumulus switch is drained, and how its sessions, EVPN, counters and firmware read.
 #
 # Draining is BGP's: neighbours are told to go around (graceful shutdown, RFC 8326), and from 5.13
-# on
-# the maintenance unit also gives every protocol's routes their lowest preference. Sources: Cumulus
-# Linux guide, "Optional BGP Configuration" and "Maintenance Mode". Shapes of operational answers
-# are
-# read leniently in their names and strictly in their values: what cannot be read is no good state.
+# on the maintenance unit also gives every protocol's routes their lowest preference. Sources:
+# Cumulus Linux guide, "Optional BGP Configuration" and "Maintenance Mode". Shapes of operational
+# answers are read leniently in their names and strictly in their values: what cannot be read is no
+# good state.
 
 
 BGP_PATH = f"{PREFIX}/router/bgp?rev=applied"

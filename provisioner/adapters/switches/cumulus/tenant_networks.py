@@ -29,8 +29,7 @@ from provisioner.ports import Malformed
 # ------------------------------------------------------------------------------
 # Tenants' networks in NVUE's configuration tree: read from it, and written as a minimal revision.
 #
-# Sources: the Cumulus Linux guide's chapters "Inter-subnet Routing", "VRF Route Leaking" and
-# "Route
+# Sources: the Cumulus Linux guide's chapters "Inter-subnet Routing", "VRF Route Leaking" and "Route
 # Filtering", and NVIDIA's own NVUE templates for tenants (NICo). Values are compared as the switch
 # prints them. A tree may be filled with defaults, so only listed places are closed: there each key
 # that is not desired is removed.
@@ -358,8 +357,7 @@ def _merge(tree: Tree, more: Mapping[str, Any]) -> None:
 # A tenant's BGP and EVPN state in NVUE's answers.
 #
 # Shapes: NVUE reference, "nv show evpn vni <vni-id> bgp-info", whose names in brackets are lists;
-# "nv
-# show vrf <vrf-id> router bgp neighbor".
+# "nv show vrf <vrf-id> router bgp neighbor".
 
 
 SESSIONS_MAX = 4096  # of one VRF; a tenant has a few

@@ -26,8 +26,7 @@ from cryptography.x509.oid import NameOID
 # The cable plan of a rail-optimised Spectrum-X site: names, ports and addresses.
 #
 # One scalable unit is 32 nodes and one leaf per rail; the addresses of a cable follow from its
-# place
-# (NVIDIA's reference layout, one /31 per cable: 172.(32 rail).(unit).(2 node)).
+# place (NVIDIA's reference layout, one /31 per cable: 172.(32 rail).(unit).(2 node)).
 
 
 NODES_PER_UNIT = 32

@@ -237,8 +237,7 @@ def _der_text(holder: Holder) -> str:
 # Signed CoRIMs of a simulated maker: CBOR by RFC 8949, COSE_Sign1 by RFC 9052, own keys.
 #
 # The encoder shares nothing with the reader of the program; the form is that of
-# draft-ietf-rats-corim
-# and of the samples of veraison/corim (53b3014e).
+# draft-ietf-rats-corim and of the samples of veraison/corim (53b3014e).
 
 
 _ES384 = -35

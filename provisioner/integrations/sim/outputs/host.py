@@ -143,8 +143,7 @@ def describe_guest(machine: Machine) -> dict[str, Any]:
 # ------------------------------------------------------------------------------
 # NVMe drives of a simulated host: the kernel's attributes, `nvme id-ctrl` and `nvme fw-log`.
 #
-# source: nvme-cli 2.3 (nvme-print-json.c) for the documents, NVM Express Base Specification 2.0
-# for
+# source: nvme-cli 2.3 (nvme-print-json.c) for the documents, NVM Express Base Specification 2.0 for
 # their values; OACS and FRMW of drives that tests/ansible/test_drive_readers.py names.
 
 

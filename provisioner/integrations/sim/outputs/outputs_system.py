@@ -98,8 +98,7 @@ def _rail(view: HostView, address: str) -> str:
 #
 # Each line comes of an event of the machine, so that a site in which nothing happens logs nothing.
 # Words of the Fabric Manager are those of NVIDIA/nvtrust issue 128 (journal of a host, 5 January).
-# Programs of a switch are those of Cumulus Linux (user guide 5.13, page Syslog: nvued, switchd,
-# and
+# Programs of a switch are those of Cumulus Linux (user guide 5.13, page Syslog: nvued, switchd, and
 # the kernel); the words of nvued are ours.
 
 

@@ -125,9 +125,9 @@ def mount_registries(tree: Tree, more: Sequence[str] = ()) -> None:
 #
 # `recorded/*.json` has one file for each recorded tree: `overlays` add properties to the resources
 # that the simulator computes, and `resources` are whole ones that it only shows. `*` in a path is
-# one
-# segment, and `{path}` in a value is the resource that it stands in. What the simulator computes
-# itself goes before what was recorded. Each file is read once and shared by all BMCs of its shape.
+# one segment, and `{path}` in a value is the resource that it stands in. What the simulator
+# computes itself goes before what was recorded. Each file is read once and shared by all BMCs of
+# its shape.
 
 
 _FILES = {

@@ -144,8 +144,7 @@ def _sensor(machine: Machine, name: str) -> Json:
 #
 # source: LambdaLabs/redfish_exporter, collector/testdata: thermal_subsystem.json,
 # single_leak_detection.json, leak_detectors_single.json, leak_detector_leak.json (a tray of a
-# GB200,
-# whose wet detector prints LeakDetected); DMTF schema LeakDetector 1.1.0.
+# GB200, whose wet detector prints LeakDetected); DMTF schema LeakDetector 1.1.0.
 
 
 DRY = "OK"

@@ -26,11 +26,9 @@ from provisioner.integrations.sim.redfish.shape import Shape
 # The NVLink ports of a simulated HGX host's GPUs and NVSwitches, with their counters.
 #
 # Paths, names and types are those of a DGX H100's recorded tree (libredfish's capture); a GPU has
-# 18
-# links, an NVSwitch 32 there. A port is made when it is asked for: a host has 272 of them. Counts
-# of
-# bytes are as recorded, by link; the trait `nvlink_errors` of a GPU is the errors of its first
-# link.
+# 18 links, an NVSwitch 32 there. A port is made when it is asked for: a host has 272 of them.
+# Counts of bytes are as recorded, by link; the trait `nvlink_errors` of a GPU is the errors of its
+# first link.
 
 
 FABRIC = "HGX_NVLinkFabric_0"

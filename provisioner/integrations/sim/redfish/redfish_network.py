@@ -34,11 +34,9 @@ from provisioner.integrations.sim.redfish.tasks import format_time
 # The certificate of a simulated BMC's web server: requests for it, and its replacement.
 #
 # source: the trees of a PowerEdge R750, a DGX H100 and a BlueField-3 (mockups), which have
-# CertificateService with GenerateCSR and ReplaceCertificate, and one certificate of HTTPS;
-# required
+# CertificateService with GenerateCSR and ReplaceCertificate, and one certificate of HTTPS; required
 # parameters from the DGX's ActionInfo; answers from DMTF's schema CertificateService 1.0.4. An
-# iDRAC
-# below 6.00.02 presents a new certificate only after a restart (Dell's cmdlet
+# iDRAC below 6.00.02 presents a new certificate only after a restart (Dell's cmdlet
 # Invoke-ReplaceCertificateREDFISH says so): the trouble `late_certificate`.
 
 

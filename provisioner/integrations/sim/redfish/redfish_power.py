@@ -241,8 +241,7 @@ def make_link(*parts: str) -> Json:
 #
 # source: the trees of a PowerEdge R750, a DGX H100 and a BlueField-3 (mockups) for the types and
 # where they are listed; DMTF Manager, ResetToDefaultsType, for what each one keeps; bmcweb for the
-# restart that carries it out. No source says what becomes of the certificate: a new one of its
-# own,
+# restart that carries it out. No source says what becomes of the certificate: a new one of its own,
 # or with the trouble `certificate_stays` the one that it had.
 
 
@@ -340,12 +339,9 @@ def mount_defaults(
 # source: DMTF Bios 1.2 (ChangePassword: PasswordName, OldPassword, NewPassword); Dell's
 # BiosChangePasswordREDFISH: the password's name is SetupPassword, and a BIOS configuration job is
 # made afterwards; captured tree of a PowerEdge R750: its registry states that SHA256SetupPassword
-# is
-# the SHA-256 of the password, and SHA256SetupPasswordSalt is appended before. That the old
-# password
-# is compared by the BIOS at the boot, and not by the iDRAC, is our assumption: it is the harder
-# case,
-# and so it is on Lenovo's TSM (its guide, "Change BIOS password").
+# is the SHA-256 of the password, and SHA256SetupPasswordSalt is appended before. That the old
+# password is compared by the BIOS at the boot, and not by the iDRAC, is our assumption: it is the
+# harder case, and so it is on Lenovo's TSM (its guide, "Change BIOS password").
 
 
 NAME = "SetupPassword"

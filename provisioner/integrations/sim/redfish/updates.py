@@ -313,8 +313,7 @@ def _report_no_match(task: Task) -> None:
 # ------------------------------------------------------------------------------
 # Installing a BFB on a BlueField: the task covers only the transfer, the installation follows.
 #
-# Facts: NVIDIA's BlueField BMC manual and Mellanox/dpu-update. The Arm side restarts by itself
-# into
+# Facts: NVIDIA's BlueField BMC manual and Mellanox/dpu-update. The Arm side restarts by itself into
 # the new system; the NIC firmware waits for a cold boot of the host.
 
 

@@ -42,10 +42,8 @@ from provisioner.integrations.sim.switches.nvue import NvueService
 # One listening socket for the endpoints of a whole site, each at an address of its own in 127/8.
 #
 # A socket for each endpoint takes a descriptor for each: 1,614 hosts have 18,166. The address that
-# a
-# connection was made to says here which endpoint is meant. One difference remains: an endpoint
-# that
-# is away resets connections after it took them, instead of refusing them.
+# a connection was made to says here which endpoint is meant. One difference remains: an endpoint
+# that is away resets connections after it took them, instead of refusing them.
 
 
 BACKLOG = 4096
@@ -134,8 +132,7 @@ class SharedListener:
 # The one entry to everything that a simulated site serves: BMCs and switches by name.
 #
 # Network servers and transports in memory both call `Front.handle`; faults are applied here, so
-# that
-# they act alike on both.
+# that they act alike on both.
 
 
 class Front:

@@ -22,11 +22,9 @@ from provisioner.integrations.sim.site.site import Site
 # What the host prints goes to every client from then on, and nothing is typed. The login is the
 # BMC's own account. A BMC that restarts, or whose SSH is off, cuts its clients and refuses others.
 #
-# source: OpenBMC's obmc-console, whose clients of SSH get the line as it comes; its port is 2200
-# of
+# source: OpenBMC's obmc-console, whose clients of SSH get the line as it comes; its port is 2200 of
 # each BMC, here a free one of the site's address, which ComputerSystem.SerialConsole.SSH shows
-# (DMTF
-# schema ComputerSystem 1.13; a BlueField-3's tree).
+# (DMTF schema ComputerSystem 1.13; a BlueField-3's tree).
 
 
 LINE_END = b"\r\n"

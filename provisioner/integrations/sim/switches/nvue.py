@@ -26,8 +26,7 @@ from provisioner.integrations.sim.switches.switch_fabric import Fabric, neighbou
 # source: NVUE reference of Cumulus Linux 5, "ACL" of the commands that set and unset (in
 # CumulusNetworks/docs, content/nvue-reference, read 2026-11-28): the properties of `match ip` and
 # their values, and "Interface": `acl <acl-id> inbound|outbound`. Assumed: the numbers of rules are
-# 1
-# to 65535, a refusal is HTTP 400, and a port with a list that is not there is no error.
+# 1 to 65535, a refusal is HTTP 400, and a port with a list that is not there is no error.
 
 
 Tree = dict[str, Any]

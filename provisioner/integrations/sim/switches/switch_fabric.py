@@ -278,8 +278,7 @@ def list_neighbours(switch: Switch, interface: str, now: float) -> SwitchTree:
 # ------------------------------------------------------------------------------
 # The effect of a port's access lists on a packet, by the switch's operational state.
 #
-# Source: Cumulus Linux guide, "Access Control List Configuration" (rules of a list are tried in
-# the
+# Source: Cumulus Linux guide, "Access Control List Configuration" (rules of a list are tried in the
 # order of their numbers and the first match decides; packets without a match pass) and NVUE
 # reference, "ACL" (`match ip source-ip`, `dest-ip`, `protocol`; `action permit`, `deny`).
 

@@ -39,9 +39,8 @@ from provisioner.planning.matrix.imports.statements import (
 #
 # The iDRAC takes Windows packages (packageType LW64) and never the Linux ones that stand beside
 # them. Most entries have an MD5 only: it proves nothing, and no digest is taken from it. A
-# catalogue
-# lists several versions of one component; the newest by date is offered.
-# Source of the elements: catalogues as quoted in OSDeploy/OSD and in clients' tests.
+# catalogue lists several versions of one component; the newest by date is offered. Source of the
+# elements: catalogues as quoted in OSDeploy/OSD and in clients' tests.
 
 
 SIZE_MAX = 256 * 1024 * 1024  # Dell's whole catalogue is some 60 MB of UTF-16

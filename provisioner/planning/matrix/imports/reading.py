@@ -37,12 +37,9 @@ from provisioner.planning.matrix.imports.statements import (
 # Read a BlueField boot stream (.bfb): its image headers, and the version list inside it.
 #
 # Source of the layout: github.com/Mellanox/bfscripts, mlx-mkbfb: 24-byte headers, images padded to
-# 8
-# bytes with a CRC-32. Newer streams hold a JSON list of their components ("info-v0"); the number
-# of
-# that image is not published, so it is recognised by its content. The release of the bundle is in
-# its
-# file name only.
+# 8 bytes with a CRC-32. Newer streams hold a JSON list of their components ("info-v0"); the number
+# of that image is not published, so it is recognised by its content. The release of the bundle is
+# in its file name only.
 
 
 MAGIC = b"Bf\x02\x13"

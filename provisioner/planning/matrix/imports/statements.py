@@ -17,8 +17,7 @@ from provisioner.model.input_error import InputError
 # ------------------------------------------------------------------------------
 # Component kinds by the names that makers' documents use for them.
 #
-# Only names whose meaning a source gives are here; any other stays unclassified until a person
-# maps
+# Only names whose meaning a source gives are here; any other stays unclassified until a person maps
 # it. NIC names are checked against the version: NVIDIA's table for GB300 writes "CX7" beside
 # 40.47.1026, which is ConnectX-8 firmware (docs.nvidia.com/dgx/dgxgb200-fw-update-guide).
 

@@ -28,6 +28,59 @@ DECLARED_BY = {
 BY_GROUP = {"switch": "Cumulus Linux, SONiC"}
 
 
+FLOORS = (
+    "model",
+    "planning",
+    "ports",
+    "store",
+    "adapters",
+    "execution",
+    "control",
+    "daemon",
+    "api",
+)
+CONCEPTS = {
+    "node": ("node", "nodes"),
+    "tenant": ("tenant", "tenants", "tenancy"),
+    "case": ("case", "cases", "repair", "repairs"),
+    "campaign": ("campaign", "campaigns", "rollout"),
+    "certificate": ("certificate", "certificates", "certification"),
+    "credential": ("credential", "credentials", "rotation", "vault"),
+    "switch": ("switch", "switches"),
+    "erasure": ("erasure",),
+    "power": ("power",),
+    "recovery": ("recovery",),
+    "adoption": ("adoption",),
+    "attestation": ("attestation",),
+    "alert": ("alert", "alerts"),
+    "matrix": ("matrix",),
+    "intake": ("intake", "discovery"),
+}
+
+
+def concepts() -> str:
+    """Return the table concept by floor: the modules and folders that are named for it."""
+    lines = [f"| concept | {' | '.join(f'`{f}/`' for f in FLOORS)} |", "|---" * 10 + "|"]
+    for concept, words in CONCEPTS.items():
+        cells = [", ".join(f"`{m}`" for m in _named(floor, set(words))) for floor in FLOORS]
+        lines.append(f"| {concept} | {' | '.join(cell or '–' for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _named(floor: str, words: set[str]) -> list[str]:
+    """Return what of a floor is named so: a folder for all that is in it."""
+    place, found = ROOT / "provisioner" / floor, list[str]()
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place).as_posix()
+        if not set(path.stem.split("_")) & words or any(name.startswith(f) for f in found):
+            continue
+        if path.is_dir() and (path / "__init__.py").is_file():
+            found.append(f"{name}/")
+        elif path.suffix == ".py":
+            found.append(name.removesuffix(".py"))
+    return found
+
+
 def load(folder: str, module: str) -> Any:
     """Return a module that stands in no package: of the tests, or of an example."""
     place = ROOT / folder

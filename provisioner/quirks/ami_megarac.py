@@ -23,6 +23,9 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="ami_megarac",
     title="AMI MegaRAC (DGX)",
+    # source: GIGABYTE, security notice 1762 (a board with AMI's MegaRAC)
+    factory_user="admin",
+    factory_printed="on the sticker of the board or chassis, by its maker",
     vendor=r"^AMI$|American Megatrends",
     product=r"^AMI Redfish Server",
     oem="Ami",

@@ -74,6 +74,10 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="dell_idrac",
     title="Dell iDRAC",
+    # source: Dell, KB 000133536 and 000177787
+    factory_user="root",
+    factory_printed="on the pull-out information tag at the front, "
+    "or calvin where it was ordered so",
     vendor=r"^Dell",
     product=r"Integrated Dell Remote Access Controller",
     oem="Dell",

@@ -57,6 +57,9 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="hpe_ilo",
     title="HPE iLO",
+    # source: HPE iLO 5 User Guide, "iLO default credentials"
+    factory_user="Administrator",
+    factory_printed="on the serial label pull tab",
     # source: captured NetworkProtocol of an iLO 5 (HpeiLOManagerNetworkService 2.2.0), and HPE's
     # python-redfish-library, examples, set_syslog
     syslog=Syslog(

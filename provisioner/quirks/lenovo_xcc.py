@@ -46,6 +46,9 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="lenovo_xcc",
     title="Lenovo XCC",
+    # source: Lenovo XClarity Controller, "Logging in"
+    factory_user="USERID",
+    factory_printed="in Lenovo's manual of the XClarity Controller",
     vendor=r"^Lenovo",
     oem="Lenovo",
     apply_time="Immediate",

@@ -41,6 +41,9 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="nvidia_openbmc",
     title="NVIDIA OpenBMC",
+    # source: NVIDIA BlueField BMC v24.10, "Connecting to BMC Interfaces"
+    factory_user="root",
+    factory_printed="in NVIDIA's manual of the BlueField BMC",
     vendor=r"^NVIDIA$",
     # source of "GB BMC": NVIDIA/infra-controller#539
     product=r"^(Nvidia-BMCMezz|GB\d* ?NVL|GB BMC|P3809)",

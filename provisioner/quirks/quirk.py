@@ -164,4 +164,7 @@ class Quirk(Record):
     settle_reads: int = 3
     read_timeout_s: float = 30.0
     session_limit: int = 4
+    # the first login: its user, and where a person finds its password
+    factory_user: str = "admin"
+    factory_printed: str = "in the maker's manual, or on its label"
     lockout_failures: int = 3  # failed logins that lock an account, by the strictest observed BMC

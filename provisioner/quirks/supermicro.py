@@ -47,6 +47,9 @@ _MEANINGS = (
 QUIRK = Quirk(
     name="supermicro",
     title="Supermicro",
+    # source: Supermicro, "BMC Unique Password" (supermicro.com/en/support/BMC_Unique_Password)
+    factory_user="ADMIN",
+    factory_printed="on the label of the board, and on the service tag at the chassis",
     # source: stmcginnis/gofish, oem/smc/syslog.go, with its recorded bodies: Syslog 1.0.1 has one
     # server as text, 1.0.2 (X13 1.10, X14 1.08 and later) a list of them
     syslog=Syslog(

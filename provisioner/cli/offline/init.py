@@ -43,8 +43,6 @@ from provisioner.planning.intake import expected_text
 from provisioner.planning.intake.dhcp_leases import SIZE_MAX, read_leases
 from provisioner.planning.intake.lease_comparison import compare_leases
 from provisioner.planning.intake.proposal import (
-    FACTORY,
-    OTHER,
     SWITCH_VARIABLE,
     Missing,
     Proposal,
@@ -59,7 +57,7 @@ from provisioner.planning.intake.proposal import (
     write_list,
 )
 from provisioner.ports import Secret, SwitchAddress
-from provisioner.quirks import ALL
+from provisioner.quirks import ALL, UNKNOWN
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
 
@@ -242,7 +240,7 @@ def _read_factory(earlier: Expected | None) -> dict[str, tuple[str, Secret]]:
     for vendor in ALL:
         password = os.environ.get(name_variable(vendor), "")
         if password:
-            logins[vendor] = (FACTORY.get(vendor, OTHER).username, Secret(password))
+            logins[vendor] = (ALL.get(vendor, UNKNOWN).factory_user, Secret(password))
     if earlier is not None:
         alone = earlier.model_copy(update={"nodes": ()})
         logins |= read_secrets(alone, os.environ).factory
@@ -409,4 +407,4 @@ def _show(
     for vendor, login in sorted(proposal.expected["factory_credentials"].items()):
         if variable := login.get("password_env"):
             state = "set" if os.environ.get(variable) else "NOT SET"
-            typer.echo(f"{variable} ({state}): {FACTORY.get(vendor, OTHER).printed}")
+            typer.echo(f"{variable} ({state}): {ALL.get(vendor, UNKNOWN).factory_printed}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from provisioner import quirks
 from provisioner.model.base import Record
 from provisioner.model.expected import DEFAULT_OS, Expected, ExpectedNode
 from provisioner.model.input_error import InputError
@@ -47,33 +48,6 @@ _FORMS = {
 _CARD = re.compile(r"(NIC|DPU)_\d{1,2}")
 _PLACE = re.compile(r"(?:.*?su(?P<unit>\d{1,4}))?.*?(?P<index>\d{1,4})")
 _RACK = re.compile(r"(?:^|[-_.])(?P<rack>r(?:ack)?[-_]?\d{1,4})(?=[-_.]|$)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Factory:
-    """The first login of a vendor's BMCs: its user, and where its password is printed."""
-
-    username: str
-    printed: str
-
-
-# Sources: Supermicro, "BMC Unique Password" (supermicro.com/en/support/BMC_Unique_Password); Dell,
-# KB 000133536 and 000177787; HPE iLO 5 User Guide, "iLO default credentials"; Lenovo XClarity
-# Controller, "Logging in"; NVIDIA BlueField BMC v24.10, "Connecting to BMC Interfaces"; GIGABYTE,
-# security notice 1762 (a board with AMI's MegaRAC). What none of them says is not said here.
-FACTORY: Mapping[str, Factory] = {
-    "supermicro": Factory(
-        "ADMIN", "on the label of the board, and on the service tag at the chassis"
-    ),
-    "dell_idrac": Factory(
-        "root", "on the pull-out information tag at the front, or calvin where it was ordered so"
-    ),
-    "hpe_ilo": Factory("Administrator", "on the serial label pull tab"),
-    "lenovo_xcc": Factory("USERID", "in Lenovo's manual of the XClarity Controller"),
-    "nvidia_openbmc": Factory("root", "in NVIDIA's manual of the BlueField BMC"),
-    "ami_megarac": Factory("admin", "on the sticker of the board or chassis, by its maker"),
-}
-OTHER = Factory("admin", "in the maker's manual, or on its label")
 
 
 class SeenHost(Record):
@@ -242,8 +216,8 @@ def _credentials(earlier: Expected) -> list[tuple[str, Any]]:
 
 
 def _refer(vendor: str) -> dict[str, str]:
-    factory = FACTORY.get(vendor, OTHER)
-    return {"username": factory.username, "password_env": name_variable(vendor)}
+    quirk = quirks.ALL.get(vendor, quirks.UNKNOWN)
+    return {"username": quirk.factory_user, "password_env": name_variable(vendor)}
 
 
 def _keep(earlier: Expected, mine: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -502,10 +476,10 @@ def _miss_passwords(seen: Seen, draft: _Draft) -> None:
 
 def explain_login(blocker: Blocker, vendor: str) -> str:
     """Return what opens a BMC that refused the first login, and where it is printed."""
-    factory = FACTORY.get(vendor, OTHER)
+    printed = quirks.ALL.get(vendor, quirks.UNKNOWN).factory_printed
     if blocker.reason is Reason.UNKNOWN_VENDOR:
-        return f"export {name_variable(vendor or 'unknown')}=...: it is {factory.printed}"
-    return f"{blocker.detail}; the factory password is {factory.printed}"
+        return f"export {name_variable(vendor or 'unknown')}=...: it is {printed}"
+    return f"{blocker.detail}; the factory password is {printed}"
 
 
 # ------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ export function wave_rows(told, course, now) {
     const ends = nodes.filter((n) => seconds(n.finished_at)).map((n) => ({ at: seconds(n.finished_at), node: n.node, state: n.state })).sort((a, b) => a.at - b.at);
     const over = nodes.every((n) => OVER.has(n.state));
     const w = forecast[place];
-    const planned = w && seconds(w.planned_from) && seconds(w.planned_to) ? { from: seconds(w.planned_from), to: seconds(w.planned_to) } : null;
+    const planned = w && seconds(w.planned_begins_at) && seconds(w.planned_ends_at) ? { from: seconds(w.planned_begins_at), to: seconds(w.planned_ends_at) } : null;
     return { name: canary && wave === 0 ? "Canaries" : `Wave ${wave + (canary ? 0 : 1)}`, nodes: nodes.length, over, from: begun.length ? Math.min(...begun) : 0, to: begun.length ? (over && ends.length ? ends[ends.length - 1].at : now) : 0, ends, planned };
   });
 }

@@ -139,8 +139,8 @@ class WaveCourse(Record):
     nodes: int = Field(description="Its nodes.")
     done: int = Field(description="Nodes that are through with it.")
     failed: int = Field(description="Nodes of them that failed.")
-    planned_from: InstantOrNone = Field(description="Forecast begin; null: never.")
-    planned_to: InstantOrNone = Field(description="Forecast end; null: never.")
+    planned_begins_at: InstantOrNone = Field(description="Forecast begin; null: never.")
+    planned_ends_at: InstantOrNone = Field(description="Forecast end; null: never.")
     began_at: InstantOrNone = Field(description="Real begin; null: not yet.")
     ended_at: InstantOrNone = Field(description="Time of the last node through; null: none yet.")
 
@@ -159,7 +159,7 @@ class CampaignCourse(Record):
     state: CampaignState = Field(description="Its state.")
     at: Instant = Field(description="Time of this answer.")
     started_at: InstantOrNone = Field(description="Its start; null: it is a draft.")
-    planned_to: InstantOrNone = Field(description="Forecast end, from its start.")
+    planned_ends_at: InstantOrNone = Field(description="Forecast end, from its start.")
     ends_at: InstantOrNone = Field(description="Expected end by its pace so far; null: not known.")
     waves: tuple[WaveCourse, ...] = Field(description="Its waves in order.")
     curve: tuple[CurvePoint, ...] = Field(
@@ -310,8 +310,8 @@ def build_course(campaign: Campaign, rows: tuple[CampaignRow, ...], now: float) 
                 nodes=wave.nodes,
                 done=_count_settled(wave.states),
                 failed=wave.states.get(Progress.FAILED.value, 0),
-                planned_from=0.0 if begins_s is None else began + begins_s,
-                planned_to=0.0 if ends_s is None else began + ends_s,
+                planned_begins_at=0.0 if begins_s is None else began + begins_s,
+                planned_ends_at=0.0 if ends_s is None else began + ends_s,
                 began_at=wave.began_at,
                 ended_at=wave.ended_at,
             )
@@ -324,7 +324,7 @@ def build_course(campaign: Campaign, rows: tuple[CampaignRow, ...], now: float) 
         state=campaign.state,
         at=now,
         started_at=campaign.started_at,
-        planned_to=began + planned.lasts_s if planned.waves else 0.0,
+        planned_ends_at=began + planned.lasts_s if planned.waves else 0.0,
         ends_at=expect_end(campaign, done, len(rows), now),
         waves=tuple(waves),
         curve=tuple(

@@ -69,7 +69,7 @@ test("leaves and spines are told apart by the cables of hosts", () => {
 
 test("waves stand as they went, beside the forecast of the start", () => {
   const told = { campaign: { policy: { canary: { size: 1 } } }, nodes: [{ wave: 0, node: "a", state: "done", admitted_at: "2027-01-01T00:00:00Z", finished_at: "2027-01-01T01:00:00Z" }, { wave: 1, node: "b", state: "admitted", admitted_at: "2027-01-01T02:00:00Z", finished_at: null }] };
-  const course = { waves: [{ planned_from: "2027-01-01T00:00:00Z", planned_to: "2027-01-01T00:30:00Z" }, { planned_from: null, planned_to: null }] };
+  const course = { waves: [{ planned_begins_at: "2027-01-01T00:00:00Z", planned_ends_at: "2027-01-01T00:30:00Z" }, { planned_begins_at: null, planned_ends_at: null }] };
   const began = Date.parse("2027-01-01T00:00:00Z") / 1000;
   assert.deepEqual(wave_rows(told, course, began + 9000).map((r) => [r.name, r.over, r.from - began, r.to - began, r.ends.length, r.planned && r.planned.to - r.planned.from]), [["Canaries", true, 0, 3600, 1, 1800], ["Wave 1", false, 7200, 9000, 0, null]]);
   assert.equal(wave_rows(told, null, began)[0].planned, null);

@@ -29,7 +29,7 @@ _STATUS = {
 class Mistake(Record):
     """Where an expression is wrong, and the words that may stand there."""
 
-    at: int = Field(description="Number of its first character, from 1.")
+    position: int = Field(description="Number of its first character, from 1.")
     length: int = Field(description="Characters that are wrong; 0: something is missing there.")
     expected: tuple[str, ...] = Field(description="Words that may stand there, at most 40.")
 
@@ -81,7 +81,7 @@ def refuse_expression(error: InputError, word: str) -> Refused:
     detail = f"{error.where}: {error.problem}"
     refused = build_refusal(400, word, "The expression cannot be read", error.remedy, detail)
     if isinstance(error, ExpressionError):
-        place = Mistake(at=error.at, length=error.length, expected=error.expected)
+        place = Mistake(position=error.at, length=error.length, expected=error.expected)
         refused.problem = refused.problem.model_copy(update={"mistake": place})
     return refused
 

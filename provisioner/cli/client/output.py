@@ -398,7 +398,7 @@ def show_mistake(document: Any, text: str) -> None:
     mistake = document.get("mistake") if isinstance(document, dict) else None
     if not mistake or not text:
         return
-    for line in mark_mistake(text, mistake["at"], mistake["length"], mistake["expected"]):
+    for line in mark_mistake(text, mistake["position"], mistake["length"], mistake["expected"]):
         typer.echo(strip_controls(line), err=True)
 
 

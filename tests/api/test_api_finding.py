@@ -58,7 +58,11 @@ def test_a_mistake_names_its_place_and_a_tenant_is_told_of_its_own_fields_only()
         of_red, told = await select(served, "red", "serial=x")
         _, own = await select(served, "red", "kind=host")
 
-        assert (status, refused["mistake"]["position"], refused["mistake"]["length"]) == (400, 12, 5)
+        assert (status, refused["mistake"]["position"], refused["mistake"]["length"]) == (
+            400,
+            12,
+            5,
+        )
         assert "driver" in refused["mistake"]["expected"]
         assert (long, too_long["mistake"]["position"]) == (400, 2001)
         assert of_red == 400

@@ -33,7 +33,7 @@ def test_a_published_version_is_never_replaced():
 
     assert only(drafted).verdict == "differs"
     assert apply(drafted) == parse_located([("matrix", MATRIX)])[0]
-    assert "# not written, differs: r/h100 nic.cx7 28.44.1036" in drafted.text
+    assert "# not written, differs: r/h100 nic.cx7 28.43.2026 -> 28.44.1036" in drafted.text
 
 
 def test_another_file_or_digest_than_the_pinned_one_is_a_difference():

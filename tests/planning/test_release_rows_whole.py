@@ -79,7 +79,7 @@ PASSES: dict[str, Change] = {
         w.strange(),
         w.port(qos=""),
     ),
-    "a host's name has a domain": lambda w: w.asks(node="n0.other.example"),
+    "a host's name has a domain": lambda w: w.asks(node="n0.example"),
 }
 
 
@@ -89,6 +89,13 @@ def test_what_does_not_keep_a_node_back(sentence: str) -> None:
     PASSES[sentence](world)
 
     assert world.bad() == []
+
+
+def test_a_host_of_another_domain_is_another_host() -> None:
+    world = World()
+    world.asks(node="n0.other.example")  # both leaves hear n0.example
+
+    assert {check for (check, _), row in world.rows().items() if row.bad} == {"cable"}
 
 
 def test_every_row_of_a_port_and_a_leaf_is_there_and_passes() -> None:

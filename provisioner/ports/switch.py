@@ -60,6 +60,10 @@ class SwitchFacts:
     networks: NetworkLimits = field(default_factory=NetworkLimits)  # on tenants' networks
     stored_login: bool = True  # False: it is logged in to by the daemon's own key
     takes_tacacs_key: bool = False  # it takes the key of TACACS+ servers, and logs it nowhere
+    title: str = ""  # for people; "": its name
+    port: int = 0  # of its API; 0: the usual one of its scheme
+    factory_user: str = ""  # "": no source names it
+    factory_hostname: str = ""  # all new switches have it, so it names none
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from provisioner.adapters.switches import ALL
 from provisioner.daemon.data import read_matrix
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
@@ -62,7 +63,8 @@ def read(proposal: Proposal) -> Expected:
 
 def seen(*hosts: SeenHost, switches: tuple[SeenSwitch, ...] = (), **more: object) -> Seen:
     vendors = {h.url: h.vendor for h in hosts}
-    return Seen(hosts=hosts, switches=switches, vendor_of=vendors, **more)
+    new = frozenset(system.facts.factory_hostname for system in ALL)
+    return Seen(hosts=hosts, switches=switches, vendor_of=vendors, factory_hostnames=new, **more)
 
 
 def test_a_host_has_the_name_and_the_ports_that_switches_hear_from_its_card() -> None:
@@ -84,7 +86,7 @@ def test_a_host_has_the_name_and_the_ports_that_switches_hear_from_its_card() ->
     assert {n.name for n in listed.nodes[1:]} == {"leaf-0", "spine-0"}  # two call themselves leaf1
 
 
-@pytest.mark.parametrize("system", ["", "localhost", "cumulus", "bad name", "-x", "a" * 64])
+@pytest.mark.parametrize("system", ["", "localhost", "Cumulus", "sonic", "no name", "-x", "a" * 64])
 def test_what_is_no_name_of_a_node_names_none(system: str) -> None:
     around = (leaf(1, swp1=Heard(system, "p", MAC.format(1))),)
 

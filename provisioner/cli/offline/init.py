@@ -29,7 +29,8 @@ from provisioner.adapters.redfish.discovery import (
 )
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
+from provisioner.adapters.switches import ALL as SYSTEMS
+from provisioner.adapters.switches import find_facts, make_switches
 from provisioner.adapters.switches.https_wire import SwitchHttps
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.cli.options.matrix_files import MatrixOption, read_located_matrix
@@ -66,7 +67,8 @@ OVERLAY = "site.yaml"
 NODES = "nodes"  # folder of the inventories, as `matrix check --inventory` reads them
 FAILED_LOGINS = "failed-logins"
 LIMIT_S = 90.0
-NVUE_PORT = 8765
+LISTED = find_facts(DEFAULT_OS)  # of switches whose address is no URL
+FACTORY_HOSTNAMES = frozenset(s.facts.factory_hostname for s in SYSTEMS) - {""}
 BMCS_MAX = 4096
 Done = Callable[[int, int], None]
 
@@ -140,9 +142,9 @@ def init(
     leases: Leases = None,
     bmcs: Bmcs = None,
     switches: SwitchAddresses = None,
-    switch_user: SwitchUser = "cumulus",
+    switch_user: SwitchUser = LISTED.factory_user,
     port: Port = 443,
-    switch_port: SwitchPort = NVUE_PORT,
+    switch_port: SwitchPort = LISTED.port,
     names: Names = "",
     site: SiteName = "site",
     release: ReleaseName = "",
@@ -273,7 +275,8 @@ async def _read(search: _Search, memory: Path | None) -> Seen:
         await wire.close()
         await transport.close()
     leased = {c.mac: c.address for c in search.leased}
-    return seen.model_copy(update={"switches": read, "leased": leased})
+    found = {"switches": read, "leased": leased, "factory_hostnames": FACTORY_HOSTNAMES}
+    return seen.model_copy(update=found)
 
 
 async def _find_bmcs(
@@ -320,7 +323,8 @@ async def _find_switches(
 
 
 def _find_system(url: str) -> str:
-    return "sonic" if urlsplit(url).scheme == "ssh" else DEFAULT_OS
+    scheme = urlsplit(url).scheme
+    return next((s.facts.name for s in SYSTEMS if s.facts.scheme == scheme), DEFAULT_OS)
 
 
 def _parse_address(text: str) -> Network:

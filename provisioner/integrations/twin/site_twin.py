@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
+from provisioner.adapters.switches import find_facts
 from provisioner.daemon.daemon import Daemon
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
 from provisioner.integrations.sim.hardware.build import (
@@ -323,7 +324,7 @@ def list_unsimulated(expected: Expected) -> tuple[str, ...]:
     lines = []
     other = [n.name for n in expected.nodes if n.kind is NodeKind.SWITCH and n.os != DEFAULT_OS]
     if other:
-        lines.append(f"rehearsed as Cumulus Linux: {', '.join(other)}")
+        lines.append(f"rehearsed as {find_facts(DEFAULT_OS).title}: {', '.join(other)}")
     if any(p.guid for n in expected.nodes for p in n.ports):
         lines.append("InfiniBand ports are left out")
     return tuple(lines)

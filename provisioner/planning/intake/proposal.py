@@ -38,7 +38,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAMES = "n{index:03d}"  # where neither LLDP nor a pattern names the hosts
 FIELDS = ("unit", "index", "serial")
 SPEC = re.compile(r"(0\d{1,2}d?)?")
-UNNAMED = frozenset({"cumulus", "sonic", "localhost", "switch"})  # host names of new switches
+UNNAMED = frozenset({"localhost", "switch"})  # host names that name nobody
 SWITCH_VARIABLE = "SWITCH_PASSWORD"
 _FORMS = {
     "mac": re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}"),
@@ -82,6 +82,12 @@ class Seen(Record):
     switches: tuple[SeenSwitch, ...] = ()
     leased: Mapping[str, str] = {}  # MAC -> address
     vendor_of: Mapping[str, str] = {}  # address of each BMC that answered -> its declaration
+    factory_hostnames: frozenset[str] = frozenset()  # of new switches, by the systems' declarations
+
+    @property
+    def unnamed(self) -> frozenset[str]:
+        """Host names that name nobody."""
+        return UNNAMED | self.factory_hostnames
 
     @property
     def vendors(self) -> tuple[str, ...]:
@@ -237,7 +243,7 @@ def _dump(node: ExpectedNode) -> dict[str, Any]:
 def _name_hosts(
     seen: Seen, pattern: str, known: Mapping[str, ExpectedNode], draft: _Draft
 ) -> dict[str, str]:
-    called = {h.url: _hear_name(h, seen.switches) for h in seen.hosts}
+    called = {h.url: _hear_name(h, seen) for h in seen.hosts}
     times = Counter(filter(None, called.values()))
     taken = {n.name for n in known.values()}
     names: dict[str, str] = {}
@@ -268,17 +274,17 @@ def _format(pattern: str, number: int, serial: str) -> str:
     return pattern.format(unit=number // 32, index=number % 32, serial=serial or "unknown")
 
 
-def _hear_name(host: SeenHost, switches: Sequence[SeenSwitch]) -> str:
+def _hear_name(host: SeenHost, seen: Seen) -> str:
     """Return the one name that the host's cards have by LLDP; "" for none, and for several."""
     names = {
         h.system
-        for switch in switches
+        for switch in seen.switches
         for heard in switch.heard.values()
         for h in heard
         if h.mac and h.mac in host.macs
     }
     name = names.pop() if len(names) == 1 else ""
-    return name if NAME.fullmatch(name) and name.lower() not in UNNAMED else ""
+    return name if NAME.fullmatch(name) and name.lower() not in seen.unnamed else ""
 
 
 def _sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
@@ -374,7 +380,7 @@ def _name_switches(
         own = switch.hostname
         if switch.serial in known:
             chosen[switch.address] = known[switch.serial].name
-        elif NAME.fullmatch(own) and own.lower() not in {*UNNAMED, *hosts} and times[own] == 1:
+        elif NAME.fullmatch(own) and own.lower() not in seen.unnamed | hosts and times[own] == 1:
             chosen[switch.address] = own
         else:
             near = [h for heard in switch.heard.values() for h in heard]

@@ -244,6 +244,11 @@ FACTS = SwitchFacts(
         tenant_networks=True,
     ),
     takes_tacacs_key=True,
+    title="Cumulus Linux",
+    port=8765,  # source: NVUE API guide, "Access the NVUE REST API"
+    # source: Cumulus Linux quick start guide: user and host name of a new switch
+    factory_user="cumulus",
+    factory_hostname="cumulus",
 )
 GRAMMAR = "cumulus"
 PLATFORM_PATH = f"{PREFIX}/platform?rev=operational"

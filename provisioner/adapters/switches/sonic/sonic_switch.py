@@ -204,7 +204,12 @@ def _digest(document: Any) -> str:
 
 # source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
 FACTS = SwitchFacts(
-    name="sonic", scheme="ssh", networks=NetworkLimits(vrf_name_max=12), stored_login=False
+    name="sonic",
+    scheme="ssh",
+    networks=NetworkLimits(vrf_name_max=12),
+    stored_login=False,
+    title="SONiC",
+    factory_hostname="sonic",  # source: sonic-buildimage, build_debian.sh
 )
 
 REMOVAL_LIMIT_S = 30.0  # intfmgrd removes an interface within a second; a busy one takes longer

@@ -144,7 +144,7 @@ async def age_sessions(site: Site) -> None:
 def test_a_keyboard_reaches_everything_in_order(look: Looker) -> None:
     keys = look.page.keyboard
     walked = []
-    for _ in range(24):
+    for _ in range(40):
         keys.press("Tab")
         walked.append(look.focused())
         outline = "getComputedStyle(document.activeElement.id.match(/^(by|field|as)-/) ? "
@@ -152,6 +152,8 @@ def test_a_keyboard_reaches_everything_in_order(look: Looker) -> None:
             "document.activeElement.nextElementSibling : document.activeElement).outlineStyle"
         )
         assert look.run(outline) != "none", f"{walked[-1]} has the focus, and nobody can see it"
+        if walked[-1].startswith("released"):
+            break
 
     assert walked[0] == "Skip to the content"
     order = [

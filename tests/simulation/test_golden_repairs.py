@@ -84,7 +84,7 @@ def put(slot: str, serial: str, also: str = "", **changes: Any) -> Plant:
         if also:
             exchange_part(machine, also, OTHER)
         work = f"{slot} replaced"
-        answer = await shop.desk.record_return(await shop.newest(), "technician", work)
+        answer = await shop.case_service.record_return(await shop.newest(), "technician", work)
         assert isinstance(answer, Case), answer
         await settled(shop)
 
@@ -96,7 +96,7 @@ def done(work: str, act: Callable[[Shop], None]) -> Plant:
 
     async def said(shop: Shop) -> None:
         act(shop)
-        answer = await shop.desk.record_return(await shop.newest(), "technician", work)
+        answer = await shop.case_service.record_return(await shop.newest(), "technician", work)
         assert isinstance(answer, Case), answer
         await settled(shop)
 
@@ -252,7 +252,9 @@ async def lived_through(shop: Shop, story: Story) -> str:
         await story.after(shop)
     text = await written(shop, story, last)
     if (case := await shop.newest()).open:
-        assert isinstance(await shop.desk.close(case, Ending.REPAIRED, "test", "put right"), Case)
+        assert isinstance(
+            await shop.case_service.close(case, Ending.REPAIRED, "test", "put right"), Case
+        )
     for slot, (fields, traits) in devices.items():
         vars(machine.devices[slot]).update(fields)
         machine.devices[slot].traits.clear()

@@ -102,7 +102,7 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
         assert (await shop.node()).state is State.RELEASED  # its notice has not run out
         current = await shop.book.get(case.id)
         assert current is not None
-        assert isinstance(await shop.desk.accept(current, "blue"), Case)
+        assert isinstance(await shop.case_service.accept(current, "blue"), Case)
         node, case = await shop.until(lambda n, c: not c.open and n.state is State.RELEASED)
         rows = await shop.world.store.journal.list(0, 1000)
         states = [str(r["detail"]["to"]) for r in rows if r["kind"] == "state"]
@@ -122,7 +122,7 @@ def test_a_tenant_is_told_agrees_and_gets_its_node_back(tmp_path: Path) -> None:
 async def say_returned(shop: Shop, case: Case) -> None:
     current = await shop.book.get(case.id)
     assert current is not None
-    answer = await shop.desk.record_return(current, "technician", "done")
+    answer = await shop.case_service.record_return(current, "technician", "done")
     assert isinstance(answer, Case), answer
     await shop.world.clock.sleep(HOUR_S / 60)
 

@@ -41,7 +41,7 @@ def test_a_retired_node_is_erased_closed_and_forgotten_however_often_the_daemon_
             await vault.put(f"factory/{vendor}", login[0], HANDED_OVER)
         case = await shop.report("too old", Origin.OPERATOR)
         at = world.clock.now() + 2 * HOUR_S
-        assert isinstance(await shop.desk.retire(case, at, "old", "ada"), Case)
+        assert isinstance(await shop.case_service.retire(case, at, "old", "ada"), Case)
         await world.clock.sleep(HOUR_S)
         before = (await shop.node()).state
         for _ in range(40):  # killed in every stage, also while it is erased

@@ -77,7 +77,9 @@ async def live_a_case(world: Telling, vendor: Any, desk: Any) -> Any:
     ticket = await ticket_of(world)
     await change(world, "Replace the cable.")
     await world.loop(desk).tick()
-    await world.desk.close(await world.case(), Ending.REPAIRED, "ada", "the cable was loose")
+    await world.case_service.close(
+        await world.case(), Ending.REPAIRED, "ada", "the cable was loose"
+    )
     await world.loop(desk).tick()
     return ticket
 

@@ -95,7 +95,9 @@ def test_a_system_that_is_down_is_tried_again_later_and_a_person_may_ask_for_it_
         down = await world.case()
         posts = desk.posts
         desk.status = 0
-        assert isinstance(await world.desk.send_ticket(await world.case(), "somebody"), Case)
+        assert isinstance(
+            await world.case_service.send_ticket(await world.case(), "somebody"), Case
+        )
         await loop.tick()
 
         case = await world.case()
@@ -113,11 +115,15 @@ def test_return_number_spare_and_the_end_are_told_to_the_same_ticket(tmp_path: P
         loop = world.loop(hook)
         await loop.tick()
         spare = Spare(kind=DeviceKind.NIC, serial="S2")
-        assert isinstance(await world.desk.record_rma(await world.case(), "RMA-5", "o"), Case)
+        assert isinstance(
+            await world.case_service.record_rma(await world.case(), "RMA-5", "o"), Case
+        )
         await loop.tick()
-        assert isinstance(await world.desk.record_spare(await world.case(), spare, "o"), Case)
+        assert isinstance(
+            await world.case_service.record_spare(await world.case(), spare, "o"), Case
+        )
         await loop.tick()
-        await world.desk.close(await world.case(), Ending.REPAIRED, "o", "NIC replaced")
+        await world.case_service.close(await world.case(), Ending.REPAIRED, "o", "NIC replaced")
         await loop.tick()
         await world.loop(hook).tick()
 

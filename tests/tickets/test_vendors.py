@@ -60,7 +60,9 @@ async def change(world: Telling, work: str) -> None:
 
 
 async def close(world: Telling) -> None:
-    await world.desk.close(await world.case(), Ending.REPAIRED, "ada", "the cable was loose")
+    await world.case_service.close(
+        await world.case(), Ending.REPAIRED, "ada", "the cable was loose"
+    )
 
 
 async def ticket_of(world: Telling) -> Any:

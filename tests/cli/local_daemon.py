@@ -15,7 +15,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.control.context import Context
-from provisioner.daemon.api import api_parts, serve_api
+from provisioner.daemon.api import api_parts, open_port_reader, serve_api
 from provisioner.daemon.data import open_data, read_matrix
 from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.integrations.twin.rehearsal_process import RehearsalProcess
@@ -37,6 +37,7 @@ async def served(
     clock: Clock | None,
     plan: AddressPlan,
     artifacts: Path | None = None,
+    reads_ports: bool = False,
 ) -> AsyncIterator[str]:
     async with open_data(directory, read_clock(directory).now(), migrates=True) as opened:
         now = clock or opened.clock
@@ -45,7 +46,10 @@ async def served(
         try:
             context = Context(opened.store, now, settings)
             gate = context.get_gate()
-            async with open_keeper(opened.store, opened.vault, now, access, gate) as keeper:
+            async with (
+                open_keeper(opened.store, opened.vault, now, access, gate) as keeper,
+                open_port_reader(opened.vault, now, access) as reader,
+            ):
                 parts = api_parts(
                     opened.store,
                     keeper,
@@ -57,6 +61,7 @@ async def served(
                     rehearsals=RehearsalProcess(matrix, settings),
                     plan=plan,
                     transport=transport,
+                    port_reader=reader if reads_ports else None,
                     opened=(directory, opened),
                 )
                 async with serve_api(parts, directory, opened.master) as url:
@@ -78,6 +83,7 @@ def daemon(
     clock: Clock | None = None,
     plan: AddressPlan | None = None,
     artifacts: Path | None = None,
+    reads_ports: bool = False,
     **settings: Any,
 ) -> Iterator[str]:
     """Serve the directory until the block ends; yields the URL, "" without `api_serve`."""
@@ -91,7 +97,7 @@ def daemon(
         stop = asyncio.Event()
         loops.append((asyncio.get_running_loop(), stop))
         planned = plan or AddressPlan()
-        async with served(directory, pinned, chosen, clock, planned, artifacts) as url:
+        async with served(directory, pinned, chosen, clock, planned, artifacts, reads_ports) as url:
             ready.append(url)
             waiting.set()
             await stop.wait()

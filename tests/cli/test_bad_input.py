@@ -61,6 +61,17 @@ INSPECT = "inspect https://bmc.example "
 
 # what is typed: words that the one error holds (file, line or field; then the remedy)
 CASES: dict[str, tuple[str, ...]] = {
+    # the proposal of a site
+    "init": ("init", "no place to look for BMCs", "--range, --leases or --bmc"),
+    "init --range 10.0.0.999/24": ("10.0.0.999/24",),
+    "init --range 10.0.0.0/24 --switches 10.0.1.0/28": ("SWITCH_PASSWORD is not set", "export"),
+    "init --range 10.0.0.0/24 --names rack": ("--names", "all hosts would have one name"),
+    "init --range 10.0.0.0/24 --names n{place}": ("--names", "{place} is not known", "{index"),
+    "init --range 10.0.0.0/24 --release none": ("--release", "no such release", "It is one of"),
+    "init --range 10.0.0.0/24 --file cut.yaml": ("cut.yaml, line 2", "not YAML"),
+    "init --range 10.0.0.0/24 --matrix gone.yaml": ("gone.yaml", "no such file"),
+    "init --leases gone": ("gone", "no such file"),
+    "init --leases bytes": ("bytes",),
     # the expected-hardware list
     INTAKE + "gone.yaml": ("gone.yaml", "no such file", "path"),
     INTAKE + ".": (".", "no file"),

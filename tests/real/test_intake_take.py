@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from given_events import in_state
@@ -15,7 +18,7 @@ from program import alone
 from simulated import Served, served
 
 from provisioner.daemon.data import open_data
-from provisioner.model.node import Node, State
+from provisioner.model.node import BmcRef, Node, State
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.release.entitlement import find_foreign_service
 
@@ -38,7 +41,7 @@ def intake(site: Served, place: Path, *words: str) -> tuple[int, str]:
     """The command's exit code and words; cards show no serial yet, so that their BMCs are named."""
     files = ["--file", str(place / "expected.json"), "--data", str(place / "var")]
     cards = [w for name, url in site.site.urls.items() if "_" in name for w in ("--bmc", url)]
-    with daemon(place / "var"):
+    with daemon(place / "var", reads_ports=True):
         done = alone(["intake", *files, *cards, *words], place)
     return done.returncode, done.stdout + done.stderr
 
@@ -98,6 +101,70 @@ def test_a_stranger_in_quarantine_is_tried_again_and_only_once(site: Served, pla
     assert len(requests) == 1
     assert again[0] == 1
     assert "its ports were given to the provisioner already" in again[1]
+
+
+LEAF = "leaf-su0-r0"
+
+
+def list_password(place: Path, password: str) -> None:
+    """Write this password of the leaf into the list."""
+    expected = json.loads((place / "expected.json").read_text())
+    (entry,) = [n for n in expected["nodes"] if n["name"] == LEAF]
+    entry["password"] = password
+    (place / "expected.json").write_text(json.dumps(expected))
+
+
+def stored_password(place: Path) -> str:
+    async def read() -> str:
+        async with open_data(place / "var", NOW) as opened:
+            login = await opened.vault.current(f"{LEAF}/api")
+            assert login is not None
+            return login[1].reveal()
+
+    return asyncio.run(read())
+
+
+def pin(site: Served, place: Path) -> None:
+    """Note the leaf's certificate, as the daemon does when it has identified the switch."""
+    address = urlsplit(site.url(LEAF))
+    found = ssl.get_server_certificate((str(address.hostname), address.port or 443))
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(found)).hexdigest()
+
+    async def write() -> None:
+        async with open_data(place / "var", NOW) as opened:
+            node = await opened.store.nodes.get(LEAF)
+            assert node is not None
+            api = BmcRef(name="api", url=site.url(LEAF), kind="switch", pin=digest)
+            await opened.store.nodes.save(node.model_copy(update={"bmcs": (api,)}))
+
+    asyncio.run(write())
+
+
+def test_intake_again_stores_the_password_that_a_switch_was_given(site: Served, place: Path):
+    assert intake(site, place, "--yes")[0] == 0
+    first = stored_password(place)
+    pin(site, place)
+
+    # the stored one works: a mistake on the list does not replace it
+    list_password(place, "typed-wrong-1")
+    code, text = intake(site, place, "--yes", "--json")
+    result = json.loads(text.splitlines()[-1])["result"]
+    assert (code, result.get("renewed"), stored_password(place)) == (0, None, first)
+
+    # neither works: it is said, and what is stored stays
+    site.site.switches[LEAF].password = "Changed-by-hand-1"
+    code, text = intake(site, place, "--yes", "--json")
+    assert code == 1, text
+    assert "it refuses the stored login and the one on the list" in text
+    assert stored_password(place) == first
+    assert "typed-wrong-1" not in text
+
+    list_password(place, "Changed-by-hand-1")
+    code, text = intake(site, place, "--yes", "--json")
+    result = json.loads(text.splitlines()[-1])["result"]
+    assert (code, result["renewed"]) == (0, [LEAF]), text
+    assert stored_password(place) == "Changed-by-hand-1"
+    assert "Changed-by-hand-1" not in text
 
 
 @pytest.mark.parametrize(

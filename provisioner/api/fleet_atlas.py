@@ -17,7 +17,7 @@ from functools import lru_cache
 from pydantic import Field
 
 from provisioner.api.problem import refuse_expression
-from provisioner.control.campaigns.selecting import open_reading
+from provisioner.control.campaigns.selecting import begin_reading
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
@@ -74,7 +74,7 @@ async def select_nodes(
     more: Callable[[Node], Facts] = lambda _: {}  # noqa: E731
     if expression is not None:
         names = [row.id for row in rows[:looks]]
-        more = (await open_reading(expression, store, matrix, now, names)).read
+        more = (await begin_reading(expression, store, matrix, now, names)).read
     for row in rows[:looks]:
         hidden = HIDDEN if wanted.tenant else {}
         if expression is None or expression.matches_facts(

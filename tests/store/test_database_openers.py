@@ -17,6 +17,7 @@ ALLOWED = {
     "integrations/demo/stay.py": "demo",
     "store/sql_store.py": "`open_store` itself",
     "integrations/twin/fleet_twin.py": "a rehearsal's own database, in memory",
+    "integrations/twin/site_twin.py": "the same, of a site",
 }
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from provisioner.api.fleet_atlas import HIDDEN, parse_where
 from provisioner.api.parts import Ask, Reply, Verb
 from provisioner.api.route import ANYBODY, Nothing, Route
-from provisioner.control.campaigns.selecting import open_reading
+from provisioner.control.campaigns.selecting import begin_reading
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
@@ -303,7 +303,7 @@ async def show_selection(ask: Ask) -> Reply:
     known: Sequence[Node] = [n for n in await ask.parts.store.nodes.list() if ask.may_see(n)]
     if where:
         expression = parse_where(where, staff=staff)
-        more = await open_reading(expression, ask.parts.store, ask.parts.matrix, ask.now)
+        more = await begin_reading(expression, ask.parts.store, ask.parts.matrix, ask.now)
         hidden = {} if staff else HIDDEN
         known = pick(expression, known, lambda n: {**more.read(n), **hidden})
     names = sorted(n.id for n in known)

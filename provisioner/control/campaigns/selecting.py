@@ -35,7 +35,7 @@ async def select_nodes(
 ) -> tuple[Node, ...]:
     """Return the nodes of the fleet that an expression selects. Raises InputError."""
     expression = parse(text, ABOUT_FIELDS, source)
-    return pick(expression, nodes, (await open_reading(expression, store, matrix, now)).read)
+    return pick(expression, nodes, (await begin_reading(expression, store, matrix, now)).read)
 
 
 async def find_selected(
@@ -46,7 +46,7 @@ async def find_selected(
     return await select_nodes(text, living, store, matrix, now)
 
 
-async def open_reading(
+async def begin_reading(
     expression: Expression,
     store: Store,
     matrix: Matrix,

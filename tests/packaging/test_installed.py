@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,10 +25,13 @@ import pytest
 from postgres_server import PASSWORD, Server
 
 from delivery.sources import ROOT
+from delivery.tree import PYTHON
 from delivery.wheel import build_wheel
 
 INSTALL_LIMIT_S = 300
 SERVE_LIMIT_S = 90
+WALK_LIMIT_S = 900
+WALK = Path(__file__).with_name("walk.sh")
 INDEX = ("pypi.org", 443)
 WITHOUT_DRIVER = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -152,14 +157,19 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Installed:
-    """The wheel in an environment of its own; skips where no package index can be reached."""
+    """The wheel in an environment of its own."""
+    return install_bare(tmp_path)
+
+
+def install_bare(tmp_path: Path, python: str = sys.executable) -> Installed:
+    """Install the wheel below a folder; skips where no package index can be reached."""
     try:
         socket.create_connection(INDEX, timeout=10).close()
     except OSError as error:
         pytest.skip(f"{INDEX[0]} cannot be reached: {error}")
     place, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=100)
+    subprocess.run([python, "-m", "venv", "--without-pip", place], check=True, timeout=100)
     lend_pip(place)
     (place / "constraints").write_text(locked_versions())
     installed = Installed(build_wheel(tmp_path / "wheel", epoch=1_700_000_000), place, elsewhere)
@@ -210,6 +220,30 @@ def test_the_installed_wheel_shows_every_help_and_serves_with_and_without_each_e
     with server() as database:
         if database:
             bare.assert_serves("shared", "--database", database, PGPASSWORD=PASSWORD)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_somebody_with_the_wheel_alone_comes_to_a_rehearsed_site() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    if not PYTHON.exists():  # one in root's home is closed to others
+        pytest.skip(f"{PYTHON} is not here (apt-get install python3.11)")
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        place.chmod(0o755)  # pytest's own folders are closed to others
+        installed = install_bare(place, str(PYTHON))
+        installed.elsewhere.chmod(0o777)
+        shutil.copyfile(WALK, place / "walk.sh")
+        nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        words = ["sh", str(place / "walk.sh"), str(installed.program), str(installed.elsewhere)]
+        walked = subprocess.run(
+            [*nobody, *words], cwd="/", env=clean(), capture_output=True, text=True,
+            timeout=WALK_LIMIT_S,
+        )  # fmt: skip
+
+    assert walked.returncode == 0, walked.stdout + walked.stderr
+    assert walked.stdout.endswith("ended with 0: rehearse\nwalked\n")
 
 
 @contextmanager

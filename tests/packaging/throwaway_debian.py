@@ -52,7 +52,9 @@ def require_boot() -> None:
         pytest.skip("systemd-nspawn is not here (apt-get install systemd-container)")
 
 
-def run_booted(place: Path, script: str, files: Mapping[str, Path]) -> tuple[int, str]:
+def run_booted(
+    place: Path, script: str, files: Mapping[str, Path], limit_s: float = LIMIT_S
+) -> tuple[int, str]:
     """Run the script in the booted copy; the files are beside it in /test. Return code, output."""
     folder, mounted, console = place / "test", place / "mounted", place / "console"
     folder.mkdir()
@@ -64,7 +66,7 @@ def run_booted(place: Path, script: str, files: Mapping[str, Path]) -> tuple[int
     (folder / "output").touch()
     ended = subprocess.run(
         ["unshare", "--mount", "bash", "-c", BOOT, "boot", mounted, folder, console],
-        capture_output=True, text=True, timeout=LIMIT_S,
+        capture_output=True, text=True, timeout=limit_s,
     )  # fmt: skip
     if ended.returncode != 0 and not ended.stdout:
         booted = console.read_text(errors="replace") if console.exists() else ""

@@ -136,11 +136,6 @@ SENTENCES = {
         View(placement=Placement.MIXED),
         Fence,
     ),
-    "a fence whose answer was lost is confirmed, so that its row says where its ports are": (
-        State.CERTIFIED,
-        View(**FENCED, inventory=INVENTORY, tenant_vrf="RED", unrecorded=True),
-        Fence,
-    ),
     "a returned node is fenced before it is erased": (
         State.DRAINING,
         View(placement=Placement.CUSTOMER, owed=(blocker(Reason.NOT_SANITIZED),)),

@@ -289,9 +289,6 @@ def _certified(node: Node, view: View, poll_s: float) -> Turn:
     if view.placement not in (None, Placement.MAINTENANCE):
         # an interrupted release is undone completely, then started again
         return Fence(violations=view.violations)
-    if view.unrecorded and node.kind is NodeKind.HOST:
-        # a fence whose answer was lost: its ports are in place, and its row says "anywhere"
-        return Fence(violations=view.violations)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
     if view.strange_drives:

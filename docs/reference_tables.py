@@ -163,28 +163,33 @@ def list_commands() -> str:
 
 def list_tool_proofs() -> str:
     """Return the page of the tools that change something, and what proves their success."""
-    text = (ROOT / "ansible" / "tool_proofs.yaml").read_text(encoding="utf-8")
-    rows = [(row["tools"], row["proof"], row["where"]) for row in yaml.safe_load(text)]
     about = (
         "Made from `ansible/tool_proofs.yaml`. An exit code of 0 is necessary and proves nothing "
         "by itself. A test finds each tool that roles, modules and the agent of the maintenance "
         "image run, and fails without a row."
     )
-    return page("What proves that a tool succeeded", about,
-                draw(("tool", "proof of its success", "where"), rows))  # fmt: skip
+    columns = {"tools": "tool", "proof": "proof of its success", "where": "where"}
+    return _draw_file(
+        "What proves that a tool succeeded", about, "ansible/tool_proofs.yaml", columns
+    )
 
 
 def list_remainders() -> str:
     """Return the page of what a tenant may leave behind, with the test of each row."""
-    text = (ROOT / "tests" / "remainders.yaml").read_text(encoding="utf-8")
-    rows = [(row["remainder"], row["fate"], row["proof"]) for row in yaml.safe_load(text)]
     about = (
         "Made from `tests/remainders.yaml`; each test is resolved by a test. *Overwritten*: the "
         "content is replaced whatever it was; *found*: a reading names it. The settings are "
         "explained in [nothing remains](../sanitizing.md)."
     )
-    return page("What a tenant may leave behind", about,
-                draw(("what is left behind", "so it is", "proved by"), rows))  # fmt: skip
+    columns = {"remainder": "what is left behind", "fate": "so it is", "proof": "proved by"}
+    return _draw_file("What a tenant may leave behind", about, "tests/remainders.yaml", columns)
+
+
+def _draw_file(title: str, about: str, file: str, columns: Mapping[str, str]) -> str:
+    """Return the page of a YAML file's rows. `columns`: key of a row -> its heading."""
+    rows = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+    cells = [tuple(row[key] for key in columns) for row in rows]
+    return page(title, about, draw(tuple(columns.values()), cells))
 
 
 def list_machine_settings() -> str:

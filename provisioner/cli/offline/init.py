@@ -239,10 +239,10 @@ def _read_leases(files: Sequence[Path]) -> tuple[Candidate, ...]:
 def _read_factory(earlier: Expected | None) -> dict[str, tuple[str, Secret]]:
     """Return the first logins that the environment has, and those of an earlier list."""
     logins: dict[str, tuple[str, Secret]] = {}
-    for vendor in ALL:
+    for vendor, quirk in ALL.items():
         password = os.environ.get(name_variable(vendor), "")
         if password:
-            logins[vendor] = (ALL.get(vendor, UNKNOWN).factory_user, Secret(password))
+            logins[vendor] = (quirk.factory_user, Secret(password))
     if earlier is not None:
         alone = earlier.model_copy(update={"nodes": ()})
         logins |= read_secrets(alone, os.environ).factory
@@ -313,7 +313,7 @@ async def _find_switches(
             continue
         network = parse_network(text) if "/" in text else _parse_address(text)
         found = await find_listening(network, search.switch_port, begin(f"switches in {network}"))
-        urls |= dict.fromkeys(f"{_write_url(a, search.switch_port, 0)}" for a in found)
+        urls |= dict.fromkeys(_write_url(a, search.switch_port, 0) for a in found)
     secret = Secret(os.environ.get(SWITCH_VARIABLE, ""))
     return [
         SwitchAddress(u, search.switch_user, secret, system=_find_system(u))

@@ -321,7 +321,7 @@ async def list_events(ask: Ask) -> Reply:
 async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
     """Return the rows in the form that the caller may see."""
     if ask.caller.staff:
-        return [_event(row) for row in rows]
+        return [build_event(row) for row in rows]
     shown = []
     nodes: dict[str, Any] = {}
     for row in rows:
@@ -330,11 +330,12 @@ async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
             nodes[name] = await ask.parts.store.nodes.get(name)
         node = nodes.get(name)
         if node is not None and ask.may_see(node) and row["at"] >= node.entered_at:
-            shown.append(_event(row).model_copy(update={"detail": {}}))
+            shown.append(build_event(row).model_copy(update={"detail": {}}))
     return shown
 
 
-def _event(row: Mapping[str, Any]) -> Event:
+def build_event(row: Mapping[str, Any]) -> Event:
+    """Return a row of the journal by the present name of its kind."""
     fields = ("seq", "at", "kind", "node", "detail")
     return Event(**{name: row[name] for name in fields} | {"kind": name_kind(row["kind"])})
 
@@ -353,7 +354,7 @@ async def list_audit(ask: Ask) -> Reply:
 def _audit_row(row: Mapping[str, Any]) -> AuditRow:
     """Return a row with its act in words: who, what, on which object, before and after."""
     detail = row["detail"]
-    event = _event(row)
+    event = build_event(row)
     arguments = detail.get("arguments")
     after = arguments if isinstance(arguments, Mapping) else detail.get("after", "")
     return AuditRow(

@@ -21,10 +21,9 @@ from provisioner.adapters.redfish.tasks import TaskRef, TaskView
 from provisioner.api.parts import Ask, Reply, read_bmc
 from provisioner.api.problem import Refused, refuse_missing
 from provisioner.api.route import VIEWERS, Nothing, Route
-from provisioner.api.routes.events import Event
+from provisioner.api.routes.events import Event, build_event
 from provisioner.api.routes.node_parts import Action, build_action
 from provisioner.model.base import Record
-from provisioner.model.events import name_kind
 from provisioner.model.events.event import EventKind
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -188,13 +187,7 @@ async def _list_events(ask: Ask, node: Node, since: float, until: float) -> tupl
         after=0, limit=ROWS_MAX, kinds=SAID, node=node.id, backwards=True
     )
     return tuple(
-        Event(
-            seq=row["seq"],
-            at=row["at"],
-            kind=name_kind(row["kind"]),
-            node=row["node"],
-            detail=row["detail"],
-        )
+        build_event(row)
         for row in reversed(rows)
         if since <= row["at"] <= until + 1.0  # the event of its end is written after it
     )

@@ -13,7 +13,7 @@ from pydantic import Field
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import refuse_missing
 from provisioner.api.route import VIEWERS, Nothing, Route
-from provisioner.api.routes.events import Event
+from provisioner.api.routes.events import Event, build_event
 from provisioner.model.base import Record
 from provisioner.model.campaign import SETTLED, Campaign, CampaignRow, CampaignState, Progress
 from provisioner.model.events import name_kind
@@ -204,13 +204,15 @@ async def show_overview(ask: Ask) -> Reply:
 
 async def _list_campaigns(ask: Ask) -> tuple[RunningCampaign, ...]:
     store = ask.parts.store
-    counts = await store.home.count_campaigns()
+    counts: dict[str, dict[str, int]] = {}
+    for (name, state), number in (await store.home.count_campaigns()).items():
+        counts.setdefault(name, {})[state] = number
     running = []
     for campaign in await store.campaigns.list():
-        mine = {state: n for (name, state), n in counts.items() if name == campaign.id}
+        mine = counts.get(campaign.id)
         if campaign.state not in RUNNING or not mine:
             continue
-        done = sum(n for state, n in mine.items() if state in SETTLED)
+        done = _count_settled(mine)
         total = sum(mine.values())
         running.append(
             RunningCampaign(
@@ -239,17 +241,7 @@ async def _list_news(ask: Ask) -> tuple[Event, ...]:
     rows, _ = await ask.parts.store.journal.list_page(
         after=0, limit=NEWS_MAX, kinds=NEWS, backwards=True
     )
-    return tuple(
-        Event(
-            seq=row["seq"],
-            at=row["at"],
-            kind=name_kind(row["kind"]),
-            node=row["node"],
-            detail=row["detail"],
-        )
-        for row in rows
-        if row["at"] >= ask.now - 3600.0
-    )
+    return tuple(build_event(row) for row in rows if row["at"] >= ask.now - 3600.0)
 
 
 async def show_timeline(ask: Ask) -> Reply:

@@ -52,6 +52,7 @@ from provisioner.planning.intake.proposal import (
     check_pattern,
     draft_site,
     fit_release,
+    name_release,
     name_variable,
     propose,
     suggest_release,
@@ -185,14 +186,15 @@ def init(
     if not seen.vendor_of and not seen.switches:
         problem = "no BMC answers there"
         raise InputError("init", "", problem, "Check cables, addresses and --port.")
-    called = propose(seen, site, release, names, earlier).names
+    proposal = propose(seen, site, release, names, earlier)
+    called = proposal.names
     inventories = [h.inventory.model_copy(update={"node": called[h.url]}) for h in seen.hosts]
     fit = (
         fit_release(pinned, release, inventories)
         if release
         else suggest_release(pinned, inventories)
     )
-    proposal = propose(seen, site, fit.release, names, earlier)
+    proposal = name_release(proposal, fit.release)
     day = datetime.now(UTC).date().isoformat()
     overlay, unknown = draft_site(pinned, located, fit, inventories, day)
     listed = write_list(proposal)

@@ -170,6 +170,11 @@ def propose(
     )
 
 
+def name_release(proposal: Proposal, release: str) -> Proposal:
+    """Return the proposal with the release that fits what was seen."""
+    return proposal.model_copy(update={"expected": {**proposal.expected, "release": release}})
+
+
 def _drop_doubles(nodes: Sequence[dict[str, Any]], draft: _Draft) -> None:
     """Leave out what two parts claim: a serial, a MAC, a leaf's port; and say so."""
     owners: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [

@@ -2,7 +2,7 @@
 // What needs a person now: blocked nodes by their remedy, cases, approvals, alerts, certificates,
 // campaigns, tenants; and how much room there is. Each part is there only while it has something.
 
-import { all as all_rows, ask } from "./api.js";
+import { ask } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, chip, empty, link, made, remedy, section, table, tell } from "./dom.js";
 import { changes, hours_of, is_calm, parties } from "./home_data.js";
@@ -17,12 +17,12 @@ const UNDER_WAY = ["discovered", "intake", "converging", "validating", "draining
 const KINDS = new Set(["state", "case", "request", "asked", "alert", "campaign", "tenant", "allocated", "certified"]);
 
 export async function page({ signal, me, again }) {
-  const [home, summary, recent, moving] = await Promise.all([ask("/home", { signal }), ask("/summary", { signal }), ask(`/events?newest=true&limit=${RECENT_ROWS}`, { signal }).catch(() => ({ items: [] })), all_rows("/campaigns", 2000, { signal }).catch(() => [])]);
+  const [home, summary, recent, overview] = await Promise.all([ask("/home", { signal }), ask("/summary", { signal }), ask(`/events?newest=true&limit=${RECENT_ROWS}`, { signal }).catch(() => ({ items: [] })), ask("/overview?days=1", { signal }).catch(() => null)]);
   const may = (role) => me.roles.includes(role);
   const done = (operation) => { tell(operation_words(operation)); again(); };
   const body = made("div", { class: "stack" },
     is_calm(home) ? made("div", { class: "empty" }, made("p", { class: "strong" }, "All is well: nothing waits for a person."), made("p", {}, "This page changes by itself when something does.")) : null,
-    work(summary, moving, home),
+    work(summary, overview?.work.campaigns ?? [], home),
     blocked(home.blocked, may("operator"), done),
     approvals(home.approvals, may("approver"), done),
     cases(home.cases),
@@ -36,11 +36,11 @@ export async function page({ signal, me, again }) {
 }
 
 /** Nodes on their way by state, and campaigns that run. */
-function work(summary, campaigns_of, home) {
+function work(summary, under_way, home) {
   const counts = new Map();
   for (const row of summary.counts) if (row.kind === "host") counts.set(row.state, (counts.get(row.state) ?? 0) + row.nodes);
   const under = UNDER_WAY.filter((state) => counts.get(state));
-  const running = campaigns_of.filter((c) => ["started", "rolling_back", "paused"].includes(c.state)).slice(0, 20);
+  const running = under_way.filter((c) => ["started", "rolling_back", "paused"].includes(c.state)).slice(0, 20);
   if (!under.length && !running.length) return null;
   const all_hosts = [...counts.values()].reduce((a, b) => a + b, 0);
   const done = (counts.get("released") ?? 0) + (counts.get("certified") ?? 0);
@@ -49,25 +49,12 @@ function work(summary, campaigns_of, home) {
     span.style.flexGrow = String(n);
     return span;
   }));
-  const places = running.map((c) => {
-    const place = made("div", { class: "under-way" }, made("p", {}, link(["campaigns", c.id], `Campaign ${c.id}`, { class: "strong" }), " ", chip(c.state, "campaign"), ` to ${c.release}`));
-    progress_of(c, place);
-    return place;
-  });
+  const places = running.map((c) => made("div", { class: "under-way" },
+    made("p", {}, link(["campaigns", c.campaign], `Campaign ${c.campaign}`, { class: "strong" }), " ", chip(c.state, "campaign"), ` to ${c.release}`),
+    made("meter", { min: "0", max: String(c.total), value: String(c.done), "aria-label": `${c.done} of ${c.total}` }),
+    made("p", { class: "quiet" }, `${number(c.done)} of ${many(c.total, "node")}; began ${ago(c.started_at)}; ${c.state === "paused" ? "it is paused" : c.ends_at ? `at its pace so far it ends in about ${lasts(seconds(c.ends_at) - now())}` : c.done ? "all its nodes have ended" : "no node has ended yet"}.`)));
   return section("Work under way", under.length ? [made("p", {}, under.map((state) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(counts.get(state))} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(done)} of ${many(all_hosts, "host")} certified or in service`)), bar] : null, places,
     home.cases.length ? made("p", { class: "quiet" }, `${many(home.cases.length, "case")} with people, below.`) : null);
-}
-
-// How far a campaign is, and when it ends at the pace that it had so far: asked for after the page stands.
-async function progress_of(c, place) {
-  const told = await ask(`/campaigns/${encodeURIComponent(c.id)}`).catch(() => null);
-  if (!told || !told.nodes.length) return;
-  const over = told.nodes.filter((n) => ["done", "skipped", "failed"].includes(n.state));
-  const begun = seconds(told.campaign.started_at);
-  const pace = over.length ? (now() - begun) / over.length : 0;
-  const left = told.nodes.length - over.length;
-  place.append(made("meter", { min: "0", max: String(told.nodes.length), value: String(over.length), "aria-label": `${over.length} of ${told.nodes.length}` }),
-    made("p", { class: "quiet" }, `${number(over.length)} of ${many(told.nodes.length, "node")}; began ${ago(told.campaign.started_at)}; ${c.state === "paused" ? "it is paused" : pace ? `at its pace so far it ends in about ${lasts(pace * left)}` : "no node has ended yet"}.`));
 }
 
 /** What changed in the last hour, the newest first; without a change, what changed last. */

@@ -143,6 +143,12 @@ def pin(site: Served, place: Path) -> None:
 def test_intake_again_stores_the_password_that_a_switch_was_given(site: Served, place: Path):
     assert intake(site, place, "--yes")[0] == 0
     first = stored_password(place)
+
+    # its certificate is not pinned yet, so it is not asked: that is said, and nothing is stored
+    list_password(place, "typed-wrong-1")
+    code, text = intake(site, place, "--yes", "--json")
+    assert (code, stored_password(place)) == (1, first), text
+    assert "whether its stored login works is not known" in text
     pin(site, place)
 
     # the stored one works: a mistake on the list does not replace it

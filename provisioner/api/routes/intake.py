@@ -191,9 +191,13 @@ async def _renew_logins(
             continue
         if (stored[0], stored[1].reveal()) == (login[0], login[1].reveal()):
             continue
-        if _is_accepted(await parts.port_reader.try_login(switch)) is not False:
-            continue  # it works, as after the daemon changed it; or nothing is known
-        if _is_accepted(await parts.port_reader.try_login(switch, login)):
+        answer = await parts.port_reader.try_login(switch)
+        stands = _is_accepted(answer)
+        if stands:
+            continue  # it works, as after the daemon changed it
+        if stands is None:
+            void.append(_leave_unsaid(name, answer))
+        elif _is_accepted(await parts.port_reader.try_login(switch, login)):
             await vault.put(f"{name}/api", *login)
             renewed.append(name)
         else:
@@ -202,6 +206,19 @@ async def _renew_logins(
             reason = Reason.LOGIN_REFUSED
             void.append(Blocker(reason=reason, subject=name, detail=detail, unblock=remedy))
     return renewed, void
+
+
+def _leave_unsaid(name: str, answer: LoginCheck | Blocker) -> Blocker:
+    """Return that a switch did not say whether its stored login works, which is then kept."""
+    if isinstance(answer, LoginCheck):
+        reason = Reason.LOGIN_REFUSED
+        said = answer.detail or answer.status
+    else:
+        reason = answer.reason
+        said = answer.detail
+    detail = f"whether its stored login works is not known ({said}): the list's is not stored"
+    remedy = "Let it answer, and run the intake again."
+    return Blocker(reason=reason, subject=name, detail=detail, unblock=remedy)
 
 
 def _is_accepted(answer: LoginCheck | Blocker) -> bool | None:

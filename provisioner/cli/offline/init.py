@@ -52,7 +52,6 @@ from provisioner.planning.intake.proposal import (
     check_pattern,
     draft_site,
     fit_release,
-    name_release,
     name_variable,
     propose,
     suggest_release,
@@ -187,14 +186,13 @@ def init(
         problem = "no BMC answers there"
         raise InputError("init", "", problem, "Check cables, addresses and --port.")
     proposal = propose(seen, site, release, names, earlier)
-    called = proposal.names
-    inventories = [h.inventory.model_copy(update={"node": called[h.url]}) for h in seen.hosts]
+    inventories = proposal.name_inventories(seen.hosts)
     fit = (
         fit_release(pinned, release, inventories)
         if release
         else suggest_release(pinned, inventories)
     )
-    proposal = name_release(proposal, fit.release)
+    proposal = proposal.name_release(fit.release)
     day = datetime.now(UTC).date().isoformat()
     overlay, unknown = draft_site(pinned, located, fit, inventories, day)
     listed = write_list(proposal)

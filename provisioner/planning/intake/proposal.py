@@ -109,6 +109,14 @@ class Proposal(Record):
     missing: tuple[Missing, ...]
     guesses: tuple[str, ...]
 
+    def name_inventories(self, hosts: Sequence[SeenHost]) -> list[Inventory]:
+        """Return the hosts' inventories under the names that are proposed for them."""
+        return [h.inventory.model_copy(update={"node": self.names[h.url]}) for h in hosts]
+
+    def name_release(self, release: str) -> Proposal:
+        """Return the proposal with the release that fits what was seen."""
+        return self.model_copy(update={"expected": {**self.expected, "release": release}})
+
 
 @dataclass
 class _Draft:
@@ -168,11 +176,6 @@ def propose(
         missing=tuple(draft.missing),
         guesses=tuple(draft.guesses),
     )
-
-
-def name_release(proposal: Proposal, release: str) -> Proposal:
-    """Return the proposal with the release that fits what was seen."""
-    return proposal.model_copy(update={"expected": {**proposal.expected, "release": release}})
 
 
 def _drop_doubles(nodes: Sequence[dict[str, Any]], draft: _Draft) -> None:

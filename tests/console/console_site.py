@@ -22,15 +22,18 @@ from served import FILE, no_leaves
 
 from provisioner.access.tokens import new_token
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.adapters.playbooks.folder import EVENTS, RunFolder
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
 from provisioner.model.access import Role
 from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.times.instant import format_instant
+from provisioner.ports.inband import Run
 from provisioner.ports.storage import Store
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import request_rows as token_rows
@@ -106,6 +109,15 @@ class Site:
         book = ConsoleFiles(self._folder / "data", 10**6)
         self.do(book.append(node, lines, self.now()))
 
+    def begin_play(self, node: str, now: float) -> Path:
+        """Begin a playbook run on a node; return the file of its events."""
+        folder = self._folder / f"run-{node}"
+        (memory := self._folder / f"memory-{node}").mkdir()
+        made = RunFolder.create(folder, memory, "", {})
+        row = Run(f"run-{node}", "host_software.yml", {node: "d"}, str(made.path), now, 3600.0)
+        self.do(SqlRunRepository(self.store).begin(row))
+        return memory / EVENTS
+
     def hold(self, file: str) -> None:
         """Put a firmware file into the artifact store."""
         (self._folder / file).touch()
@@ -141,7 +153,8 @@ class Site:
                 rehearsals=PaperTwin(),
                 matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
             )
-            parts = replace(parts, directory=data)  # lines of consoles are there
+            # lines of consoles are there, and folders of playbook runs
+            parts = replace(parts, directory=data, runs=SqlRunRepository(store))
             async with serve_api(parts, data, key) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")
                 self._ready.set()

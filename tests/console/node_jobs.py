@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from chromium import Looker
 from console_dialogs import agree
 from console_fleet import host
@@ -13,6 +16,7 @@ from home_jobs import put_blocked
 
 from provisioner.model.alert import Alert
 from provisioner.model.node import State
+from provisioner.model.operation import ActionStatus
 
 AREA = "Nodes"
 
@@ -52,6 +56,40 @@ def put_released(site: Site, name: str) -> None:
     site.do(site.store.nodes.add(row.model_copy(update=changes)))
     event = event_of("state", name, {"to": "released", "why": "tenant red wants it"})
     site.do(site.store.journal.append(event, site.now()))
+
+
+def tell_event(file: Path, **event: object) -> None:
+    """Write what the callback of the play writes (ansible/callback_plugins)."""
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"host": "job-n97", **event}) + "\n")
+
+
+@job(AREA, "See the output of an Ansible task while it runs, and when it fails")
+def open_failed(looker: Looker, site: Site) -> None:
+    name = put_blocked(site, 97, "Look at what the task said.")
+    operations = site.store.operations
+    operation = site.do(operations.open(name, "journey", site.now()))
+    acted = site.do(operations.intend(operation, "install host.doca", {"to": "3.3.0"}, site.now()))
+    file = site.begin_play(name, site.now())
+    tell_event(file, event="task", task="install the packages", at=site.now())
+    looker.to("fleet", "Fleet")
+    looker.to("home", "Home")
+    row = looker.page.get_by_role("row").filter(has_text="Look at what the task said.")
+    row.get_by_role("link").click()
+    looker.page.get_by_role("link", name="install host.doca").click()
+    tasks = looker.page.get_by_role("list", name="Tasks of host_software.yml")
+    tasks.get_by_text("running").wait_for()
+    looker.page.get_by_text('"to": "3.3.0"').wait_for(state="attached")
+
+    said = "Unable to fetch mlnx-ofed <img src=x onerror=owned=1>"
+    tell_event(file, event="failed", message=said, final=True, at=site.now())
+    tasks.get_by_text(said).wait_for()  # it opens by itself, while the page is looked at
+    assert tasks.locator("img").count() == 0
+    site.do(operations.settle(*acted, ActionStatus.FAILED, task="", outcome=said, now=site.now()))
+    looker.page.get_by_role("region", name="Outcome").get_by_text(said).wait_for()
+    assert looker.barriers() == []
+    looker.page.go_back()
+    looker.page.get_by_role("link", name="Open the step that failed").wait_for()
 
 
 @job(AREA, "Take a node back from its tenant, after a look at its erasure")

@@ -75,6 +75,11 @@ def see_node(_: Any) -> None:
     assert ask("list_events", node="su1-n15").items
 
 
+def see_action(_: Any) -> None:
+    newest = ask("list_actions", "su1-n15").items[0]
+    assert ask("show_action", "su1-n15", newest.id).action.action == newest.action
+
+
 def reclaim(name: str) -> None:
     propose("reclaim_node", name)
     assert ask("show_node", name).state.value == "draining"
@@ -312,6 +317,7 @@ JOBS: dict[str, Callable[[Any], Any]] = {
     "Approve a request of another person": approve,
     "Find a node by name and see its journey, plan and versions": see_node,
     "Let one node try again": retry,
+    "See the output of an Ansible task while it runs, and when it fails": see_action,
     "Take a node back from its tenant, after a look at its erasure": reclaim,
     "Report a fault of one's node": report_fault,
     "See the nodes by their blocker, in the table of the whole fleet": list_blocked,

@@ -15,6 +15,7 @@ const PAGES = {
   home: () => import("./home.js"),
   fleet: () => import("./fleet.js"),
   nodes: () => import("./node.js"),
+  actions: () => import("./actions.js"),
   campaigns: () => import("./campaigns.js"),
   cases: () => import("./cases.js"),
   tenants: () => import("./tenants.js"),
@@ -52,7 +53,7 @@ const MORE = [["releases", "Releases"], ["versions", "Versions"], ["drift", "Dri
   ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"],
   ["hardware", "Hardware list"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
-const PARENTS = { nodes: "fleet", console: "fleet", logs: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
+const PARENTS = { nodes: "fleet", actions: "fleet", console: "fleet", logs: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
 const CLOCK_MS = 5000;

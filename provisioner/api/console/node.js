@@ -1,6 +1,7 @@
 // @ts-check
 // One node: where it is on its journey, what it waits for, what would be done, what proves it.
 
+import { action_link } from "./actions.js";
 import { all, ask, maybe } from "./api.js";
 import { at, blockers, chip, empty, facts, link, made, section, table } from "./dom.js";
 import { follow } from "./live.js";
@@ -57,7 +58,7 @@ export async function page({ parts, query, signal, me, go, again }) {
         handed ? section("Handed over", handed_over(handed)) : null,
         section("Certificate", certificate(proof), revocation(proof, me, again)),
         section("Cases", case_rows(cases)),
-        staff ? section("Last actions", last_actions(actions)) : null)));
+        staff ? section("Last actions", last_actions(node, actions)) : null)));
   const end = follow((row) => row.node === name, () => again());
   return { title: name, heading: [name, " ", chip(node.state)], beside: verbs(node, me, path, again), body, end };
 }
@@ -78,7 +79,8 @@ function top(node) {
 
 function waiting(node) {
   if (!node.blockers.length) return null;
-  return made("section", { class: "card alert", "aria-labelledby": "s-blocked" }, made("h2", { id: "s-blocked" }, "What stands in the way"), blockers(node.blockers));
+  return made("section", { class: "card alert", "aria-labelledby": "s-blocked" }, made("h2", { id: "s-blocked" }, "What stands in the way"), blockers(node.blockers),
+    node.failed_action ? made("p", {}, action_link(node.id, node.failed_action, "Open the step that failed, with its output", { class: "button" })) : null);
 }
 
 /** The acts that a daemon which may not send them decided on: read now, and withheld until now. */
@@ -225,9 +227,9 @@ function case_rows(cases) {
   return table("Cases of this node", [["Case"], ["Stage"], ["Opened", "num"], ["Reason"]], cases.items.map((c) => [link(["cases", c.id], c.id), chip(c.stage, "stage"), at(c.opened_at), c.reason]));
 }
 
-function last_actions(actions) {
+function last_actions(node, actions) {
   if (!actions?.items.length) return empty("Nothing was done to it yet.", "");
-  return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"]], actions.items.map((a) => [at(a.intended_at), made("span", {}, a.action, a.outcome ? made("span", { class: "quiet block" }, a.outcome) : null), chip(a.status, "fact")]));
+  return table("Physical actions, the newest first", [["Begun", "num"], ["Action"], ["Status"]], actions.items.map((a) => [at(a.intended_at), made("span", {}, action_link(node.id, a.id, a.action), a.outcome ? made("span", { class: "quiet block" }, a.outcome) : null), chip(a.status, "fact")]));
 }
 
 function last_events(rows) {

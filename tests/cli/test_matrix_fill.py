@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from pathlib import Path
@@ -10,11 +11,23 @@ from typing import Any
 import program
 import pytest
 import yaml
+from local_daemon import daemon
 from typer.testing import CliRunner
 
 from provisioner.cli import app
 from provisioner.cli.options.matrix_files import read_matrix
+from provisioner.daemon.data import open_data
+from provisioner.model.inventory import Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
 
+NOW = 1_700_000_000.0
+NODE = Node(
+    id="su0-n00",
+    kind=NodeKind.HOST,
+    state=State.CERTIFIED,
+    entered_at=NOW,
+    placement=Placement.MAINTENANCE,
+)
 RELEASE, PROFILE = "spectrum-x-1.3.0", "hgx-h100-bf3"
 FILL = ["matrix", "fill", "--release", RELEASE, "--profile", PROFILE, "--by", "ada"]
 PINS = read_matrix([]).releases[RELEASE].profiles[PROFILE].pins
@@ -98,6 +111,31 @@ def test_a_file_is_written_with_its_digest_and_the_draft_is_an_overlay(tmp_path:
     assert "written:" in done.stdout
     assert (filled.version, filled.artifact) == ("2.4", "bios.bin")
     assert filled.sha256 == hashlib.sha256(b"a BIOS").hexdigest()
+
+
+def test_a_node_is_read_from_the_running_daemon_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep() -> None:
+        async with open_data(tmp_path / "data", NOW) as opened:
+            store = opened.store
+            await store.nodes.add(NODE)
+            operation = await store.operations.open("su0-n00", "journey", NOW)
+            assert operation is not None
+            operation = await store.operations.take(operation.id)
+            seen = Inventory.model_validate_json(write_node(tmp_path).read_text())
+            await store.operations.record(operation, inventory=seen, now=NOW)
+
+    asyncio.run(keep())
+    monkeypatch.setenv("PROVISIONER_DATA", str(tmp_path / "data"))
+    unserved = CliRunner().invoke(app, [*FILL, "--from", "su0-n00"])
+    with daemon(tmp_path / "data"):
+        done = CliRunner().invoke(app, [*FILL, "--from", "su0-n00", "--json"])
+        absent = CliRunner().invoke(app, [*FILL, "--from", "su0-n01"])
+
+    assert json.loads(done.stdout)["text"] == fill(write_node(tmp_path))[1]["text"]
+    assert "no daemon answers" in str(unserved.exception)
+    assert "the daemon has no inventory of it" in str(absent.exception)
 
 
 @pytest.mark.parametrize(

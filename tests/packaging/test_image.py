@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from test_package import EPOCH, require_index
+from test_package import EPOCH, WALK, require_index
 
 from delivery.archive import pack_tree
 from delivery.image import FIRMWARE, STATE, USER, add_layer, build_image, write_layout
@@ -29,6 +29,7 @@ for second in $(seq 60); do grep -q serving "$1/log" && break; sleep 1; done
 data=/var/lib/provisioner/data
 command crun --root "$1/state" exec --user USER daemon provisioner node list --json --data $data
 command crun --root "$1/state" exec --user USER daemon id
+[ -z "$2" ] || command crun --root "$1/state" exec --user USER daemon sh -c "$2"
 command crun --root "$1/state" kill daemon TERM
 wait %1
 """.replace("USER", f"{USER}:{USER}")
@@ -85,10 +86,13 @@ def test_umoci_unpacks_what_was_packed(tmp_path: Path):
     assert process["args"][:2] == ["/opt/provisioner/bin/provisioner", "serve"]
 
 
-def serve_image(place: Path, files: Mapping[str, str], arguments: Sequence[str]) -> str:
+def serve_image(
+    place: Path, files: Mapping[str, str], arguments: Sequence[str], inside: str = ""
+) -> str:
     """Build the image, put `files` into it, and serve with these further arguments under crun.
 
-    Returns what the commands inside it printed; fails if the daemon does not serve.
+    `inside` is a line of shell that the image's user runs beside the daemon. Returns what the
+    commands inside it printed; fails if the daemon does not serve.
     """
     if os.geteuid() != 0:
         pytest.skip("the image's Debian is put together as root")
@@ -115,15 +119,18 @@ def serve_image(place: Path, files: Mapping[str, str], arguments: Sequence[str])
     described["process"]["args"] = [described["process"]["args"][0], *arguments]
     config.write_text(json.dumps(described))
     ran = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", RUN, "run", place],
-        capture_output=True, text=True, timeout=200,
+        ["unshare", "--mount", "bash", "-c", RUN, "run", place, inside],
+        capture_output=True, text=True, timeout=1100,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr + (place / "log").read_text()
+    assert ran.returncode == 0, ran.stdout + ran.stderr + (place / "log").read_text()
     return ran.stdout
 
 
 @pytest.mark.long
-def test_the_image_serves_under_crun_as_its_own_user(tmp_path: Path):
+def test_the_image_serves_as_its_own_user_and_leads_it_to_a_rehearsed_site(tmp_path: Path):
     served = ["serve", "--data", f"{STATE}/data", "--artifacts", FIRMWARE, "--lab"]
+    walk = f"mkdir {STATE}/walk && sh /walk.sh provisioner {STATE}/walk"
+    printed = serve_image(tmp_path, {"/walk.sh": WALK.read_text()}, served, walk)
 
-    assert f"uid={USER}(provisioner)" in serve_image(tmp_path, {}, served)
+    assert f"uid={USER}(provisioner)" in printed
+    assert "ended with 0: rehearse\nwalked\n" in printed

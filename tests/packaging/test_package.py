@@ -18,6 +18,8 @@ from delivery.tree import PYTHON
 
 EPOCH = 1_700_000_000
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+WALK = Path(__file__).with_name("walk.sh")
+WALK_LIMIT_S = 1500.0
 INSTALL = """\
 set -ex
 trap 'journalctl --unit provisioner --no-pager | tail -n 20' ERR
@@ -29,6 +31,8 @@ systemctl start provisioner
 ask() { runuser -u provisioner -- provisioner node list --json --data /var/lib/provisioner; }
 for second in $(seq 60); do ask && break; sleep 1; done
 ask
+install --directory --owner nobody /walk
+runuser -u nobody -- sh /test/walk.sh /usr/bin/provisioner /walk
 echo "runs as $(ps -o user= -p "$(systemctl show -P MainPID provisioner)")"
 # installed again, as an upgrade is: the daemon that runs is another process
 before=$(systemctl show -P MainPID provisioner)
@@ -84,10 +88,12 @@ def test_the_package_is_installed_started_upgraded_and_purged(tmp_path: Path):
     listed = subprocess.run(
         ["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    code, output = run_booted(tmp_path, INSTALL, {"package.deb": package})
+    files = {"package.deb": package, "walk.sh": WALK}
+    code, output = run_booted(tmp_path, INSTALL, files, WALK_LIMIT_S)
 
     assert code == 0, output[-3000:]
     assert output.endswith("whole\n")
+    assert "ended with 0: rehearse\nwalked\n" in output
     assert re.search(r"^runs as provision", output, re.MULTILINE)
     assert "Result=success\nExecMainStatus=0" in output.replace(
         "ExecMainStatus=0\nResult=success", "Result=success\nExecMainStatus=0"

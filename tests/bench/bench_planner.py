@@ -3,7 +3,9 @@
 A mixed node has 13 pins and ten cards at any mixture of four levels, so each pin is up to three
 hops away; it is planned by a daemon that holds the matrix (`p99_ms`), and with nothing computed
 before (`p99_fresh_ms`). A fleet is planned with one cache; each node
-has an inventory of its own, as a site would have. All times are CPU seconds of this process. The
+has an inventory of its own, as a site would have. A shipped move is a plan between two releases of
+one line of `firmware_matrix.yaml`, for a node at the older one's pins, with nothing computed
+before. All times are CPU seconds of this process. The
 last line is JSON.
 """
 
@@ -15,18 +17,23 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from itertools import islice, pairwise, product
+from itertools import combinations, islice, pairwise, product
 from math import log
+from pathlib import Path
 
 from provisioner import components
 from provisioner.components import ComponentKind
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
 from provisioner.model.plan import Disruption, Neighbour
+from provisioner.planning.matrix.diff import compare_releases
+from provisioner.planning.matrix.graph import list_lines
+from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 from provisioner.runtime.event_loop import exempt_heap
 
 SEED = 1
+SHIPPED = Path(__file__).parents[2] / "firmware_matrix.yaml"
 LEVELS = ("1.0", "1.1", "1.2", "1.3")  # of everything that is not listed below
 CHAINS = {
     "hgx.bundle": tuple(f"HGX-H100x8_0002_23010{n}.1.0" for n in range(1, 5)),
@@ -190,6 +197,18 @@ def measure_fleet(count: int, distinct: int) -> tuple[float, int]:
     return took, cache.searches
 
 
+def measure_shipped() -> tuple[list[float], int]:
+    """Return the CPU milliseconds of each shipped move, sorted, and the number of releases."""
+    matrix, times = parse([(SHIPPED.name, SHIPPED.read_text())]), []
+    for line in list_lines(matrix):
+        for older, newer in combinations(line, 2):
+            begun = time.process_time()
+            moves = compare_releases(matrix, older, newer)
+            if moves:
+                times += [(time.process_time() - begun) * 1000 / len(moves)] * len(moves)
+    return sorted(times), len(matrix.releases)
+
+
 def build_parts(size: int, levels: Sequence[str] = LEVELS) -> tuple[PlanCache, PlanningNode]:
     """Return a node of independent components at the first level, which are pinned to the last."""
     kinds = {
@@ -244,6 +263,7 @@ def main(mixed: int, fleet: int, distinct: int) -> None:
     """Print the costs of single plans, of a fleet, and of more components."""
     times, cold = measure_mixed(mixed, fresh=False), measure_mixed(mixed, fresh=True)
     fleet_s, searches = measure_fleet(fleet, distinct)
+    shipped, releases = measure_shipped()
     growth = measure_growth((10, 20, 40, 80))
     report = {
         "p99_ms": round(find_p99(times), 1),
@@ -256,6 +276,9 @@ def main(mixed: int, fleet: int, distinct: int) -> None:
         "fleet_nodes": fleet,
         "distinct_vectors": distinct,
         "searches": searches,
+        "p99_shipped_ms": round(find_p99(shipped), 1),
+        "shipped_moves": len(shipped),
+        "shipped_releases": releases,
         "growth_ms": {str(size): round(ms, 1) for size, ms in growth.items()},
         "growth_exponent": round(find_exponent(growth), 2),
         "machine": f"{platform.machine()}, {platform.system()} {platform.release()}",

@@ -1,4 +1,4 @@
-"""Creates a daemon's event loop: small TLS connections, short waits of threads and of collections.
+"""Creates a daemon's event loop: small TLS connections, many files, short waits of threads.
 
 The daemon keeps tens of thousands of connections. asyncio keeps a 256 KiB buffer for each TLS
 connection (308 KB measured); uvloop needs 57 KB, and asyncio with a smaller buffer 67 KB
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import asyncio.sslproto
 import gc
+import resource
 import sys
 
 # A thread that waits for the interpreter gets it after this time. A store's thread waits once for
@@ -23,6 +24,8 @@ DAY_S = 86400.0
 # hundred in cycles (TLS, futures, exceptions); at CPython's 700 the collections of a look at a node
 # took a fourteenth of its CPU time (perf), at this number a few megabytes wait for the next one.
 YOUNG_MAX = 10_000
+# All that a daemon may open; more would only make tools slow that close every number one by one.
+OPEN_FILES_MAX = 65_536
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the useful minimum
 
 
@@ -39,6 +42,28 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
         shrink_tls_buffers()
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def find_open_files_limit() -> int:
+    """Return how many files this process may open after `raise_open_files`."""
+    soft, hard = (_count(n) for n in resource.getrlimit(resource.RLIMIT_NOFILE))
+    return max(soft, min(hard, OPEN_FILES_MAX))
+
+
+def raise_open_files() -> None:
+    """Raise this process's soft limit of open files as far as its hard limit allows.
+
+    systemd and login shells give 1,024, which select(2) needs and this program does not; a program
+    that can do with more is to raise it itself (systemd.exec(5), "LimitNOFILE=").
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if _count(soft) < find_open_files_limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (find_open_files_limit(), hard))
+
+
+def _count(limit: int) -> int:
+    """Return a limit as a number that compares: the kernel's "no limit" as more than any."""
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def exempt_heap() -> None:

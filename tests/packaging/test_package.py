@@ -91,7 +91,7 @@ def test_the_package_is_installed_started_upgraded_and_purged(tmp_path: Path):
     files = {"package.deb": package, "walk.sh": WALK}
     code, output = run_booted(tmp_path, INSTALL, files, WALK_LIMIT_S)
 
-    assert code == 0, output[-3000:]
+    assert code == 0, output[-40_000:]
     assert output.endswith("whole\n")
     assert "ended with 0: rehearse\nwalked\n" in output
     assert re.search(r"^runs as provision", output, re.MULTILINE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -59,6 +58,7 @@ from provisioner.planning.intake.pairing import assemble_nodes, foresee_intake
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.planning.watch.membership import Joined, find_differences
 from provisioner.ports import Clock, PortError, SwitchAddress
+from provisioner.runtime.event_loop import find_open_files_limit
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
 from provisioner.store.database import database as examining
@@ -206,10 +206,9 @@ def _advance(bar: Progress, task: TaskID, done: int, total: int) -> None:
 
 def _machine(data: Path, chosen: Settings) -> tuple[Examined, ...]:
     parent = next(p for p in (data.absolute(), *data.absolute().parents) if p.exists())
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         judge.judge_disk(str(parent), shutil.disk_usage(parent).free),
-        judge.judge_open_files(soft, chosen),
+        judge.judge_open_files(find_open_files_limit(), chosen),
     )
 
 

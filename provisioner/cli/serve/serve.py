@@ -84,7 +84,7 @@ from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
-from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop
+from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop, raise_open_files
 from provisioner.runtime.integrations import open_audit_sinks, open_tickets
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
@@ -168,6 +168,7 @@ def serve(
     Actions under way continue when it stops. Example: provisioner serve --settings site.yaml
     """
     undumpable.forbid_core_files()
+    raise_open_files()
     chosen, pinned, database = opt.read_files(settings, matrix, api_port, (data, database), lab=lab)
     playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file, observe=observe)
     door = AgentDoor(agent_host, agent_port, agent_url)

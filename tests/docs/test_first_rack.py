@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from page_reading import ROOT, blocks, commands
 
 from provisioner.integrations.demo.site import choose_settings
@@ -199,3 +200,20 @@ def test_the_readmes_commands_for_real_hardware_end_as_it_says(site: Site) -> No
         told = site.walk(translate(words, site.folder))
 
     assert "13 nodes taken in" in told
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_lease_file_leads_to_the_same_list_as_a_range(site: Site) -> None:
+    first = translate(next(w for w in walked(PAGE, "init", "init")), site.folder)
+    site.walk(first)
+    ranged = yaml.safe_load((site.folder / "expected.yaml").read_text())
+    bmcs = sorted(set(re.findall(rf"{re.escape(NETWORK)}[.]\d+", str(ranged["nodes"]))))
+    leases = [f"0 02:00:00:00:00:{n:02x} {address} * *" for n, address in enumerate(bmcs)]
+    (site.folder / "dnsmasq.leases").write_text("\n".join(leases) + "\n")
+
+    assert first[:2] == ["init", "--range"]
+    site.walk(["init", *first[3:], "--leases", "dnsmasq.leases", "--out", "leased"])
+
+    assert len(bmcs) >= 2
+    assert yaml.safe_load((site.folder / "leased" / "expected.yaml").read_text()) == ranged

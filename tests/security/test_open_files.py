@@ -1,4 +1,4 @@
-"""A daemon opens what its settings allow, not the 1,024 files that a shell or a unit starts with."""
+"""A daemon opens what its settings allow, not the 1,024 files of a shell or a unit of systemd."""
 
 from __future__ import annotations
 

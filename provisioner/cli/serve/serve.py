@@ -168,7 +168,6 @@ def serve(
     Actions under way continue when it stops. Example: provisioner serve --settings site.yaml
     """
     undumpable.forbid_core_files()
-    raise_open_files()
     chosen, pinned, database = opt.read_files(settings, matrix, api_port, (data, database), lab=lab)
     playbooks = opt.check_places(simulator, playbooks, artifacts, ca_file, observe=observe)
     door = AgentDoor(agent_host, agent_port, agent_url)
@@ -247,6 +246,7 @@ def _run_alone(
         check_own_place(database)
     waits = watched_waits(database, chosen)
     gate = permit.observe() if observe else nullcontext()
+    raise_open_files()
     runner = asyncio.Runner(loop_factory=new_event_loop)
     with held_data(data, database, program), waits, gate, runner as loop:
         loop.run(run())

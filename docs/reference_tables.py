@@ -185,6 +185,69 @@ def list_remainders() -> str:
     return _draw_file("What a tenant may leave behind", about, "tests/remainders.yaml", columns)
 
 
+def list_misbehaviours() -> str:
+    """Return the page of what machines do wrong with settings, with the test of each row."""
+    about = (
+        "Made from `tests/misbehaviours.yaml`; each test is resolved by a test. How settings are "
+        "pinned and written: [settings of machines](../settings-of-machines.md)."
+    )
+    columns = {"machine": "the machine", "daemon": "the daemon", "proof": "proved by"}
+    title = "Misbehaviours of BMCs and BIOSes with settings"
+    return _draw_file(title, about, "tests/misbehaviours.yaml", columns)
+
+
+def list_promises() -> str:
+    """Return the page of what the planner promises, with the test of each promise."""
+    about = (
+        "What a plan, a campaign or a placement promises, made from `tests/promises.yaml`; each "
+        "test is resolved by a test. The decisions are pure functions in `provisioner/planning`; "
+        "`tests/planning/test_planner_properties.py` states what every plan must keep."
+    )
+    columns = {"promise": "promise", "code": "code", "proof": "test"}
+    return _draw_file("What planning promises", about, "tests/promises.yaml", columns)
+
+
+def list_bmcweb_rows() -> str:
+    """Return the page of how the simulator and the client follow NVIDIA's own server."""
+    about = (
+        "Made from `tests/recorded/bmcweb_rows.yaml`. NVIDIA/bmcweb was built and run; each row is "
+        "a behaviour of it ([sources](../sources/redfish.md#events)), and the tests that hold the "
+        "client to it."
+    )
+    columns = {"row": "row", "behaviour": "behaviour", "tests": "tests"}
+    return _draw_file(
+        "NVIDIA's bmcweb, row by row", about, "tests/recorded/bmcweb_rows.yaml", columns
+    )
+
+
+def list_left_out() -> str:
+    """Return the page of what each protection of the handover prevents, by the model."""
+    about = (
+        "Made from `tests/model/left_out.yaml`: each protection is left out of "
+        "[the model](../proof.md) in turn, and the search finds what follows. "
+        "`make soak NAME=model` prints it anew."
+    )
+    columns = {"protection": "left out", "steps": "steps of the shortest way", "result": "result"}
+    return _draw_file("Protections of the handover", about, "tests/model/left_out.yaml", columns)
+
+
+def list_verdict_fields() -> str:
+    """Return the page of fields in which a tool judges itself, and of who reads each."""
+    rows = load("tests/checks", "test_verdict_fields").FIELDS
+    about = (
+        "Made from `tests/checks/test_verdict_fields.py`, which runs each reader on a bad value "
+        "and on a good one. Of Redfish, a part is as bad as the worst of its Health and its "
+        "Conditions, and a Condition that points at a related resource leads to that one's own. "
+        "Three more have tests of their own: the exit codes 8, 10, 14 and 15 of nvidia-smi "
+        '(`checks/readers/smi_sentences.py`), "Reset required" in the kernel log '
+        "(`checks/readers/kernel_faults.csv`), and the levels of bfb-install and rshim "
+        "(`rshim.py` of the collection)."
+    )
+    cells = [(row.source, row.field, f"`{row.reader}`") for row in rows]
+    title = "Verdicts of the vendors' own tools"
+    return page(title, about, draw(("source", "field", "judged by"), cells))
+
+
 def _draw_file(title: str, about: str, file: str, columns: Mapping[str, str]) -> str:
     """Return the page of a YAML file's rows. `columns`: key of a row -> its heading."""
     rows = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
@@ -276,6 +339,11 @@ PAGES = {
     "in-band-commands.md": list_commands,
     "tool-proofs.md": list_tool_proofs,
     "remainders.md": list_remainders,
+    "misbehaviours.md": list_misbehaviours,
+    "promises.md": list_promises,
+    "bmcweb-rows.md": list_bmcweb_rows,
+    "handover-protections.md": list_left_out,
+    "verdict-fields.md": list_verdict_fields,
     "machine-settings.md": list_machine_settings,
     "fault-outcomes.md": list_fault_outcomes,
     "recorded-requests.md": list_recorded_requests,

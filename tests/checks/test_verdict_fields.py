@@ -1,7 +1,7 @@
 """Each field in which a tool or a device judges itself has a reader, which is run on a bad value.
 
-The table is in docs/judging.md. Outputs are the golden ones of `tests/golden/checks`, with one
-value changed; the Redfish bodies are in the words of DSP0268 and DSP8011 (Base registry).
+`make docs` makes a page of the table. Outputs are the golden ones of `tests/golden/checks`, with
+one value changed; the Redfish bodies are in the words of DSP0268 and DSP8011 (Base registry).
 """
 
 from __future__ import annotations
@@ -219,8 +219,5 @@ def test_a_bad_verdict_is_found_and_a_good_one_is_not(row: VerdictField) -> None
     assert not list(row.find(False))
 
 
-def test_the_page_lists_each_field_with_its_reader() -> None:
-    page = (ROOT / "docs/judging.md").read_text()
-    for row in FIELDS:
-        assert f"| {row.source} | {row.field} | `{row.reader}` |" in page, row
-        assert (ROOT / "provisioner" / row.reader).is_file()
+def test_each_reader_that_the_table_names_is_a_file() -> None:
+    assert [row for row in FIELDS if not (ROOT / "provisioner" / row.reader).is_file()] == []

@@ -19,7 +19,6 @@ import pytest
 import yaml
 
 from provisioner import checks, components, quirks, settings
-from provisioner.adapters import switches
 from provisioner.checks.check import Check
 from provisioner.planning.lifecycle import journey
 from provisioner.quirks.quirk import Quirk
@@ -283,12 +282,6 @@ def test_every_component_kind_is_in_the_table_of_contents():
     declared = {k.name for m in modules(components) for k in getattr(m, "KINDS", ())}
 
     assert declared == set(components.ALL)
-
-
-def test_every_switch_os_is_in_the_table_of_contents():
-    folders = {path.parent.name for path in Path(str(switches.__file__)).parent.glob("*/*.py")}
-
-    assert [system.facts.name for system in switches.ALL] == sorted(folders)
 
 
 def test_each_setting_is_in_the_list_of_settings_once_with_its_meaning():

@@ -22,8 +22,7 @@ from provisioner.access.oidc_sign_in import DeviceOffer, OidcSignIn, SignInSite
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
 from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.api import openapi, table
 from provisioner.api.app import build_application
 from provisioner.api.callers import Callers, GatheredRows
@@ -61,6 +60,7 @@ from provisioner.ports.storage import Rehearsals
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.runtime.shipped import read_text
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile, Sealing, place_of
 from provisioner.store.repositories.agents import SqlRunRepository

@@ -10,8 +10,7 @@ from pathlib import Path
 from provisioner.adapters.granted.switches import GrantedSwitches
 from provisioner.adapters.read_only.switches import ReadOnlySwitches
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.granting import guard_fabrics
@@ -25,6 +24,7 @@ from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
 from provisioner.runtime.integrations import open_partitions
 from provisioner.runtime.permit import CapabilityGate
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 
 

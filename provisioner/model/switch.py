@@ -1,6 +1,6 @@
 """A switch in the fabric's words: its images, ports and their VRFs, counters, and changes of ports.
 
-No operating system's own form appears here: each adapter of `adapters/switches` translates between
+No operating system's own form appears here: the integration of each system translates between
 these records and its switch.
 """
 

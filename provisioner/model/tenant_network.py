@@ -1,8 +1,8 @@
 """Tenants' networks on a leaf: VRFs with EVPN and BGP, sessions, route policies, security groups.
 
-No operating system's own form appears here: `adapters/switches` translates between these records
-and a switch's configuration. `NetworkState` is a reading, `LeafNetworks` the desired state, and
-`NetworkChange` the part of it that a leaf lacks.
+No operating system's own form appears here: a system's integration translates between these
+records and a switch's configuration. `NetworkState` is a reading, `LeafNetworks` the desired state,
+and `NetworkChange` the part of it that a leaf lacks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A switch, in the fabric's words: images, ports and VRFs, changes, drains, health and counters.
 
-Behind it stands one adapter for each operating system (`adapters/switches`). An adapter speaks its
+Behind it stands one integration for each operating system. An adapter speaks its
 switch's own protocol and decides nothing: the callers hold the switch's turn while they write
 (`execution/actions/reach.py`), read back, and judge. Every method raises `PortError` only;
 `SwitchRefused` is the one that means "it answered, and not with the expected answer".

@@ -49,6 +49,7 @@ class Integration:
     takes (settings) and returns `Consoles` by their protocol. `partitions` takes (address of UFM,
     file with CAs, `limited=`: a person confirmed the default partition) and returns a
     `Partitions`. `rehearsals` takes (matrix, settings) and returns a `Rehearsals`.
+    `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command.
     """
 
@@ -63,6 +64,7 @@ class Integration:
     consoles: str = ""
     partitions: str = ""
     rehearsals: str = ""
+    switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
 

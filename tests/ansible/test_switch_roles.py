@@ -26,7 +26,7 @@ from ansible_collections.provisioner.fleet.plugins.module_utils import (
     tools,
 )
 
-from provisioner.adapters.switches.cumulus import revisions as dialect
+from provisioner.integrations.cumulus import revisions as dialect
 
 pytestmark = pytest.mark.slow
 CONFIG = {"system": {"hostname": "leaf-su0-r0"}, "vrf": {"RED": {}}}

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 from role_lab import ANSIBLE
 
-from provisioner.adapters.switches.cumulus.nvue_calls import Ask
-from provisioner.adapters.switches.cumulus.revisions import NvueLine, Revisions
+from provisioner.integrations.cumulus.nvue_calls import Ask
+from provisioner.integrations.cumulus.revisions import NvueLine, Revisions
 from provisioner.ports.switch import SwitchRefused
 from provisioner.settings import Settings
 

@@ -36,8 +36,7 @@ from provisioner.adapters.read_only.hosts import ReadOnlyBmcs, ReadOnlySwitchWir
 from provisioner.adapters.read_only.sources import BmcSource, SwitchSource
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.daemon.data import Data, open_data, read_secrets
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
@@ -49,6 +48,7 @@ from provisioner.integrations.sim.site.site import Site
 from provisioner.planning.intake import expected_text
 from provisioner.runtime import permit
 from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 
 NODES = 4096

@@ -28,7 +28,6 @@ import this_machine
 import uvloop
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import open_data
 from provisioner.execution.actions.hold import Hold
@@ -47,6 +46,7 @@ from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import plan
 from provisioner.ports import BmcAddress, Secret
 from provisioner.runtime.event_loop import new_event_loop
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 

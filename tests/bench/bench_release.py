@@ -32,7 +32,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 from virtual_time import VirtualClock, run
 
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.release_sequence import Releases
@@ -45,6 +44,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 
 NODES = 512

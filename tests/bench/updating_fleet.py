@@ -14,7 +14,6 @@ import bench_firmware as firmware
 from sqlalchemy import Connection, insert, select
 
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.data import Data
 from provisioner.execution.artifacts.artifacts import Artifacts
@@ -32,6 +31,7 @@ from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.path.planner import plan
 from provisioner.ports import BmcAddress, Call, Reply, Secret
 from provisioner.quirks import identify
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.rows import operation_rows

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.adapters.switches.sonic import config_db
 from provisioner.checks import lldp
 from provisioner.checks.check import CheckContext
 from provisioner.execution.validate.validator import judging_context
+from provisioner.integrations.sonic import config_db
 from provisioner.model.cohort import Evidence, Finding, Verdict
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import Port

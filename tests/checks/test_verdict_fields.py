@@ -17,10 +17,10 @@ from provisioner.adapters.redfish.eventing.events import list_related, read_cond
 from provisioner.adapters.redfish.parts import read_health
 from provisioner.adapters.redfish.settings.reading import parse_registry
 from provisioner.adapters.redfish.tasks import is_running, of_task
-from provisioner.adapters.switches.cumulus import nvue_calls
-from provisioner.adapters.switches.sonic import switch_state
 from provisioner.checks.check import CheckContext
 from provisioner.checks.readers.smi_sentences import find_sentence
+from provisioner.integrations.cumulus import nvue_calls
+from provisioner.integrations.sonic import switch_state
 from provisioner.model.cohort import Evidence, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -183,14 +183,14 @@ FIELDS = (
         judged("nccl_single", "Out of bounds values : 0 OK", "Out of bounds values : 3 FAILED")),
     VerdictField("gpu_burn", "OK or FAULTY", "checks/readers/dcgm_document.py",
         judged("gpu_burn", "GPU 1: OK", "GPU 1: FAULTY")),
-    VerdictField("NVUE", "state and issue of a revision", "adapters/switches/cumulus/nvue_calls.py",
+    VerdictField("NVUE", "state and issue of a revision", "integrations/cumulus/nvue_calls.py",
         revision),
-    VerdictField("NVUE", "action_success", "adapters/switches/cumulus/nvue_calls.py", action),
+    VerdictField("NVUE", "action_success", "integrations/cumulus/nvue_calls.py", action),
     VerdictField("NVUE", "status of system/health", "checks/switch_health.py",
         judged("switch_health", '{"status": "OK", "status-led": "green", "issues": {}}',
                '{"status": "Not OK", "status-led": "amber", '
                '"issues": {"PSU1": {"issue": "missing or not available"}}}')),
-    VerdictField("SONiC", "show system-health summary", "adapters/switches/sonic/switch_state.py",
+    VerdictField("SONiC", "show system-health summary", "integrations/sonic/switch_state.py",
         sonic),
     VerdictField("FRR", "state of a peer", "checks/bgp_peers.py",
         judged("bgp_peers", '"Established"', '"Idle"')),

@@ -10,7 +10,7 @@ from aiohttp import web
 from devices import Bmc, run
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.ports import Call, LookOnly, Secret, SwitchAddress
 from provisioner.runtime import permit
 

@@ -20,7 +20,6 @@ from provisioner.adapters.read_only.hosts import (
 )
 from provisioner.adapters.redfish.session import is_session_call
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches.sonic import acl_rows, config_db, switch_state
 from provisioner.checks import lldp
 from provisioner.cli.options.serve_options import PLAYBOOKS, check_places
 from provisioner.control.fabric.fabric_standing import Fabrics
@@ -28,6 +27,7 @@ from provisioner.daemon.artifacts import ArtifactDoor, open_artifacts
 from provisioner.daemon.daemon import Parts
 from provisioner.daemon.observing import narrow_fabrics, narrow_parts
 from provisioner.execution.observe.inband import BOOT_ID, REBOOT
+from provisioner.integrations.sonic import acl_rows, config_db, switch_state
 from provisioner.model.input_error import InputError
 from provisioner.model.location import OutletState
 from provisioner.planning.intake import host_tools as host_look

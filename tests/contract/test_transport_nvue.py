@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from devices import Bmc, Broken, run
 
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.ports import (
     AccountLocked,
     Call,

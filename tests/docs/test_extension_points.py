@@ -31,15 +31,12 @@ def _read_rows() -> list[tuple[str, int, str, set[str]]]:
 
 
 def _find_switch_os(example: str) -> set[str]:
-    """Return the folder of an adapter, and the modules that put its declaration in a list."""
-    declaration = re.compile(rf"^\s*{example}\.SYSTEM,$", re.MULTILINE)
-    folder = f"adapters/switches/{example}/"
-    assert (PRODUCT / folder / "__init__.py").is_file()
-    return {folder} | {
-        str(path.relative_to(PRODUCT))
-        for path in PRODUCT.rglob("*.py")
-        if declaration.search(path.read_text(encoding="utf-8"))
-    }
+    """Return the folder of an integration, and the file that registers it."""
+    folder = f"integrations/{example}/"
+    assert (PRODUCT / folder / "system.py").is_file()
+    entry = f'{example} = "provisioner.integrations.{example}:INTEGRATION"'
+    assert entry in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return {folder, "pyproject.toml"}
 
 
 def _find_files(example: str) -> set[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-from provisioner.adapters import switches
+from provisioner.runtime.integrations import find_integrations
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/new-switch-os.md"
-ADAPTERS = "provisioner/adapters/switches"
+INTEGRATIONS = "provisioner/integrations"
 PROOF = ROOT / "tests/switches/bench_os"
 
 
@@ -31,15 +33,35 @@ def naming(name: str, *folders: str) -> set[str]:
 
 
 def test_the_table_has_one_folder_and_one_line() -> None:
-    assert table() == [f"{ADAPTERS}/NAME", f"{ADAPTERS}/__init__.py"]
+    assert table() == [f"{INTEGRATIONS}/NAME", "pyproject.toml"]
 
 
-def test_each_system_is_one_folder_and_a_line_of_the_table_of_contents() -> None:
-    listing = (ROOT / ADAPTERS / "__init__.py").read_text()
+def test_each_system_is_one_folder_and_one_entry_point() -> None:
+    listing = (ROOT / "pyproject.toml").read_text()
+    brought = [one for one in find_integrations() if one.switch_system]
 
-    for system in switches.ALL:
-        assert (ROOT / ADAPTERS / system.facts.name / "__init__.py").is_file()
-        assert listing.count(f"{system.facts.name}.SYSTEM,") == 1
+    assert [one.name for one in brought] == ["cumulus", "sonic"]
+    for one in brought:
+        assert (ROOT / INTEGRATIONS / one.name / "system.py").is_file()
+        assert listing.count(f'{one.name} = "provisioner.integrations.{one.name}:') == 1
+
+
+def test_no_code_of_a_system_is_loaded_before_a_switch_of_it_is_opened() -> None:
+    script = (
+        "import sys\n"
+        "from provisioner.runtime.switch_systems import find_switch_systems\n"
+        "names = [system.facts.name for system in find_switch_systems()]\n"
+        "begin = 'provisioner.integrations.'\n"
+        "print(*names, *(n for n in sys.modules if n.startswith(begin) and n.count('.') > 2))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    declared = {
+        f"provisioner.integrations.{name}.{module}"
+        for name in ("cumulus", "sonic")
+        for module in ("facts", "system")
+    }
+    assert set(run.stdout.split()) == {"cumulus", "sonic"} | declared
 
 
 def test_the_third_system_was_added_by_one_folder_and_one_line() -> None:
@@ -55,8 +77,6 @@ _MATRIX = "the matrix's vocabulary: component names, grammars of versions, updat
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
 _FIRST = "the first script of a new switch, which its own system fetches (docs/intake.md)"
 NAMING = {
-    "adapters/switches/__init__.py": "the table of contents",
-    "cli/serve/daemon_parts.py": "puts the dialogue of factory passwords behind `SwitchPasswords`",
     "checks/threshold_data.py": _WORDS,
     "integrations/inventories/adoption_sources.py": _WORDS,
     "integrations/inventories/netbox_commands.py": _WORDS,
@@ -87,7 +107,7 @@ NAMING = {
 
 def test_nothing_else_names_cumulus_or_its_api() -> None:
     package = ROOT / "provisioner"
-    own = (package / "adapters/switches/cumulus", package / "integrations/sim")
+    own = (package / "integrations/cumulus", package / "integrations/sim")
     named = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")

@@ -16,8 +16,7 @@ from frr_boxes import Box
 from frr_nvue import PASSWORD, USER
 from frr_site import BMC, LEAF_OOB, NODES, PLAN, STORAGE_HOST, FrrSite
 
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.node.performer import Performer
@@ -38,6 +37,7 @@ from provisioner.planning.lifecycle.decide import Fence, Release
 from provisioner.planning.release import entitlement as handover
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.ports import Secret, ShellCommand, ShellOutput
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store import open_store

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from release_rig import CANARY, LEAF, NODE, Bench, play, trees
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
 from provisioner.execution.tenancy.release_sequence import HostsApart, ReleaseOutcome
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.recovery import GateCheck, RowVerdict
 
 FEW = frozenset({0, 3, 7})  # of the in-band network, with the planted faults, and the last

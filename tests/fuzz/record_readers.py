@@ -16,10 +16,10 @@ RECORD_DECODERS = {
 }
 
 RECORD_BESIDE = {
-    "adapters.switches.cumulus.nvue_calls:build_merge": "it takes what we made ourselves",
-    "adapters.switches.cumulus.services:encode_change": "tests/switches/test_switch_settings.py",
-    "adapters.switches.cumulus.services:read_services": "tests/switches/test_switch_settings.py",
-    "adapters.switches.sonic.services:plan_services": "tests/switches/test_switch_settings.py",
+    "integrations.cumulus.nvue_calls:build_merge": "it takes what we made ourselves",
+    "integrations.cumulus.services:encode_change": "tests/switches/test_switch_settings.py",
+    "integrations.cumulus.services:read_services": "tests/switches/test_switch_settings.py",
+    "integrations.sonic.services:plan_services": "tests/switches/test_switch_settings.py",
     "integrations.inventories.deciding.ironic_nodes:list_links": (
         "of list_ports; tests/ironic/test_adopt_ironic.py"
     ),
@@ -73,7 +73,7 @@ RECORD_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
         "read_belief",
         {"node": {}, "inventory": None},
     ),
-    ("adapters.switches.sonic.services", (), "read_services", {}),
+    ("integrations.sonic.services", (), "read_services", {}),
     ("planning.release.tenant_login", (ValueError,), "parse_user_data", {}),
     (
         "planning.release.tenant_login",

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 from record_readers import RECORD_BESIDE, RECORD_DECODERS, RECORD_READERS
 from redfish_readers import REDFISH_READERS
 
-from provisioner.adapters.switches.cumulus import switch_state as cumulus_state
-from provisioner.adapters.switches.sonic.config_db import Configuration
 from provisioner.api.problem import Refused
 from provisioner.checks.check import CheckContext, Unreadable
 from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.integrations.cumulus import switch_state as cumulus_state
 from provisioner.integrations.outlets.outlet_tables import TABLES
+from provisioner.integrations.sonic.config_db import Configuration
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
@@ -44,7 +44,7 @@ DISK = Disk(name="/dev/nvme0n1", serial="S1", size_bytes=2**40)
 NAMES = {"gpu0": "gpu0", "GPU_SXM_1": "gpu0", "0000:1b:00": "gpu1"}
 NETWORKS = NetworkChange(vrfs={"RED": VrfNetwork()}, policies={"x": RoutePolicy(("::/0",))})
 _FABRIC_OUTPUTS = "execution.validate.fabric_outputs"
-_NETWORK_TREE = "adapters.switches.cumulus.tenant_networks"
+_NETWORK_TREE = "integrations.cumulus.tenant_networks"
 _FILE = {"source": "own.yaml"}
 _CHECKS = (Unreadable,)
 # module, what may leave its functions, the functions, and those of their parameters that are ours
@@ -199,7 +199,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("quirks", (), "identify", {}),
     *REDFISH_READERS,
     (
-        "adapters.switches.cumulus.nvue_calls",
+        "integrations.cumulus.nvue_calls",
         (),
         (
             "read_revision_id read_revision read_revisions read_vrf read_denied read_apart "
@@ -207,17 +207,17 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("adapters.switches.cumulus.port_filter", (), "read_filter", {}),
-    ("adapters.switches.cumulus.port_filter", (), "read_filters read_bound", {}),
-    ("adapters.switches.cumulus.port_filter", (), "encode_guards", {"change": NETWORKS}),
+    ("integrations.cumulus.port_filter", (), "read_filter", {}),
+    ("integrations.cumulus.port_filter", (), "read_filters read_bound", {}),
+    ("integrations.cumulus.port_filter", (), "encode_guards", {"change": NETWORKS}),
     (_NETWORK_TREE, (PortError,), "read_networks read_bound", {}),
     (_NETWORK_TREE, (PortError,), "read_vnis", {"vrf": "RED"}),
     (_NETWORK_TREE, (), "read_subtree", {"path": ("router", "bgp")}),
     (_NETWORK_TREE, (), "find_missing_tree", {"desired": {"router": {"bgp": {"x": "on"}}}}),
     (_NETWORK_TREE, (), "encode_change", {"change": NETWORKS, "version": "5.12.1.100"}),
-    ("adapters.switches.cumulus.tenant_networks", (), "read_states read_targets", {}),
+    ("integrations.cumulus.tenant_networks", (), "read_states read_targets", {}),
     (
-        "adapters.switches.cumulus.services",
+        "integrations.cumulus.services",
         (),
         (
             "read_drained read_ports read_bytes read_counters read_sessions read_vnis read_health "
@@ -226,7 +226,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     (
-        "adapters.switches.cumulus.switch_state",
+        "integrations.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         (
             "find_object read_routes read_peers read_imports read_targets read_neighbours "
@@ -235,31 +235,31 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         ),
         {},
     ),
-    ("adapters.switches.cumulus.switch_state", (), "digest", {}),
+    ("integrations.cumulus.switch_state", (), "digest", {}),
     (
-        "adapters.switches.cumulus.switch_state",
+        "integrations.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         "find_unsaved",
         {"startup": {"interface": {"swp1": {}}}},
     ),
     (
-        "adapters.switches.cumulus.switch_state",
+        "integrations.cumulus.switch_state",
         (cumulus_state.Unreadable,),
         "read_port",
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
-    ("adapters.switches.cumulus.revisions", (), "decode_document", {"path": ("qos", "roce")}),
-    ("adapters.switches.sonic.config_db", (), "read_configuration read_images", {}),
+    ("integrations.cumulus.revisions", (), "decode_document", {"path": ("qos", "roce")}),
+    ("integrations.sonic.config_db", (), "read_configuration read_images", {}),
     (
-        "adapters.switches.sonic.config_db",
+        "integrations.sonic.config_db",
         (),
         "read_kernel",
         {"applied": Configuration(frozenset(), {}, {})},
     ),
-    ("adapters.switches.sonic.config_db", (), "read_platform", {"serial": "S1"}),
-    ("adapters.switches.sonic.acl_rows", (ValueError,), "read_active", {"configured": None}),
+    ("integrations.sonic.config_db", (), "read_platform", {"serial": "S1"}),
+    ("integrations.sonic.acl_rows", (ValueError,), "read_active", {"configured": None}),
     (
-        "adapters.switches.sonic.switch_state",
+        "integrations.sonic.switch_state",
         (),
         (
             "read_drained read_health read_neighbours read_routes read_peers read_leaks read_vnis "
@@ -268,7 +268,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     ("telemetry.logs", (), "scrub", {}),
-    ("adapters.switches.sonic.switch_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
+    ("integrations.sonic.switch_state", (), "read_lldp read_port_id", {"port": "Ethernet0"}),
 )
 _OURS = "it takes what we made ourselves"
 _READ = "it takes what was read, and bounded, before"
@@ -315,8 +315,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "runtime.shipped:point_to_pages": _OURS,
     "model.host_filter:may_overwrite": _READ,
     "model.host_filter:read_label": _READ,
-    "adapters.switches.cumulus.nvue_calls:read_addresses": _READ,
-    "adapters.switches.cumulus.nvue_calls:read_sent": _READ,
+    "integrations.cumulus.nvue_calls:read_addresses": _READ,
+    "integrations.cumulus.nvue_calls:read_sent": _READ,
     "checks.readers.kernel_lines:is_harmless": _JUDGES,
     "checks.readers.kernel_lines:find_virtual_drives": _JUDGES,
     "checks.readers.kernel_lines:is_of_drives": _JUDGES,
@@ -340,9 +340,9 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.repair.case_policy:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
-    "adapters.switches.cumulus.nvue_calls:move_ports": _OURS,
+    "integrations.cumulus.nvue_calls:move_ports": _OURS,
     "planning.release.release_cables:find_gaps": (
-        "attempted through adapters.switches.cumulus.host_filter:read_filter"
+        "attempted through integrations.cumulus.host_filter:read_filter"
     ),
     "planning.release.release_cables:judge_probes": _READ,
     "planning.release.port_isolation:make_leak_blocker": _READ,
@@ -363,17 +363,15 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "integrations.tickets.webhook:signature": _OURS,
     "planning.tenancy.vrf_difference:list_obstacles": _READ,
     "adapters.playbooks.events:redact_secrets": "attempted through playbooks.events:Events",
-    "adapters.switches.cumulus.revisions:encode_body": "it is given bodies of our own",
-    "adapters.switches.sonic.acl_rows:list_bound_ports": (
-        "attempted in tests/switches/test_sonic.py"
-    ),
-    "adapters.switches.sonic.acl_rows:list_ports": "attempted in tests/switches/test_sonic.py",
-    "adapters.switches.sonic.acl_rows:pick_tables": _READ,
-    "adapters.switches.sonic.acl_rows:plan_steps": _READ,
-    "adapters.switches.sonic.acl_rows:read_filter": "attempted in tests/switches/test_sonic.py",
-    "adapters.switches.sonic.config_db:apply_patch": _OURS,
-    "adapters.switches.sonic.config_db:name_patch": _OURS,
-    "adapters.switches.sonic.config_db:plan_patch": _READ,
+    "integrations.cumulus.revisions:encode_body": "it is given bodies of our own",
+    "integrations.sonic.acl_rows:list_bound_ports": ("attempted in tests/switches/test_sonic.py"),
+    "integrations.sonic.acl_rows:list_ports": "attempted in tests/switches/test_sonic.py",
+    "integrations.sonic.acl_rows:pick_tables": _READ,
+    "integrations.sonic.acl_rows:plan_steps": _READ,
+    "integrations.sonic.acl_rows:read_filter": "attempted in tests/switches/test_sonic.py",
+    "integrations.sonic.config_db:apply_patch": _OURS,
+    "integrations.sonic.config_db:name_patch": _OURS,
+    "integrations.sonic.config_db:plan_patch": _READ,
 }
 # modules that decode without a reader of their own: what they decode comes from us, or goes there
 DECODE_FOR: Mapping[str, str] = {
@@ -394,7 +392,7 @@ DECODE_FOR: Mapping[str, str] = {
     "control.node.observer": _OURS,
     "daemon.events": "planning.watch.pushed_alerts:parse_push",
     "ports.wire": "adapters.redfish.messages:body_of",
-    "adapters.switches.systems": ("adapters.switches.sonic.config_db:read_configuration"),
+    "runtime.switch_systems": ("integrations.sonic.config_db:read_configuration"),
     "execution.steps.bios_defaults": _OURS,
     "execution.steps.bmc_defaults": _OURS,
     "execution.steps.card_storage": _OURS,

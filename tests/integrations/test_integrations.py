@@ -139,6 +139,7 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
             one.consoles,
             one.partitions,
             one.rehearsals,
+            one.switch_system,
             *one.commands.values(),
         )
         assert [load_reference(one, o) for o in offers if o]

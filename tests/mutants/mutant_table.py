@@ -75,7 +75,7 @@ TABLE = (
         (
             "provisioner.execution.tenancy.leaf:*",
             "provisioner.execution.actions.reach:*",
-            "provisioner.adapters.switches.cumulus.port_reading:*",
+            "provisioner.integrations.cumulus.port_reading:*",
         ),
         (
             "tests/switches/test_leaf_moves.py",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.sonic import config_db
 from provisioner.checks import lldp
 from provisioner.checks.readers.sysfs import pci_of_interface
+from provisioner.integrations.sonic import config_db
 from provisioner.model.expected import ExpectedDpu
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from provisioner.adapters.switches import ALL
 from provisioner.daemon.data import read_matrix
 from provisioner.model.expected import Expected
 from provisioner.model.input_error import InputError
@@ -28,6 +27,7 @@ from provisioner.planning.intake.proposal import (
 )
 from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.runtime.shipped import find_shipped
+from provisioner.runtime.switch_systems import find_switch_systems
 
 BIOS = "BIOS Date: 08/04/2023 Ver 1.4"
 MAC = "5c:25:73:00:00:0{}"
@@ -63,7 +63,7 @@ def read(proposal: Proposal) -> Expected:
 
 def seen(*hosts: SeenHost, switches: tuple[SeenSwitch, ...] = (), **more: object) -> Seen:
     vendors = {h.url: h.vendor for h in hosts}
-    new = frozenset(system.facts.factory_hostname for system in ALL)
+    new = frozenset(system.facts.factory_hostname for system in find_switch_systems())
     return Seen(hosts=hosts, switches=switches, vendor_of=vendors, factory_hostnames=new, **more)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.cumulus.services import wrong_firmware
+from provisioner.integrations.cumulus.services import wrong_firmware
 from provisioner.model.switch import Wellness
 from provisioner.planning.lifecycle.admission import (
     find_carrying_ports,

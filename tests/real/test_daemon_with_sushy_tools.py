@@ -21,8 +21,7 @@ from emulated import PASSWORD
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.discovery import Probe, probe
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, open_data, read_expected, read_matrix, read_secrets
@@ -34,6 +33,7 @@ from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.planning.lifecycle.operator_requests import retry_node
 from provisioner.ports import PlaybookCall, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hosts import Host, hosts, why_not
 
-from provisioner.adapters.switches.cumulus.services import SshPasswords
+from provisioner.integrations.cumulus.services import SshPasswords
 from provisioner.ports import CertificateChanged, LoginRefused, Malformed, PortError, Secret
 
 PORT = 2222

@@ -12,10 +12,10 @@ from frr_probes import connects, listening, pings
 from frr_site import DAEMON, IN_BAND, IN_BAND_PORTS, FrrSite, frr_site
 from frr_world import World, opened
 
-from provisioner.adapters.switches.cumulus import nvue_calls as cumulus
-from provisioner.adapters.switches.cumulus.port_filter import NAME
-from provisioner.adapters.switches.cumulus.revisions import NvueLine
 from provisioner.execution.tenancy.release_sequence import HostsApart
+from provisioner.integrations.cumulus import nvue_calls as cumulus
+from provisioner.integrations.cumulus.port_filter import NAME
+from provisioner.integrations.cumulus.revisions import NvueLine
 from provisioner.model.fabric_session import FabricMember, FabricSession
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateCheck, RowVerdict

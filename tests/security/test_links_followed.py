@@ -18,7 +18,7 @@ from hostile_links import LINKS, REDIRECTS, Place, led, listening, response
 from provisioner.adapters.agent.client import HttpsWire
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.client import connection as contexts
 from provisioner.cli.client.connection import NoAnswer, connect
 from provisioner.integrations.inventories.netbox import NetBox

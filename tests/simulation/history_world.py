@@ -39,7 +39,6 @@ from sqlalchemy import select
 from virtual_time import EPOCH
 
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
-from provisioner.adapters.switches import make_switches
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
@@ -54,6 +53,7 @@ from provisioner.ports import StoreFailed, Unreachable
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows.operation_rows import SETTLED

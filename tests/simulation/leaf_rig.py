@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, urlsplit
 from memory_hosts import MemoryRunner
 
 from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -35,6 +34,7 @@ from provisioner.ports import (
     SwitchAddress,
     Unreachable,
 )
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store import open_store
 

@@ -17,7 +17,6 @@ from port_members import NEAR_MS, Members
 from port_truth import MAINTENANCE, PortTruth, Row
 from virtual_time import VirtualClock
 
-from provisioner.adapters.switches import make_switches
 from provisioner.control.context import Context
 from provisioner.control.node.performer import Performer
 from provisioner.control.node.reconciler import Reconciler
@@ -34,6 +33,7 @@ from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Location, Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Call, Reply, SwitchAddress, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store import open_store
 

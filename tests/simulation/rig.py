@@ -12,7 +12,6 @@ from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
-from provisioner.adapters.switches import make_switches
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
@@ -30,6 +29,7 @@ from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.node import Node, State
 from provisioner.ports.campaigns import CaseRepository
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault

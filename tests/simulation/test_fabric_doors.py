@@ -11,11 +11,11 @@ import virtual_time
 from rig import World
 from test_fabric_sessions import HOUR_S, Place
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
 from provisioner.control.context import Context
 from provisioner.control.fabric.fabric import FabricSessions
 from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.validate.fabric_tests import FabricTests
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.node import NodeKind
 
 SETTINGS: dict[str, Any] = {

@@ -9,7 +9,6 @@ from memory_hosts import MemoryRunner, MemoryShell
 from rig import World
 from virtual_time import run
 
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
@@ -19,6 +18,7 @@ from provisioner.model.inventory import Activation, Inventory
 from provisioner.model.operation import LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
+from provisioner.runtime.switch_systems import make_switches
 
 METHODS = ("redfish_push", "bluefield_bfb", "playbook_nic_firmware", "nvue_image")
 

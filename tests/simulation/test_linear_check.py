@@ -11,7 +11,7 @@ import virtual_time
 from linear_check import Call, check_calls
 from test_histories import undisturbed
 
-from provisioner.adapters.switches.cumulus.cumulus_switch import CumulusSwitch
+from provisioner.integrations.cumulus.cumulus_switch import CumulusSwitch
 from provisioner.store.repositories.nodes import SqlNodeRepository
 
 ROW = ("row", "n1")

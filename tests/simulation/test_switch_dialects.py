@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import pytest
 from leaf_rig import Rig
 
-from provisioner.adapters.switches.cumulus import revisions as dialect
-from provisioner.adapters.switches.cumulus import services as bgp_drain
-from provisioner.adapters.switches.cumulus import tenant_networks as network_tree
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.steps.methods_switch import boot_image
 from provisioner.execution.steps.methods_switch_settings import Drain
+from provisioner.integrations.cumulus import revisions as dialect
+from provisioner.integrations.cumulus import services as bgp_drain
+from provisioner.integrations.cumulus import tenant_networks as network_tree
 from provisioner.integrations.sim.switches.nvue_schema import ROWS, find_violation, take_over
 from provisioner.model.inventory import Activation
 from provisioner.model.operation import ActionStatus, LedgerEntry

@@ -21,9 +21,9 @@ from frr_nvue import PASSWORD, USER, Nvue
 from frr_switch import FrrSwitch
 from switch_box import FIRST, SECOND, Box
 
-from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.adapters.switches.systems import Wires
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.ports import Secret, SwitchAddress
+from provisioner.runtime.switch_systems import Wires
 from provisioner.runtime.wall_clock import WallClock
 
 ON = {"enable": "on"}

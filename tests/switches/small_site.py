@@ -14,12 +14,11 @@ from urllib.parse import parse_qsl, urlsplit
 from port_given import Credentials
 from virtual_time import VirtualClock, run
 
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.revisions import NvueLine
 from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.cumulus.revisions import NvueLine
 from provisioner.integrations.sim.hardware.clock import Schedule
 from provisioner.integrations.sim.switches.nvue import NvueService
 from provisioner.integrations.sim.switches.switch import Neighbour, Switch, SwitchDurations
@@ -28,6 +27,7 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
 from provisioner.ports import Call, Reply, Secret, SwitchAddress, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store import open_store
 

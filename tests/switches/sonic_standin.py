@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_rows
-from provisioner.adapters.switches.sonic import config_db as sonic
-from provisioner.adapters.switches.sonic import switch_state as sonic_state
+from provisioner.integrations.sonic import acl_rows
+from provisioner.integrations.sonic import config_db as sonic
+from provisioner.integrations.sonic import switch_state as sonic_state
 from provisioner.ports import ShellCommand, ShellOutput
 
 OLD, NEW = "SONiC-OS-202311.1", "SONiC-OS-202311.2"

@@ -7,8 +7,8 @@ from typing import Any
 
 from virtual_time import run
 
-from provisioner.adapters.switches.systems import Wires
 from provisioner.ports import SwitchAddress
+from provisioner.runtime.switch_systems import Wires
 
 FIRST, SECOND = "172.16.0.3/31", "172.16.0.5/31"
 

@@ -14,12 +14,13 @@ from sonic_standin import NEW, SonicSwitch
 from switch_box import FIRST, SECOND, Box
 from virtual_time import VirtualClock
 
-from provisioner.adapters.switches import cumulus, sonic
-from provisioner.adapters.switches.systems import SwitchSystem, SwitchSystems, Wires
 from provisioner.execution.actions.reach import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
+from provisioner.integrations.cumulus.system import SYSTEM as CUMULUS
+from provisioner.integrations.sonic.system import SYSTEM as SONIC
 from provisioner.model.outcome import Blocker
 from provisioner.ports import Reply, Secret, Switch, SwitchAddress
+from provisioner.runtime.switch_systems import SwitchSystem, SwitchSystems, Wires
 from provisioner.settings import Settings
 
 SETTINGS = Settings(
@@ -121,8 +122,8 @@ class Case:
 
 # The third one is the operating system for tests. This is its line.
 CASES = (
-    Case(cumulus.SYSTEM, CumulusBox),
-    Case(sonic.SYSTEM, SonicBox),
+    Case(CUMULUS, CumulusBox),
+    Case(SONIC, SonicBox),
     Case(bench_os.SYSTEM, bench_os.BenchBox),
 )
 BOXES: dict[str, Callable[[], Box]] = {case.system.facts.name: case.box for case in CASES}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.switches.cumulus import nvue_calls as cumulus
+from provisioner.integrations.cumulus import nvue_calls as cumulus
 from provisioner.model.switch import Images, Move, PortChange
 
 JSON = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.switches.cumulus.tenant_networks import (
+from provisioner.integrations.cumulus.tenant_networks import (
     TreeChange,
     encode_change,
     make_switch,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, SmallSite, ok, play, replacing
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import Move
 from provisioner.ports import Reply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import Move

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, SmallSite, ok, play, replacing
 
-from provisioner.adapters.switches.cumulus.nvue_calls import Ask
-from provisioner.adapters.switches.cumulus.port_reading import read_places, read_tenant_ports
+from provisioner.integrations.cumulus.nvue_calls import Ask
+from provisioner.integrations.cumulus.port_reading import read_places, read_tenant_ports
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Place
 from provisioner.ports import Malformed, Reply, SwitchRefused

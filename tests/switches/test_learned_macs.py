@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from switch_boxes import CumulusBox, SonicBox, play
 
-from provisioner.adapters.switches.sonic import switch_state as sonic_state
 from provisioner.execution.tenancy.leaf import Leaf
+from provisioner.integrations.sonic import switch_state as sonic_state
 from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.ports import PortError, Switch
 

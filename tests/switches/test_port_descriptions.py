@@ -10,7 +10,6 @@ import pytest
 from leaf_rig import Rig
 from sonic_standin import SonicSwitch
 
-from provisioner.adapters.switches import make_switches
 from provisioner.control.watch.recovery import find_lost_moves
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.host_filter import (
@@ -24,6 +23,7 @@ from provisioner.model.host_filter import (
 from provisioner.model.node import Node
 from provisioner.planning.watch.high_water import find_newer_labels
 from provisioner.ports import Call, Reply, SwitchAddress
+from provisioner.runtime.switch_systems import make_switches
 
 MARK = DatabaseMark("0123abcd" * 4, 1)
 HOST, LEAF = "su0-n00", "leaf-su0-r0"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, Asked, SmallSite, play
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind

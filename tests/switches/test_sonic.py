@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.sonic import acl_rows
-from provisioner.adapters.switches.sonic import config_db as sonic
-from provisioner.adapters.switches.sonic import switch_state as sonic_state
 from provisioner.execution.actions.reach import SwitchSource
 from provisioner.execution.tenancy.leaf import Leaf
+from provisioner.integrations.sonic import acl_rows
+from provisioner.integrations.sonic import config_db as sonic
+from provisioner.integrations.sonic import switch_state as sonic_state
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Images, Move
 from provisioner.ports import ShellCommand, ShellOutput, SwitchAddress
 from provisioner.ports.wire import parse_marked
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 
 JSON = st.recursive(

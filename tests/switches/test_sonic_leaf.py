@@ -11,8 +11,6 @@ import pytest
 from leaf_rig import Rig
 from sonic_standin import NEW, OLD, SonicSwitch
 
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.sonic.acl_rows import NAME
 from provisioner.execution.actions.once import Sent
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site, Work
@@ -21,6 +19,7 @@ from provisioner.execution.steps.methods_switch import boot_image, install_sonic
 from provisioner.execution.steps.methods_switch_settings import Drain
 from provisioner.execution.tenancy.release_sequence import HostsApart
 from provisioner.execution.tenancy.tenancy import Tenancy
+from provisioner.integrations.sonic.acl_rows import NAME
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -28,6 +27,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.ports import PlaybookCall, PlaybookResult
+from provisioner.runtime.switch_systems import make_switches
 
 LEAF = "leaf-su0-r0"
 

@@ -14,17 +14,17 @@ import pytest
 from switch_box import FIRST, SECOND, Box
 from switch_boxes import BOXES, RIGS, play, skip_without
 
-from provisioner.adapters import switches
 from provisioner.execution.tenancy.leaf import Leaf
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
 from provisioner.ports import PortError, Switch, SwitchRefused
+from provisioner.runtime.switch_systems import find_switch_systems
 
 pytestmark = pytest.mark.parametrize("system", [*BOXES, *RIGS])
 
 
 def test_a_switch_is_opened_by_the_scheme_of_its_address(system: str) -> None:
-    assert {declared.facts.name for declared in switches.ALL} < set(BOXES)
+    assert {declared.facts.name for declared in find_switch_systems()} < set(BOXES)
     assert play(system, opened_system) == {"frr": "cumulus"}.get(system, system)
 
 

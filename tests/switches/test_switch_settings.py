@@ -17,15 +17,15 @@ from small_site import SmallSite
 from sonic_standin import SonicSwitch
 from virtual_time import VirtualClock, run
 
-from provisioner.adapters.switches import cumulus, sonic
-from provisioner.adapters.switches.cumulus.services import read_services
-from provisioner.adapters.switches.sonic import services as sonic_services
-from provisioner.adapters.switches.systems import SwitchSystems, Wires
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.collector import read_switch_settings
 from provisioner.execution.observe.rotation import open_switch
 from provisioner.execution.steps.methods_switch_settings import write_switch_settings
+from provisioner.integrations.cumulus.services import read_services
+from provisioner.integrations.cumulus.system import SYSTEM as CUMULUS
 from provisioner.integrations.sim.switches.nvue_schema import find_violation, take_over
+from provisioner.integrations.sonic import services as sonic_services
+from provisioner.integrations.sonic.system import SYSTEM as SONIC
 from provisioner.model.inventory import Activation
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus, LedgerEntry
@@ -33,6 +33,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Disruption, Step, StepKind
 from provisioner.ports import Secret
 from provisioner.ports.switch import ServiceChange
+from provisioner.runtime.switch_systems import SwitchSystems, Wires
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
@@ -67,7 +68,7 @@ class Rig:
         self.key.write_text(f"{KEY}\n")
         self.key.chmod(0o600)
         settings = self.site.settings.model_copy(update={"switch_tacacs_key_file": str(self.key)})
-        systems = [cumulus.SYSTEM, sonic.SYSTEM]
+        systems = [CUMULUS, SONIC]
         switches = SwitchSystems(Wires(self.site.transport, self.sonic), systems)
         self.effects = replace(
             self.site.effects,

@@ -9,13 +9,13 @@ import pytest
 from small_site import SmallSite, play
 from virtual_time import VirtualClock
 
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.model.expected import Expected, ExpectedNode
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Reason
 from provisioner.planning.intake.pairing import assemble_nodes
 from provisioner.ports import Secret, SwitchAddress, SwitchRefused
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 
 SWITCHES = make_switches(None, object())  # type: ignore[arg-type]  # nothing is asked

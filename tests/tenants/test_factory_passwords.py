@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.identify import take_over
@@ -18,6 +17,7 @@ from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.node import Node
 from provisioner.model.outcome import Reason
 from provisioner.ports import LoginRefused, PortError, Secret, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 
 LEAF = "leaf-su0-r0"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from worlds import World, run
 
-from provisioner.adapters.switches.cumulus.tenant_networks import read_states, read_targets
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.integrations.cumulus.tenant_networks import read_states, read_targets
 from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Outside, Phase, Tenant

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import World, run
 
-from provisioner.adapters.switches.cumulus.port_filter import (
+from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
+from provisioner.integrations.cumulus.port_filter import (
     encode_filter,
     read_bound,
     read_filters,
 )
-from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.integrations.sim.switches.nvue import find_acl_violation
 from provisioner.model.location import Port
 from provisioner.model.outcome import Reason

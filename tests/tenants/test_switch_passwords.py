@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.adapters.switches import make_switches
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.rotation import change_switch_login
@@ -20,6 +19,7 @@ from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import list_logins
 from provisioner.ports import Call, LoginRefused, Reply, Secret, SwitchAddress, Unreachable
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store

@@ -10,9 +10,9 @@ import pytest
 from leaf_bench import A, Bench
 from leaf_rig import Rig
 
-from provisioner.adapters.switches.cumulus.port_filter import NAME
 from provisioner.control.watch.leaf_watch import ApartWatch
 from provisioner.execution.tenancy.release_sequence import HostsApart
+from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.fabric_session import FabricMember, FabricSession
 from provisioner.model.node import Placement, State
 

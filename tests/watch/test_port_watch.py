@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.adapters.switches.cumulus.services import read_counters
 from provisioner.control.watch.alert_keeper import PortReport, PortWatch
+from provisioner.integrations.cumulus.services import read_counters
 from provisioner.planning.watch.watch_rules import Counters
 
 AT = 1_790_000_000.0

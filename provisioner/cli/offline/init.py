@@ -29,9 +29,7 @@ from provisioner.adapters.redfish.discovery import (
 )
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import ALL as SYSTEMS
-from provisioner.adapters.switches import find_facts, make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.cli.options.matrix_files import MatrixOption, read_located_matrix
 from provisioner.daemon.data import read_expected, read_secrets
@@ -60,6 +58,7 @@ from provisioner.planning.intake.proposal import (
 from provisioner.ports import Secret, SwitchAddress
 from provisioner.quirks import ALL, UNKNOWN
 from provisioner.runtime.shipped import read_text
+from provisioner.runtime.switch_systems import find_switch_systems, find_system, make_switches
 from provisioner.runtime.wall_clock import WallClock
 
 LIST = "expected.yaml"
@@ -67,7 +66,8 @@ OVERLAY = "site.yaml"
 NODES = "nodes"  # folder of the inventories, as `matrix check --inventory` reads them
 FAILED_LOGINS = "failed-logins"
 LIMIT_S = 90.0
-LISTED = find_facts(DEFAULT_OS)  # of switches whose address is no URL
+SYSTEMS = find_switch_systems()
+LISTED = find_system(DEFAULT_OS).facts  # of switches whose address is no URL
 FACTORY_HOSTNAMES = frozenset(s.facts.factory_hostname for s in SYSTEMS) - {""}
 BMCS_MAX = 4096
 Done = Callable[[int, int], None]

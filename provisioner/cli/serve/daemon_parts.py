@@ -18,8 +18,6 @@ from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.consoles.ssh_consoles import open_consoles
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.cumulus.services import SshPasswords
 from provisioner.checks.threshold_data import Limits
 from provisioner.cli.options.matrix_files import Pinned
 from provisioner.control.context import Context
@@ -41,6 +39,7 @@ from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.alert import Classification
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
+from provisioner.model.expected import DEFAULT_OS
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.diff import find_lost_releases
@@ -54,6 +53,7 @@ from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime.integrations import build_pdus, open_rehearsals
 from provisioner.runtime.shipped import read_text
+from provisioner.runtime.switch_systems import find_system, make_switches
 from provisioner.settings import Settings
 
 if TYPE_CHECKING:
@@ -255,7 +255,8 @@ def build_site_parts(
     thresholds: Path | None,
 ) -> SiteParts:
     """Return the login on new hosts, the changer of switches' passwords, thresholds, consoles."""
-    passwords = None if site else SshPasswords(data / SWITCH_KEYS)
+    opening = None if site else find_system(DEFAULT_OS).open_passwords
+    passwords = opening and opening(data / SWITCH_KEYS)
     consoles = None
     if site is None and chosen.consoles != "off":
         files = ConsoleFiles(data, chosen.console_bytes_max)

@@ -21,9 +21,7 @@ from provisioner.adapters.artifact_source import HttpArtifactServer
 from provisioner.adapters.redfish.discovery import Network, parse_network, scan
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
-from provisioner.adapters.switches.systems import SwitchSystems
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import (
     JsonOption,
     Table,
@@ -59,6 +57,7 @@ from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.planning.watch.membership import Joined, find_differences
 from provisioner.ports import Clock, PortError, SwitchAddress
 from provisioner.runtime.event_loop import find_open_files_limit
+from provisioner.runtime.switch_systems import SwitchSystems, make_switches
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
 from provisioner.store.database import database as examining

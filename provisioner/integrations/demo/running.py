@@ -21,8 +21,7 @@ from provisioner.adapters.redfish.discovery import Probe, probe_all
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
-from provisioner.adapters.switches import make_switches
-from provisioner.adapters.switches.https_wire import SwitchHttps
+from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import build_simulated_agents
 from provisioner.daemon.artifacts import serve_artifacts
@@ -44,6 +43,7 @@ from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepa
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 

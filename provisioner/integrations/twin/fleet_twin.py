@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
-from provisioner.adapters.switches import make_switches
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
@@ -33,6 +32,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.ports import Secret
+from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault

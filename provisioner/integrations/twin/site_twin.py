@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
-from provisioner.adapters.switches import find_facts
 from provisioner.daemon.daemon import Daemon
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
 from provisioner.integrations.sim.hardware.build import (
@@ -40,6 +39,7 @@ from provisioner.model.location import find_host_end
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
+from provisioner.runtime.switch_systems import find_system
 from provisioner.settings import Settings
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
@@ -324,7 +324,7 @@ def list_unsimulated(expected: Expected) -> tuple[str, ...]:
     lines = []
     other = [n.name for n in expected.nodes if n.kind is NodeKind.SWITCH and n.os != DEFAULT_OS]
     if other:
-        lines.append(f"rehearsed as {find_facts(DEFAULT_OS).title}: {', '.join(other)}")
+        lines.append(f"rehearsed as {find_system(DEFAULT_OS).facts.title}: {', '.join(other)}")
     if any(p.guid for n in expected.nodes for p in n.ports):
         lines.append("InfiniBand ports are left out")
     return tuple(lines)

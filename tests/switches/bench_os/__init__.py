@@ -5,7 +5,7 @@ It was added by following docs/new-switch-os.md. No switch in the world runs it.
 
 from bench_os.bench_box import BenchBox
 from bench_os.bench_switch import FACTS, BenchSwitch
-from provisioner.adapters.switches.systems import SwitchSystem
+from provisioner.runtime.switch_systems import SwitchSystem
 
 __all__ = ["SYSTEM", "BenchBox"]
 

@@ -6,8 +6,8 @@ from switch_box import FIRST, SECOND, Box
 from virtual_time import VirtualClock
 
 from bench_os.bench_device import BenchDevice
-from provisioner.adapters.switches.systems import Wires
 from provisioner.ports import SwitchAddress
+from provisioner.runtime.switch_systems import Wires
 
 
 class BenchBox(Box):

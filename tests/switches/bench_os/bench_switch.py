@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.systems import ShellLine
 from provisioner.model.host_filter import FilterRule, FilterState, SeenFilter, list_differing_rules
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PeerState, PortState, RouteState, VrfState
@@ -27,6 +26,7 @@ from provisioner.model.switch import (
 from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Clock, HostShell, Malformed, Secret, SwitchAddress, SwitchRefused
 from provisioner.ports.switch import ServiceChange, SwitchFacts, Turn
+from provisioner.runtime.switch_systems import ShellLine
 
 FACTS = SwitchFacts(name="bench_os", scheme="bench", stored_login=False)
 SOURCES = {"applied": "config", "startup": "startup", "operational": "state"}

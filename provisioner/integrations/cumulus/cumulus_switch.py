@@ -7,24 +7,24 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import (
+from provisioner.integrations.cumulus import (
     nvue_calls,
     port_reading,
     switch_state,
 )
-from provisioner.adapters.switches.cumulus import (
+from provisioner.integrations.cumulus import (
     services as bgp_drain,
 )
-from provisioner.adapters.switches.cumulus import switch_state as words
-from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
-from provisioner.adapters.switches.cumulus.revisions import NvueLine, Revisions, decode_document
-from provisioner.adapters.switches.cumulus.services import Services
-from provisioner.adapters.switches.cumulus.tenant_networks import (
+from provisioner.integrations.cumulus import switch_state as words
+from provisioner.integrations.cumulus.facts import FACTS
+from provisioner.integrations.cumulus.nvue_calls import PREFIX, Ask
+from provisioner.integrations.cumulus.revisions import NvueLine, Revisions, decode_document
+from provisioner.integrations.cumulus.services import Services
+from provisioner.integrations.cumulus.tenant_networks import (
     TenantNetworks,
     read_states,
     read_targets,
 )
-from provisioner.adapters.switches.systems import list_port_macs
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, VniState, VrfState
@@ -42,11 +42,12 @@ from provisioner.model.switch import (
     TenantRouting,
     Wellness,
 )
-from provisioner.model.tenant_network import NetworkChange, NetworkLimits, NetworkState
+from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.model.versions import parse_version
 from provisioner.ports import Clock, LoginRefused, PortError, Secret, SwitchAddress, SwitchTransport
-from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
+from provisioner.ports.switch import ServiceChange, SwitchRefused, Turn
 from provisioner.ports.wire import UNREADABLE
+from provisioner.runtime.switch_systems import list_port_macs
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -236,20 +237,6 @@ def _ports(
 
 T = TypeVar("T")
 
-FACTS = SwitchFacts(
-    name="cumulus",
-    scheme="https",
-    networks=NetworkLimits(
-        vrfs_max=255,  # source: Cumulus Linux guide, "VRF": tables 1001 to 1255
-        tenant_networks=True,
-    ),
-    takes_tacacs_key=True,
-    title="Cumulus Linux",
-    port=8765,  # source: NVUE API guide, "Access the NVUE REST API"
-    # source: Cumulus Linux quick start guide: user and host name of a new switch
-    factory_user="cumulus",
-    factory_hostname="cumulus",
-)
 GRAMMAR = "cumulus"
 PLATFORM_PATH = f"{PREFIX}/platform?rev=operational"
 # Without a change of the factory's password, NVUE answers 403 to this.

@@ -13,9 +13,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import nvue_calls, port_filter
-from provisioner.adapters.switches.cumulus import port_filter as host_filter
-from provisioner.adapters.switches.cumulus.revisions import NvueLine
+from provisioner.integrations.cumulus import nvue_calls, port_filter
+from provisioner.integrations.cumulus import port_filter as host_filter
+from provisioner.integrations.cumulus.revisions import NvueLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import DEFAULT_VRF, Place, TenantPort

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_rows
+from provisioner.integrations.sonic import acl_rows
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import DEFAULT_VRF, Images, Move, Platform, PortChange
 from provisioner.ports.switch import SwitchRefused

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from provisioner.adapters.ssh import SshShell
-from provisioner.adapters.switches.cumulus import nvue_calls
-from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask, build_merge
-from provisioner.adapters.switches.cumulus.revisions import (
+from provisioner.integrations.cumulus import nvue_calls
+from provisioner.integrations.cumulus.nvue_calls import PREFIX, Ask, build_merge
+from provisioner.integrations.cumulus.revisions import (
     NvueLine,
     Revisions,
     encode_body,

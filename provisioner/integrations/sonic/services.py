@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_rows
+from provisioner.integrations.sonic import acl_rows
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import SwitchServices
 from provisioner.ports.switch import ServiceChange, SwitchRefused

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, ROUTES_MAX
+from provisioner.integrations.cumulus.nvue_calls import PREFIX, ROUTES_MAX
 from provisioner.model.recovery import (
     NeighbourState,
     PeerState,

@@ -14,9 +14,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.adapters.switches.sonic import acl_rows, config_db, services, switch_state
-from provisioner.adapters.switches.sonic.config_db import Configuration, Kernel
-from provisioner.adapters.switches.systems import ShellLine, list_port_macs
+from provisioner.integrations.sonic import acl_rows, config_db, services, switch_state
+from provisioner.integrations.sonic.config_db import Configuration, Kernel
+from provisioner.integrations.sonic.facts import FACTS
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, RouteState, VniState, VrfState
@@ -35,12 +35,12 @@ from provisioner.model.switch import (
 )
 from provisioner.model.tenant_network import (
     NetworkChange,
-    NetworkLimits,
     NetworkState,
     VrfNetwork,
 )
 from provisioner.ports import Clock, HostShell, Malformed, PortError, Secret, SwitchAddress
-from provisioner.ports.switch import ServiceChange, SwitchFacts, SwitchRefused, Turn
+from provisioner.ports.switch import ServiceChange, SwitchRefused, Turn
+from provisioner.runtime.switch_systems import ShellLine, list_port_macs
 
 # ------------------------------------------------------------------------------
 # Reads all of one SONiC leaf that the gate of a release judges.
@@ -203,14 +203,6 @@ def _digest(document: Any) -> str:
 
 
 # source: an interface's name in Linux has 15 characters, and "Vrf" stands before the fabric's name
-FACTS = SwitchFacts(
-    name="sonic",
-    scheme="ssh",
-    networks=NetworkLimits(vrf_name_max=12),
-    stored_login=False,
-    title="SONiC",
-    factory_hostname="sonic",  # source: sonic-buildimage, build_debian.sh
-)
 
 REMOVAL_LIMIT_S = 30.0  # intfmgrd removes an interface within a second; a busy one takes longer
 REMOVAL_POLL_S = 0.2

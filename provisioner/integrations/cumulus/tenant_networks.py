@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import nvue_calls, port_filter
-from provisioner.adapters.switches.cumulus.nvue_calls import PREFIX, Ask
-from provisioner.adapters.switches.cumulus.revisions import (
+from provisioner.integrations.cumulus import nvue_calls, port_filter
+from provisioner.integrations.cumulus.nvue_calls import PREFIX, Ask
+from provisioner.integrations.cumulus.revisions import (
     CONFIGURATION_S,
     NvueLine,
     Revisions,

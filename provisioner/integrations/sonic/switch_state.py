@@ -14,7 +14,7 @@ import re
 import shlex
 from typing import Any
 
-from provisioner.adapters.switches.sonic.config_db import own_vrf, sonic_vrf
+from provisioner.integrations.sonic.config_db import own_vrf, sonic_vrf
 from provisioner.model.recovery import NeighbourState, PeerState, RouteState, VniState
 from provisioner.model.switch import DEFAULT_VRF, Heard
 

@@ -1,5 +1,7 @@
 """The operating systems of switches: a declaration of each, and the port that opens all of them.
 
+Each is an integration, which is found by its entry point (`docs/new-switch-os.md`).
+
 The address of a switch names its system; one from before systems were recorded names none, and its
 scheme decides.
 """
@@ -10,9 +12,11 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import NeighbourState
 from provisioner.ports import (
@@ -22,11 +26,13 @@ from provisioner.ports import (
     ShellCommand,
     ShellOutput,
     SwitchAddress,
+    SwitchPasswords,
     SwitchTransport,
 )
 from provisioner.ports.switch import Switch, SwitchFacts, SwitchRefused
 from provisioner.ports.wire import parse_marked
 from provisioner.runtime import permit
+from provisioner.runtime.integrations import find_integrations, load_reference
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -129,10 +135,15 @@ Open = Callable[[str, SwitchAddress, Wires, Clock, Settings], Switch]
 
 @dataclass(frozen=True)
 class SwitchSystem:
-    """One operating system: its facts, and the function that opens a switch of it."""
+    """One operating system: its facts, and the function that opens a switch of it.
+
+    `open_passwords`: what changes a password that the factory set, where the switch's API cannot;
+    it takes the file that keys of hosts are pinned in.
+    """
 
     facts: SwitchFacts
     open: Open
+    open_passwords: Callable[[Path], SwitchPasswords] | None = None
 
 
 class SwitchSystems:
@@ -166,3 +177,26 @@ class SwitchSystems:
     async def close(self) -> None:
         """Close the connections. The shell's are closed by its owner."""
         await self.wires.https.close()
+
+
+def find_switch_systems() -> Sequence[SwitchSystem]:
+    """Return the operating systems of switches that installed integrations bring, by name.
+
+    Raises InputError.
+    """
+    bringing = (one for one in find_integrations() if one.switch_system)
+    return tuple(load_reference(one, one.switch_system) for one in bringing)
+
+
+def make_switches(https: SwitchTransport, shell: HostShell | None = None) -> SwitchSystems:
+    """Return the port to switches of every system over these connections. Raises InputError."""
+    return SwitchSystems(Wires(https, shell), find_switch_systems())
+
+
+def find_system(name: str) -> SwitchSystem:
+    """Return a system by its name. Raises InputError where no installed integration brings it."""
+    for system in find_switch_systems():
+        if system.facts.name == name:
+            return system
+    remedy = "Install gpu-provisioner again, or the package that brings it."
+    raise InputError("switches", name, "no installed integration speaks to this system", remedy)

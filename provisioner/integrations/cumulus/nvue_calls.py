@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.switches.cumulus import port_filter
-from provisioner.adapters.switches.cumulus import port_filter as host_filter
+from provisioner.integrations.cumulus import port_filter
+from provisioner.integrations.cumulus import port_filter as host_filter
 from provisioner.model.switch import Images, Move, PortChange
 from provisioner.ports.wire import UNREADABLE
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from provisioner.adapters.switches.cumulus import nvue_calls
-from provisioner.adapters.switches.cumulus.nvue_calls import Ask, RevisionState
+from provisioner.integrations.cumulus import nvue_calls
+from provisioner.integrations.cumulus.nvue_calls import Ask, RevisionState
 from provisioner.model.outcome import Reason
 from provisioner.ports import Call, Clock, Malformed, Reply, SwitchAddress, SwitchTransport
 from provisioner.ports.switch import SwitchRefused

@@ -1,4 +1,4 @@
-"""I8: a BlueField's ATF, UEFI and NIC firmware match the versions that its own bundle recommends.
+"""A BlueField's ATF, UEFI and NIC firmware match the versions that its own bundle recommends.
 
 `bfvcheck` runs on the card's Arm system and takes 11 to 30 seconds (NICo). The daemon does not log
 in to that system: a person supplies the output. The versions themselves are read out of band from

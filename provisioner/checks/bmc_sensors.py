@@ -1,4 +1,4 @@
-"""E11: every sensor of the server is within the limits that the BMC gives for it.
+"""Every sensor of the server is within the limits that the BMC gives for it.
 
 The check reads the BMC's `Sensors` (DSP0268, Sensor), or `Thermal` and `Power` on older services.
 It applies the critical and fatal limits, and passes on a warning of the BMC as a warning. Sensors

@@ -1,4 +1,4 @@
-"""E10: a GPU's clocks are slowed only by idleness or by the software power cap.
+"""A GPU's clocks are slowed only by idleness or by the software power cap.
 
 Azure's health checks allow the same states and warn of every other one. The section is called
 "Clocks Throttle Reasons" up to driver 535 and "Clocks Event Reasons" in later drivers; a table of

@@ -1,4 +1,4 @@
-"""N9: the lossless network drops no packet and has no pause storm during a load test.
+"""The lossless network drops no packet and has no pause storm during a load test.
 
 The check reads `ethtool -S` of every port. Pauses and marks are how congestion is controlled, so
 they are only measured. Packets that the port dropped, and a receiver that pauses its sender without

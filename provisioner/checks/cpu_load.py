@@ -1,4 +1,4 @@
-"""T11: CPUs and memory compute correctly under load (stress-ng), and memory is fast (STREAM).
+"""CPUs and memory compute correctly under load (stress-ng), and memory is fast (STREAM).
 
 stress-ng verifies its results (`--verify`) and needs no floor. No floor is published for STREAM's
 triad: until one is learned from the fleet, that part is skipped and the result says so.

@@ -1,4 +1,4 @@
-"""I3: every CPU socket and thread is present and online, and no memory is missing on one side.
+"""Every CPU socket and thread is present and online, and no memory is missing on one side.
 
 No source publishes the amount of memory for a profile. The bill of materials counts the modules out
 of band, and the amount is measured for comparison with the fleet. This check compares the NUMA

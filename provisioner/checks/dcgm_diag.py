@@ -1,4 +1,4 @@
-"""T1: DCGM's diagnostics of levels 1 to 4, judged by the content of their document."""
+"""DCGM's diagnostics of levels 1 to 4, judged by the content of their document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N10: no send queue of a NIC is stuck, its health reporters are healthy, their errors do not grow.
+"""No send queue of a NIC is stuck, its health reporters are healthy, their errors do not grow.
 
 The check reads the kernel's `devlink health` (mlx5 documentation: reporters tx, rx, fw, fw_fatal).
 A queue that is stopped in one reading may only be full; a queue that is stopped in both readings

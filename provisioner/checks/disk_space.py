@@ -1,4 +1,4 @@
-"""E16: every writable file system has free space."""
+"""Every writable file system has free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E1 to E3: ECC is on, no uncorrectable error since boot, few enough correctable errors."""
+"""ECC is on, no uncorrectable error since boot, few enough correctable errors."""
 
 from __future__ import annotations
 

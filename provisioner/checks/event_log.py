@@ -1,4 +1,4 @@
-"""E13: the BMC's system event log holds no open hardware fault, and a load test adds no event.
+"""The BMC's system event log holds no open hardware fault, and a load test adds no event.
 
 `ipmitool sel elist` prints one line per event: number, date, time, sensor, event, Asserted or
 Deasserted. A fault is open until the same sensor deasserts the same event or a person clears the

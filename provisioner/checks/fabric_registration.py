@@ -1,4 +1,4 @@
-"""I11: every GPU has registered with the NVLink fabric: state Completed, status Success.
+"""Every GPU has registered with the NVLink fabric: state Completed, status Success.
 
 A GPU that has not registered cannot run CUDA on an NVSwitch system (DCGM errors 112 and 123). The
 values are those of nvidia-smi's documentation; any other pair fails, with the driver's own text.

@@ -1,4 +1,4 @@
-"""N4: no codeword came close to the correction limit of the code (15 symbols of RS-FEC 544,514).
+"""No codeword came close to the correction limit of the code (15 symbols of RS-FEC 544,514).
 
 Bins count codewords by the number of symbols that were corrected in them. Low bins fill on every
 link; the tail shows a failing one. A real healthy port had three hits in bin 8 in 81 hours and none

@@ -1,4 +1,4 @@
-"""T6: every rail's NIC writes from GPU memory and back to it at the speed of its port.
+"""Every rail's NIC writes from GPU memory and back to it at the speed of its port.
 
 One loop goes through the cards by PCI address, so that the n-th rail is beside the n-th GPU; by
 name, mlx5_10 would come before mlx5_2. Cards below 400 Gbit/s are not rails.

@@ -1,4 +1,4 @@
-"""T8: every GPU computes without errors under full load, as fast as the others of its node.
+"""Every GPU computes without errors under full load, as fast as the others of its node.
 
 The short burn is part of every validation, the long one belongs to gate D. No absolute floor is
 published for gpu_burn, so each GPU is compared with the others of its node.

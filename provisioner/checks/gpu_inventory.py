@@ -1,4 +1,4 @@
-"""I1: eight GPUs with the serials of the Redfish inventory, one model, one VBIOS, one driver."""
+"""Eight GPUs with the serials of the Redfish inventory, one model, one VBIOS, one driver."""
 
 from __future__ import annotations
 

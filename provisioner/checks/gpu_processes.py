@@ -1,4 +1,4 @@
-"""I12: the GPUs are idle: no process, next to no memory in use, MIG off, default compute mode."""
+"""The GPUs are idle: no process, next to no memory in use, MIG off, default compute mode."""
 
 from __future__ import annotations
 

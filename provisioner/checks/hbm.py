@@ -1,4 +1,4 @@
-"""T9: the memory bandwidth of every GPU, by DCGM's plugin with a minimum that we pass.
+"""The memory bandwidth of every GPU, by DCGM's plugin with a minimum that we pass.
 
 DCGM's own minimum for the H200 has the wrong unit: 2333 in a field of MB/s, which every GPU
 reaches. So a "Pass" counts only if the command named a high enough minimum, or if the document

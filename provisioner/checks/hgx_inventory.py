@@ -1,4 +1,4 @@
-"""I9: every part of the HGX baseboard runs the pinned firmware, and its background copy is done.
+"""Every part of the HGX baseboard runs the pinned firmware, and its background copy is done.
 
 The BMC gives the firmware inventory and the chassis of the roots of trust, which report the copies
 into the golden slots (a power cycle before they end leaves an old golden image). A report of

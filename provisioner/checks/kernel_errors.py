@@ -1,4 +1,4 @@
-"""E14: every kernel message of level "err" and above is one that is known to be harmless.
+"""Every kernel message of level "err" and above is one that is known to be harmless.
 
 The check also reads the first line of the ring buffer: if that is not the kernel's greeting, the
 oldest messages are gone and may have been faults. `kernel_log` judges Xids, SXids and lines that

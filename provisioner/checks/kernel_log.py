@@ -1,4 +1,4 @@
-"""E6, E7: no Xid, SXid, uncorrectable PCIe error or narrowed PCIe link in the kernel log, and none
+"""No Xid, SXid, uncorrectable PCIe error or narrowed PCIe link in the kernel log, and none
 of the lines that are faults without a code (`kernel_faults.csv`).
 
 A log whose beginning is gone from the ring buffer never passes: it may have contained an Xid.

@@ -1,4 +1,4 @@
-"""N6: no port of a rail loses its carrier repeatedly, or even once during a load test.
+"""No port of a rail loses its carrier repeatedly, or even once during a load test.
 
 Azure's health checks fail on five losses (in 24 hours, from the system's log); this check uses the
 kernel's count since the port came up. It also reads a log of networkd ("lost carrier"). A host of

@@ -1,4 +1,4 @@
-"""I13: every cable goes from its card to the planned leaf port.
+"""Every cable goes from its card to the planned leaf port.
 
 LLDP names the neighbour of a network interface, and sysfs names the card of the interface. Both are
 needed: two swapped cables of one host show the same two neighbours, only at the other card. For a

@@ -1,4 +1,4 @@
-"""E13: the memory controllers count no uncorrectable error (EDAC in sysfs, or rasdaemon's records).
+"""The memory controllers count no uncorrectable error (EDAC in sysfs, or rasdaemon's records).
 
 A kernel without an EDAC driver for its CPUs counts nothing, and no verdict is possible until the
 driver is loaded. Corrected errors are measured for comparison with the fleet; no source publishes a

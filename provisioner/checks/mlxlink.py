@@ -1,4 +1,4 @@
-"""N3: every link is active at full speed with the strong FEC code, without errors, module healthy.
+"""Every link is active at full speed with the strong FEC code, without errors, module healthy.
 
 An effective bit error rate (after correction) up to 1e-15 is healthy and above 1e-12 is a fault
 (NVSentinel's limits for NICs); between the two the link is monitored. mlxlink's own recommendation

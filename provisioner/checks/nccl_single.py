@@ -1,4 +1,4 @@
-"""T4: an all-reduce over all GPUs of the node gives correct values and reaches its floor."""
+"""An all-reduce over all GPUs of the node gives correct values and reaches its floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""N2: every card of a rail has exactly one RDMA device and one network interface, and both are up.
+"""Every card of a rail has exactly one RDMA device and one network interface, and both are up.
 
 The check identifies cards by PCI address, which does not change when names do. It finds a card
 whose driver bound in another way, or that came up under a second name (the verdicts of

@@ -1,4 +1,4 @@
-"""I7: every NV-config parameter equals its next-boot value and that of the pinned profile."""
+"""Every NV-config parameter equals its next-boot value and that of the pinned profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""I6: every card answers and runs pinned firmware, and no burned firmware waits for a reset.
+"""Every card answers and runs pinned firmware, and no burned firmware waits for a reset.
 
 mlxfwmanager's exit code 1 is allowed (a DPU that does not open for the host): its output counts.
 """

@@ -1,4 +1,4 @@
-"""T2, T3: every GPU to and from the host, and every GPU to every other, reaches its floor."""
+"""Every GPU to and from the host, and every GPU to every other, reaches its floor."""
 
 from __future__ import annotations
 

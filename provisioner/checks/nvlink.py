@@ -1,4 +1,4 @@
-"""E8: every NVLink of every GPU is up, and all run at one speed."""
+"""Every NVLink of every GPU is up, and all run at one speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E9: NVLinks have carried their traffic without errors, and a load test adds none.
+"""NVLinks have carried their traffic without errors, and a load test adds none.
 
 Before a load, fewer than ten errors of a kind pass: that is facebookresearch/gcm's limit; Imbue
 warns from five on. During a load none may occur. Errors that FEC corrected do not count; a link

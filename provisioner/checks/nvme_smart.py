@@ -1,4 +1,4 @@
-"""E15: every NVMe drive has no warning and no media error, is not worn out and has spare blocks.
+"""Every NVMe drive has no warning and no media error, is not worn out and has spare blocks.
 
 Reads `smartctl -xj` and `nvme smart-log -o json`.
 """

@@ -1,4 +1,4 @@
-"""N5: every optical module is within its own limits of temperature, voltage, current and light.
+"""Every optical module is within its own limits of temperature, voltage, current and light.
 
 The module itself gives the limits: in brackets behind each reading of `mlxlink`, as alarm
 thresholds in `ethtool -m -j`. Received light is measured for every lane: an outlier in its cohort

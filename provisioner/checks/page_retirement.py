@@ -1,4 +1,4 @@
-"""E5 on GPUs that retire pages instead of remapping rows (before A100): none pending, not too many.
+"""GPUs that retire pages instead of remapping rows (before A100): none pending, not too many.
 
 From 60 retired pages on NVIDIA takes the part back (Dynamic Page Retirement, "RMA policy"); Azure's
 page check uses the same number. GPUs that remap rows print N/A here and must report how many rows

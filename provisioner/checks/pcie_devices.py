@@ -1,4 +1,4 @@
-"""I5: links of NICs, NVMe drives and PCIe switches run at their maximum, read from sysfs.
+"""Links of NICs, NVMe drives and PCIe switches run at their maximum, read from sysfs.
 
 `pcie_link` judges GPUs. A link belongs to the device at its lower end. A bridge is judged where it
 is the upper port of a switch, that is, a bridge with a bridge above and bridges below it; the lower

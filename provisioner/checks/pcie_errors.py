@@ -1,4 +1,4 @@
-"""E12: no PCIe device had an uncorrectable error; corrected ones hardly grow under load.
+"""No PCIe device had an uncorrectable error; corrected ones hardly grow under load.
 
 The kernel counts them for every device with Advanced Error Reporting (sysfs, `aer_dev_*`; totals
 have lines of their own). DCGM isolates for uncorrectable ones (errors 98, 104, 107). For corrected

@@ -1,4 +1,4 @@
-"""I5: every GPU's PCIe link supports and runs at the link of its profile: Gen5 x16.
+"""Every GPU's PCIe link supports and runs at the link of its profile: Gen5 x16.
 
 DCGM's own floor for these parts is generation 3 (its diag-skus.yaml), so that a link trained down
 to Gen4 passes DCGM; this check uses the profile's floor. An idle GPU lowers its link to the first

@@ -1,4 +1,4 @@
-"""N0: every rail reaches another leaf's rail, by its own interface and in frames of full size.
+"""Every rail reaches another leaf's rail, by its own interface and in frames of full size.
 
 A packet from a rail's address that leaves by the default route goes over management: RDMA between
 hosts then fails, or runs at a hundredth of its speed, while every port looks healthy. For each

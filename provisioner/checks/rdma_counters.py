@@ -1,4 +1,4 @@
-"""N7: the error counters of RDMA ports do not grow: some not at all, others only slowly.
+"""The error counters of RDMA ports do not grow: some not at all, others only slowly.
 
 The limits are NVSentinel's for NICs, on the growth between two readings. Before the first load test
 the counters are only read, because their earlier values do not describe the present.

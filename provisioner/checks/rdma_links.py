@@ -1,4 +1,4 @@
-"""N1: every RDMA port is active, on the fabric's link layer, one per rail at full rate.
+"""Every RDMA port is active, on the fabric's link layer, one per rail at full rate.
 
 Ethernet ports carry frames of 9,000 bytes. The interfaces of InfiniBand ports (IPoIB) carry none of
 the traffic that is tested, so their MTU is not judged.

@@ -1,4 +1,4 @@
-"""N8: how often RoCE had to retransmit, measured for comparison with the fleet.
+"""How often RoCE had to retransmit, measured for comparison with the fleet.
 
 The counters are Meta's three (out_of_sequence, local_ack_timeout_err and, in `link_flaps`, flaps)
 and related ones. No limit is published for any; only damaged packets (`rx_icrc_encapsulated`) are

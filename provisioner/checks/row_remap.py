@@ -1,4 +1,4 @@
-"""E5: no row waits for a reset to be remapped, no remapping failed, not too many were remapped.
+"""No row waits for a reset to be remapped, no remapping failed, not too many were remapped.
 
 NVML: `pending` takes effect at the next GPU reset; `failure` is sticky and makes the GPU a
 candidate for return (DCGM errors 80 and 85).

@@ -1,4 +1,4 @@
-"""I10: Fabric Manager and the persistence daemon are active."""
+"""Fabric Manager and the persistence daemon are active."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E4: no uncorrectable SRAM error ever, few correctable ones, no error threshold exceeded.
+"""No uncorrectable SRAM error ever, few correctable ones, no error threshold exceeded.
 
 SRAM has no rows to remap: an uncorrectable error stays in the aggregate count for the part's life.
 The threshold flag asks for NVIDIA's field diagnostics (NVML, `bThresholdExceeded`). Drivers split

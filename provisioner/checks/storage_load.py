@@ -1,4 +1,4 @@
-"""T12: every NVMe drive reads without errors, and as fast as the drives of its fleet.
+"""Every NVMe drive reads without errors, and as fast as the drives of its fleet.
 
 The check only reads (`--readonly`), so that it may run where an operating system is deployed. No
 source publishes floors by drive model; errors, short reads and silent drives fail without one.

@@ -1,4 +1,4 @@
-"""E11: every GPU is below its own temperature limits, and its power limit is that of its model.
+"""Every GPU is below its own temperature limits, and its power limit is that of its model.
 
 The limits are the part's own: since Hopper the driver gives margins ("GPU T.Limit Temp": degrees
 until the clocks slow), earlier drivers give temperatures. Power limits are those of DCGM's table of

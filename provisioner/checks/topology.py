@@ -1,4 +1,4 @@
-"""I4: every GPU reaches every other over all its NVLinks, and has a NIC of its own close by.
+"""Every GPU reaches every other over all its NVLinks, and has a NIC of its own close by.
 
 PIX and PXB are paths that do not leave the PCIe switches: only there GPUDirect reaches its rate
 (AWS's health checks compare the same matrix). As many GPUs as there are rails must each have a NIC

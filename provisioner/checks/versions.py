@@ -1,4 +1,4 @@
-"""I2: the versions that the host reports equal the pins; Fabric Manager equals the driver."""
+"""The versions that the host reports equal the pins; Fabric Manager equals the driver."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ QUIRK = Quirk(
         action="ImportSystemConfiguration",
         body={"ShareParameters": {"Target": ["IDRAC"]}, "ImportBuffer": _IMPORT},
     ),
-    licence=Licence(  # source: captured tree of a PowerEdge R750, DellLicenses; writes.md 3
+    licence=Licence(  # source: captured tree of a PowerEdge R750, DellLicenses
         hops=(("Links", "Oem", "Dell", "DellLicenseCollection"),),
         fields=("LicenseDescription",),
         sufficient=r"Enterprise|Datacenter",

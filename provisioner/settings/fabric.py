@@ -13,7 +13,7 @@ from provisioner.model.recovery import Address, InVrf
 # ------------------------------------------------------------------------------
 # Settings of releases and reclaims of nodes' ports.
 #
-# Figures without a source are our own; the sources are the facts on releases (health 5.2 and 5.3).
+# Figures without a source are our own.
 
 
 class ReleaseSettings(Record):
@@ -28,7 +28,7 @@ class ReleaseSettings(Record):
     release_watch_s: float = Field(
         1800.0,
         ge=0,
-        description="After a release a fault of its gate takes the node back (NVIDIA).",
+        description="After a release a fault of its gate takes the node back.",
     )
     release_probes: Literal["required", "off"] = Field(
         "required", description="Packets are sent from and to a node before its handover."

@@ -2,8 +2,8 @@
 
 `make bench NAME=redfish`. The server is a process of its own, so that only the client's CPU time is
 measured; the three take turns and the median of the ratios counts, since the machine may be busy.
-The facts (redfish 1.4) have 0.8 for redfish.aio alone and 308 KB a connection for asyncio as it
-comes. The last line is JSON.
+docs/sources/engine.md#tls has 308 KB a connection for asyncio as it comes, and the other clients.
+The last line is JSON.
 """
 
 from __future__ import annotations

@@ -38,7 +38,10 @@ def firmware_of(answers: dict[str, Reply]) -> Inventory:
 
 @pytest.mark.parametrize("status", [500, 503])
 def test_row_6_a_5xx_with_the_resource_in_it_is_read_with_a_gap(status: int) -> None:
-    """source: bmcweb.md 6: one D-Bus service away answers the whole resource beside `error`."""
+    """source: docs/sources/redfish.md#partial-5xx.
+
+    One D-Bus service away answers the whole resource beside `error`.
+    """
     partial = whole("tiny_dgx", INVENTORY) | said("Base.1.18.InternalError")
 
     found = firmware_of({f"GET {INVENTORY}": reply(status, partial)})
@@ -50,7 +53,7 @@ def test_row_6_a_5xx_with_the_resource_in_it_is_read_with_a_gap(status: int) -> 
 
 
 def test_row_6_a_5xx_with_another_resource_in_it_is_not_believed() -> None:
-    """source: bmcweb.md 6."""
+    """source: docs/sources/redfish.md#partial-5xx."""
     other = whole("tiny_dgx", f"{V1}/UpdateService")
 
     found = firmware_of({f"GET {INVENTORY}": reply(500, other)})
@@ -59,7 +62,10 @@ def test_row_6_a_5xx_with_another_resource_in_it_is_not_believed() -> None:
 
 
 def test_row_7_the_manager_of_a_baseboard_is_no_host_bmc() -> None:
-    """source: bmcweb.md 7: an HGX baseboard's own manager was listed a second time."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    An HGX baseboard's own manager was listed a second time.
+    """
     managers = {"Members": [{"@odata.id": f"{V1}/Managers/HGX_BMC_0"}]}
     systems = {"Members": [{"@odata.id": f"{V1}/Systems/HGX_Baseboard_0"}]}
     items = {"Members": [{"@odata.id": f"{INVENTORY}/HGX_FW_BMC_0"}]}
@@ -94,12 +100,15 @@ def locked(text: str) -> AccountLocked:
     ],
 )
 def test_row_9_a_lockout_lasts_as_long_as_the_bmc_states(text: str, wait_s: float) -> None:
-    """source: bmcweb.md 9: AccountLockoutDuration is 600 s, and the text says so."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    AccountLockoutDuration is 600 s, and the text says so.
+    """
     assert locked(text).retry_after_s == wait_s
 
 
 def test_row_11_a_push_with_an_unknown_property_runs(tmp_path: Path) -> None:
-    """source: bmcweb.md 11: 202 with a task and PropertyUnknown."""
+    """source: docs/sources/redfish.md#bmcweb: 202 with a task and PropertyUnknown."""
     package = tmp_path / "a.fwpkg"
     package.write_bytes(b"x")
     task = {"@odata.type": "#Task.v1_4_3.Task", "@odata.id": TASK}
@@ -110,7 +119,10 @@ def test_row_11_a_push_with_an_unknown_property_runs(tmp_path: Path) -> None:
 
 
 def test_row_13_an_image_that_no_device_takes_up_is_refused(tmp_path: Path) -> None:
-    """source: bmcweb.md 13: the answer is held for 40 s, then 500, and the slot is free."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    The answer is held for 40 s, then 500, and the slot is free.
+    """
     package = tmp_path / "a.fwpkg"
     package.write_bytes(b"x")
     answer = reply(500, said("Base.1.18.InternalError"))
@@ -139,7 +151,10 @@ SUBSCRIPTION = f"{V1}/EventService/Subscriptions/42"
 def test_the_table_a_destination_is_ours_with_its_default_port(
     sent: str, shown: str | None, *, ours: bool
 ) -> None:
-    """source: bmcweb.md, table: the Destination is read back with the default port added."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    The Destination is read back with the default port added.
+    """
     _, client = bmc_of("tiny_dgx", {f"GET {SUBSCRIPTION}": reply(200, {"Destination": shown})})
 
     assert run(is_standing(client.service, SUBSCRIPTION, sent)) is ours

@@ -174,7 +174,10 @@ def test_drives_that_serve_the_console_only_are_refused_with_the_other_ways() ->
 
 
 def test_a_baseboard_asked_directly_takes_the_whole_package(package: Path) -> None:
-    """source: bmcweb.md 12: target Chassis/HGX_Chassis_0 is 400 InvalidObject there."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    Target Chassis/HGX_Chassis_0 is 400 InvalidObject there.
+    """
     tree = read_tree("gb200")
     managers = tree[f"{V1}/Managers"]
     managers["Members"] = [m for m in managers["Members"] if "HGX_" in m["@odata.id"]]
@@ -238,7 +241,10 @@ def test_a_host_whose_bmc_cannot_remove_standby_power_is_not_switched_off() -> N
 
 
 def test_no_supply_is_written_while_another_one_reports_a_fault(package: Path) -> None:
-    """source: hardware.md 4.1: one power supply at a time, with a look at the redundancy."""
+    """source: docs/sources/redfish.md#psu.
+
+    One power supply at a time, with a look at the redundancy.
+    """
     tree, power = read_tree("dgx_h100"), f"{V1}/Chassis/DGX/Power"
     supplies = [
         {"MemberId": str(n), "Status": {"State": "Enabled", "Health": health}}

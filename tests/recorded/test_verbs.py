@@ -209,7 +209,7 @@ SCHEDULED = {"TaskState": "New", "Oem": {"Dell": {"JobState": "Scheduled"}}}
 
 
 def test_a_scheduled_job_is_written_and_not_installed() -> None:
-    """source: writes.md 3: Oem.Dell.JobState == Scheduled is not done."""
+    """source: docs/sources/redfish.md#dell: Oem.Dell.JobState == Scheduled is not done."""
     view = of_task(SCHEDULED)
 
     assert view.staged
@@ -217,7 +217,10 @@ def test_a_scheduled_job_is_written_and_not_installed() -> None:
 
 
 def test_the_job_of_a_task_that_is_gone_is_asked_for() -> None:
-    """source: writes.md 3: after the iDRAC's own update the Task is 404, and its Job is not."""
+    """source: docs/sources/redfish.md#dell.
+
+    After the iDRAC's own update the Task is 404, and its Job is not.
+    """
     task, jobs = f"{V1}/TaskService/Tasks/JID_1", f"{V1}/JobService/Jobs"
     _, client = bmc_of(
         "dell_with_pages",

@@ -16,7 +16,7 @@ SUBSCRIPTIONS = "/redfish/v1/EventService/Subscriptions"
 
 
 def test_the_eleventh_stream_is_accepted_and_ends_at_once() -> None:
-    """source: bmcweb.md 10."""
+    """source: docs/sources/redfish.md#events."""
     client = Client()
     streams = [client.ask("GET", SSE).stream for _ in range(10)]
     closing = [stream(lambda _: None) for stream in streams if stream is not None]
@@ -31,7 +31,7 @@ def test_the_eleventh_stream_is_accepted_and_ends_at_once() -> None:
 
 
 def test_a_quiet_stream_carries_nothing_and_frames_count_anew_for_each() -> None:
-    """source: bmcweb.md 1 and 4: no comments, ids from 1 for each connection."""
+    """source: docs/sources/redfish.md#events: no comments, ids from 1 for each connection."""
     client = Client()
     heard: list[list[bytes]] = []
     for _ in range(2):
@@ -63,7 +63,10 @@ class Nvidia(Client):
 
 
 def test_a_subscription_is_answered_read_back_and_deleted_as_by_nvidias_server() -> None:
-    """source: bmcweb.md, table: 201 with a Created message only, the default port added, 200."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    201 with a Created message only, the default port added, 200.
+    """
     client = Nvidia()
     made = client.subscribe("https://daemon.test/v1/events/x")
     place = made.headers["Location"]
@@ -76,7 +79,10 @@ def test_a_subscription_is_answered_read_back_and_deleted_as_by_nvidias_server()
 
 
 def test_the_twenty_first_subscription_is_refused_and_a_restart_forgets_none() -> None:
-    """source: bmcweb.md, table: 503 EventSubscriptionLimitExceeded; 20 of 20 after a restart."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    503 EventSubscriptionLimitExceeded; 20 of 20 after a restart.
+    """
     client = Nvidia()
     made = [client.subscribe(f"https://daemon.test/{n}").headers["Location"] for n in range(20)]
     further = client.subscribe("https://daemon.test/20")
@@ -94,7 +100,7 @@ def test_the_twenty_first_subscription_is_refused_and_a_restart_forgets_none() -
 
 
 def test_events_of_nvidias_server_have_no_id_no_context_and_a_counter() -> None:
-    """source: bmcweb.md 5 and the table: logins and logouts of anybody are events."""
+    """source: docs/sources/redfish.md#login-events: logins and logouts of anybody are events."""
     client = Nvidia()
     heard: list[bytes] = []
     stream = client.ask("GET", SSE).stream

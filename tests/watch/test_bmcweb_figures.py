@@ -24,7 +24,10 @@ CALM = {"watch_s": 1e6, "watch_parts_s": 1e6, "watch_node_s": 1200.0, "watch_tol
 
 
 def test_row_1_one_fault_and_twenty_reconnects_give_exactly_one_alert(tmp_path: Path) -> None:
-    """source: bmcweb.md 1: a reconnect replays whatever fits, up to all 200 kept events."""
+    """source: docs/sources/redfish.md#events.
+
+    A reconnect replays whatever fits, up to all 200 kept events.
+    """
 
     async def story(serving: Serving) -> tuple[int, list[int]]:
         await serving.start()
@@ -48,7 +51,7 @@ def test_row_1_one_fault_and_twenty_reconnects_give_exactly_one_alert(tmp_path: 
 
 
 def test_row_4_a_quiet_stream_is_heard_99_percent_of_a_day(tmp_path: Path) -> None:
-    """source: bmcweb.md 4: a quiet stream carries no comment at all."""
+    """source: docs/sources/redfish.md#events: a quiet stream carries no comment at all."""
 
     async def story(serving: Serving) -> float:
         await serving.start()
@@ -68,7 +71,7 @@ def test_row_4_a_quiet_stream_is_heard_99_percent_of_a_day(tmp_path: Path) -> No
 
 
 def test_row_5_a_hundred_foreign_logins_cost_no_sweep(tmp_path: Path) -> None:
-    """source: bmcweb.md 5: each login by anybody is an event."""
+    """source: docs/sources/redfish.md#login-events: each login by anybody is an event."""
     sessions = [f"/redfish/v1/SessionService/Sessions/{n}" for n in range(LOGINS)]
 
     assert requests_after(tmp_path, *sessions) == 0
@@ -76,7 +79,7 @@ def test_row_5_a_hundred_foreign_logins_cost_no_sweep(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("context", [None, "ours"])
 def test_row_2_a_document_without_a_context_is_read(context: str | None) -> None:
-    """source: bmcweb.md 2: event documents have no top-level Context."""
+    """source: docs/sources/redfish.md#events: event documents have no top-level Context."""
     document = {"Events": [XID_79], **({"Context": context} if context else {})}
 
     read = read_document(document)
@@ -89,7 +92,10 @@ def test_row_2_a_document_without_a_context_is_read(context: str | None) -> None
 def test_the_table_records_of_any_age_are_read_also_without_a_document(
     severity: str, *, wrapped: bool
 ) -> None:
-    """source: bmcweb.md, table: old records have Severity; some replays are bare records."""
+    """source: docs/sources/redfish.md#bmcweb.
+
+    Old records have Severity; some replays are bare records.
+    """
     origin = "/redfish/v1/Chassis/HGX_Chassis_0"
     record = {k: v for k, v in XID_79.items() if k not in ("MessageSeverity", "Severity")}
     record |= {severity: "Critical", "OriginOfCondition": {"@odata.id": origin}}
@@ -102,5 +108,5 @@ def test_the_table_records_of_any_age_are_read_also_without_a_document(
 
 
 def test_the_table_a_buffer_that_ran_over_asks_for_a_look() -> None:
-    """source: bmcweb.md, table: EventBufferExceeded comes as a bare message."""
+    """source: docs/sources/redfish.md#bmcweb: EventBufferExceeded comes as a bare message."""
     assert read_document({"MessageId": "Base.1.18.EventBufferExceeded"}).asks_for_a_look

@@ -193,7 +193,7 @@ def _reason(status: int, entries: tuple[Message, ...]) -> Reason:
     meanings = {m.meaning for m in entries}
     if status == 503 or meanings & _BUSY:
         return Reason.BUSY
-    if Meaning.LICENCE in meanings:  # a 403 of this kind is not about who asks (U18)
+    if Meaning.LICENCE in meanings:  # not about who asks: docs/sources/bmc-faults.md#u18
         return Reason.NOT_OFFERED
     if Meaning.LOCKED in meanings:
         return Reason.REFUSED

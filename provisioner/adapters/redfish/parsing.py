@@ -25,7 +25,7 @@ MEMBERS_MAX = 2048  # of one collection; the largest inventory seen has 106
 _PATH_MAX = 1024
 _UNPACKED_MAX = 32 * 1024 * 1024
 
-# what services print when they have nothing to say (recorded: facts, redfish V6 and V7)
+# what services print when they have nothing to say (docs/sources/bmc-faults.md#v6 and #v7)
 _PLACEHOLDER = re.compile(
     r"""\s*(|n/?\.?a\.?|nil|null|none|unknown|not\ (present|available|applicable|specified)
     |(version\ )?not\ available|no\ valid\ .*|default\ string|to\ be\ filled.*|invalid

@@ -297,7 +297,9 @@ class Service:
         always: Collection[str] = (),
         spare: Collection[str] = (),
     ) -> Blocker | None:
-        """PATCH under the resource's ETag, which is read first (E1, E2, E4: absent, weak or wrong).
+        """PATCH under the resource's ETag, which is read first.
+
+        BMCs refuse absent, weak and empty ones (docs/sources/bmc-faults.md#e1, #e2, #e4).
 
         The rule "any" needs no tag, nor does "none", under which no tag is sent. A refusal
         changed nothing. A resource without a tag is then asked for with "*", and so is one whose

@@ -263,7 +263,7 @@ def _refusal(bmc: BmcAddress, reply: Reply) -> PortError:
 def _read_lockout_s(text: str) -> float:
     """Return the seconds of a lockout as the BMC states them, never less than the floor.
 
-    NVIDIA/bmcweb names its AccountLockoutDuration in the text (bmcweb.md 9).
+    NVIDIA/bmcweb names its AccountLockoutDuration in the text (docs/sources/redfish.md#bmcweb).
     """
     stated = _LOCKOUT.search(text)
     return max(LOCKED_FLOOR_S, float(stated[1])) if stated is not None else LOCKED_WAIT_S

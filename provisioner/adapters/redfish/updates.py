@@ -129,8 +129,9 @@ async def _find_baseboard(service: Service, update: Json, kind: str) -> list[str
     """Return the target of an HGX baseboard's bundle, by the tree that is asked.
 
     The baseboard's own BMC takes the whole package; asked for Chassis/HGX_Chassis_0 it answers 400
-    InvalidObject (bmcweb.md 12). A BMC that aggregates it lists the target, or is one of NVIDIA's
-    own systems, whose guides document a target that is not listed (DGX H100, B200, B300).
+    InvalidObject (docs/sources/redfish.md#bmcweb). A BMC that aggregates it lists the target, or
+    is one of NVIDIA's own systems, whose guides document a target that is not listed (DGX H100,
+    B200, B300).
     """
     walk = service.walk()
     root = await walk.read_root()

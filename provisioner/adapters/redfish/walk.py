@@ -456,7 +456,8 @@ class Walk:
 def _read_partial(path: str, reply: Reply) -> Json | None:
     """Return the resource that stands beside the error of a 5xx answer, if it is the one asked.
 
-    NVIDIA/bmcweb answers so while one of its D-Bus services is away (bmcweb.md 6).
+    NVIDIA/bmcweb answers so while one of its D-Bus services is away
+    (docs/sources/redfish.md#partial-5xx).
     """
     body = body_of(reply) if reply.status >= 500 else {}
     own = (path_of(body) or "").rstrip("/")

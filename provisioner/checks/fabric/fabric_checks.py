@@ -1,4 +1,4 @@
-"""F1 to F5: judges the tests among nodes: collectives over pairs, rails and groups, RDMA by rail.
+"""Judges the tests among nodes: collectives over pairs, rails and groups, RDMA by rail.
 
 The same judges read such outputs offline. A floor that no source publishes is learned from the
 fleet. Wrong values always isolate, at any bandwidth.

@@ -28,9 +28,8 @@ from provisioner.model.cohort import Evidence, Finding, Severity
 # ------------------------------------------------------------------------------
 # Network interfaces as `ip -j link` lists them, and their speeds as `ethtool` prints them.
 #
-# They give part of N1's facts: whether an interface is up, its MTU and, with `ethtool`, its rate.
-# A
-# fact that the listing does not give is never assumed to be good.
+# They give part of what `rdma_links` asks for: whether an interface is up, its MTU and, with
+# `ethtool`, its rate. What the listing does not give is never assumed to be good.
 
 
 LINKS_MAX = 4096
@@ -61,7 +60,7 @@ def looks_like_links(text: str) -> bool:
 
 
 def judge_links(text: str, context: CheckContext) -> Iterator[Finding]:
-    """Yield findings on the listing. Raises `NotJudged` where it lacks some of N1's facts."""
+    """Yield findings on the listing. Raises `NotJudged` where it lacks what is asked."""
     links = _read_interfaces(text)
     rail = require_threshold(context, "rail_gbit_s")
     fit = 0

@@ -230,7 +230,8 @@ def _gone(switch: str) -> Blocker:
 
 
 Outputs = Mapping[str, Evidence]
-# facts of releases (health 5.2): run-time settings are read again, counters have not grown
+# run-time settings of NICs are lost at each boot (docs/sources/host.md#nic-runtime), so they are
+# read again; counters of errors have not grown
 _SETTINGS = (nic_config.CHECK, roce_runtime.CHECK)
 _ERRORS = rdma_counters.CHECK
 _COUNTERS = _ERRORS.commands[0]

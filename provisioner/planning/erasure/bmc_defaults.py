@@ -215,7 +215,8 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _leads_there(destination: str, patterns: Sequence[str]) -> bool:
-    """NVIDIA's server shows a destination with the default port of its scheme (bmcweb.md)."""
+    """NVIDIA's server shows a destination with the default port of its scheme
+    (docs/sources/redfish.md#bmcweb)."""
     bare = _DEFAULT_PORT.sub(lambda match: match[1] or match[2], destination)
     return _fits(destination, patterns) or _fits(bare, patterns)
 

@@ -34,7 +34,8 @@ EVENTS = f"{ROOT}/EventService"
 SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
 STREAM = f"{EVENTS}/SSE"
 SUBSCRIPTIONS_MAX = 20  # bmcweb's limit
-STREAMS_MAX = 10  # bmcweb's: a further one is accepted, and ends at once (bmcweb.md 10)
+# bmcweb's: a further one is accepted, and ends at once (docs/sources/redfish.md#events)
+STREAMS_MAX = 10
 EVENTS_KEPT = 200  # bmcweb's
 
 _ANNOUNCED = (SUBSCRIPTIONS, f"{ROOT}/SessionService/Sessions", f"{ROOT}/AccountService/Accounts")
@@ -157,7 +158,7 @@ class Events:
     def note_change(self, request: Request, answer: Answer) -> None:
         """Emit the event of a session, an account or a subscription that came or went.
 
-        source: bmcweb.md 5: each of them is an event, whoever made the change.
+        source: docs/sources/redfish.md#login-events: each is an event, whoever made the change.
         """
         if not self.as_nvidia or answer.status >= 300 or not request.path.startswith(_ANNOUNCED):
             return
@@ -211,7 +212,10 @@ class Events:
 
 
 def _with_port(destination: str, *, adds: bool) -> str:
-    """Return the destination as it is read back: with its default port (bmcweb.md, table)."""
+    """Return the destination as it is read back: with its default port.
+
+    source: docs/sources/redfish.md#bmcweb
+    """
     scheme, _, rest = destination.partition("://")
     authority, slash, path = rest.partition("/")
     if not adds or ":" in authority:

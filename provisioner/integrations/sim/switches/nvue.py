@@ -1,6 +1,6 @@
 """NVUE's REST API in front of one simulated switch, without a transport.
 
-Shapes: NVIDIA's Cumulus documents and clients as collected in the facts (health 4.4, 4.5, 5.3).
+Shapes: NVIDIA's Cumulus documents and clients (docs/sources/switches.md#nvue-revisions).
 Without `?rev=` a GET answers the *applied* configuration, not the operational state, like NVUE.
 """
 

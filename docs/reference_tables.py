@@ -13,6 +13,7 @@ import yaml
 
 from provisioner import checks, quirks, settings
 from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.planning.machine_settings.resolution import VOCABULARY
 
 ROOT = Path(__file__).parents[1]
@@ -248,6 +249,72 @@ def list_verdict_fields() -> str:
     return page(title, about, draw(("source", "field", "judged by"), cells))
 
 
+def list_threats() -> str:
+    """Return the page of threats by their origin, with the tests of each protection."""
+    about = (
+        "Made from `tests/threats.yaml`; each test is found by a test. Who is trusted, and what "
+        "to do after a theft: [threat model](../threat-model.md)."
+    )
+    parts = list[list[str]]()
+    for origin in yaml.safe_load((ROOT / "tests/threats.yaml").read_text(encoding="utf-8")):
+        cells = [
+            (row["threat"], row["protection"], row["risk"],
+             ", ".join(f"`{test}`" for test in row["tests"]) or "–")
+            for row in origin["rows"]
+        ]  # fmt: skip
+        head = ("threat", "protection", "remaining risk", "tests")
+        parts.append([f"## {origin['from']}", "", *draw(head, cells)])
+    return page("Threats and protections", about, *parts)
+
+
+def list_gate_rows() -> str:
+    """Return the page of the rows of a release's gate."""
+    about = (
+        "Made from `docs/release_gate.yaml`; a test holds the rows equal to the code's. When the "
+        "gate is judged: [release](../release.md#the-order-of-the-steps)."
+    )
+    rows = yaml.safe_load((ROOT / "docs/release_gate.yaml").read_text(encoding="utf-8"))
+    cells = [(", ".join(f"`{name}`" for name in row["rows"]), row["passes"]) for row in rows]
+    return page("The gate of a release", about, draw(("row", "passes if"), cells))
+
+
+def list_simulator_interface() -> str:
+    """Return the page of the simulator's control socket and of the actions of fault rules."""
+    about = (
+        "Made from `docs/simulator_interface.yaml`. How rules choose requests: "
+        "[the simulated site](../simulator.md#a-fault-rule)."
+    )
+    text = (ROOT / "docs/simulator_interface.yaml").read_text(encoding="utf-8")
+    listed = yaml.safe_load(text)
+    requests = [(row["request"], row["answer"]) for row in listed["requests"]]
+    actions = [(row["action"], row["value"], row["effect"]) for row in listed["actions"]]
+    return page(
+        "The simulator's interface", about,
+        ["## Requests of the control socket", "", *draw(("request", "answer or effect"), requests)],
+        ["## Actions of fault rules", "", *draw(("action", "value", "effect"), actions)],
+    )  # fmt: skip
+
+
+def list_states() -> str:
+    """Return the page of the states of a node."""
+    about = (
+        "Made from `provisioner/planning/lifecycle/journey.py`. Beyond its limit a state raises an "
+        "alert; it does not change. The drawing: [a node's journey](../lifecycle.md)."
+    )
+    cells = [
+        (
+            f"`{state.value}`",
+            stage.work,
+            ", ".join(place.value for place in stage.placements),
+            f"{stage.limit_s / 3600:g} h",
+            ", ".join(f"`{to.value}`" for to in stage.leaves_to) or "–",
+        )
+        for state, stage in JOURNEY.items()
+    ]
+    head = ("state", "work", "where its ports are when it enters", "limit", "leaves to")
+    return page("States of a node", about, draw(head, cells))
+
+
 def _draw_file(title: str, about: str, file: str, columns: Mapping[str, str]) -> str:
     """Return the page of a YAML file's rows. `columns`: key of a row -> its heading."""
     rows = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
@@ -344,6 +411,10 @@ PAGES = {
     "bmcweb-rows.md": list_bmcweb_rows,
     "handover-protections.md": list_left_out,
     "verdict-fields.md": list_verdict_fields,
+    "threats.md": list_threats,
+    "release-gate.md": list_gate_rows,
+    "simulator-interface.md": list_simulator_interface,
+    "states.md": list_states,
     "machine-settings.md": list_machine_settings,
     "fault-outcomes.md": list_fault_outcomes,
     "recorded-requests.md": list_recorded_requests,

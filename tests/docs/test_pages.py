@@ -11,9 +11,11 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from page_reading import ROOT, blocks, commands, pages
 
 from provisioner.model.access import ChangeKind
+from provisioner.model.recovery import GateCheck
 
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
@@ -205,6 +207,21 @@ def test_every_test_that_a_table_names_is_there(table: str, rows: int):
     for file, function in named:
         (path,) = (ROOT / "tests").rglob(file)
         assert f"def {function}(" in path.read_text(), f"{file}::{function}"
+
+
+def test_every_test_that_a_threat_names_is_there():
+    origins = yaml.safe_load((ROOT / "tests/threats.yaml").read_text(encoding="utf-8"))
+    named = {test for o in origins for row in o["rows"] for test in row["tests"]}
+
+    assert len(named) >= 30
+    assert named - {path.name for path in (ROOT / "tests").rglob("test_*.py")} == set()
+
+
+def test_the_page_of_the_gate_has_exactly_the_rows_of_the_code():
+    rows = yaml.safe_load((DOCS / "release_gate.yaml").read_text(encoding="utf-8"))
+    named = [name for row in rows for name in row["rows"]]
+
+    assert sorted(named) == sorted(check.value for check in GateCheck)
 
 
 def test_the_page_of_access_lists_the_kinds_that_another_person_can_approve():

@@ -171,7 +171,7 @@ acceptance-counterproofs: acceptance-venv ##- each step of it with the thing beh
 acceptance-ironic: acceptance-venv ##- its ids of bare metal against OpenStack Ironic alone (SUITE=DIR); last line JSON
 	@rm -rf build/acceptance-ironic
 	@$(VENV)/bin/python tests/bench/acceptance_ironic.py --suite "$(SUITE)" --python $(ACCEPTANCE_VENV)/bin/python \
-		--result $(ACCEPTANCE)/ironic/result.json --page docs/comparison.md $(ARGS)
+		--result $(ACCEPTANCE)/ironic/result.json $(ARGS)
 
 # its own package needs a build tool that its folder is enough for: the .pth file
 acceptance-venv: setup

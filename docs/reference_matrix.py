@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from provisioner import components
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.graph import draw_svg, list_lines, select_releases
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.matrix.standing import list_pin_notices
+from provisioner.planning.path.hops import Moves
 
+OLD, NEW = "spectrum-x-1.3.0", "spectrum-x-2.1.2"  # the moves of sites that run the older one
 FILE = Path(__file__).parents[1] / "firmware_matrix.yaml"
 
 
@@ -27,6 +30,13 @@ def make_page() -> str:
         lines += ["", *_versions(matrix, names), "", *_evidence(matrix, names)]
         picture = draw_svg(select_releases(matrix, names))
         lines += ["", "```{raw} html", picture.strip(), "```"]
+    lines += ["", f"## Moves from {OLD} to {NEW}", ""]
+    lines += [
+        "A sought move is refused in production, with the document that would vouch for it.",
+        "",
+    ]
+    lines += ["| component | move | in production |", "|---|---|---|"]
+    lines += [f"| {kind} | {move} | {said} |" for kind, move, said in list_moves(matrix)]
     lines += ["", "## Security notices", ""]
     lines += ["| notice | severity | CVE | corrected in | source |", "|---|---|---|---|---|"]
     for name, notice in matrix.security.items():
@@ -34,6 +44,25 @@ def make_page() -> str:
         cells = (f"{name}, {notice.published}", notice.severity, cves, notice.fixed)
         lines.append(f"| {' | '.join(cells)} | {notice.evidence} |")
     return "\n".join(lines) + "\n"
+
+
+def list_moves(matrix: Matrix) -> list[tuple[str, str, str]]:
+    """Return each component that moves by itself, its move, and what vouches for it or would."""
+    rows = []
+    for profile in ("hgx-h100-bf3", "sn5600"):
+        before = matrix.releases[OLD].profiles[profile].pins
+        after = matrix.releases[NEW].profiles[profile].pins
+        moves = Moves(matrix, after, components.ALL, production=True)
+        for kind, pin in after.items():
+            if not pin.known or kind not in before or not matrix.edges.get(kind):
+                continue
+            hops = moves.find_hops(kind, before[kind].version)
+            last = [hop for hop in hops if hop.to == pin.version]
+            if last:  # otherwise it moves with the bundle that carries it
+                evidence = next((hop.evidence for hop in last if hop.evidence), "")
+                said = f"published: {evidence}" if evidence else f"sought: {last[0].sought}"
+                rows.append((kind, f"{before[kind].version} → {pin.version}", said))
+    return rows
 
 
 def _describe(matrix: Matrix, name: str) -> str:

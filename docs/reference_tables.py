@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +15,8 @@ import yaml
 
 from provisioner import checks, quirks, settings
 from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.model.access import ChangeKind
+from provisioner.planning.lifecycle.destruction import render_needs, render_table
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.planning.machine_settings.resolution import VOCABULARY
 
@@ -400,6 +404,122 @@ def list_acceptance_results() -> str:
     return str(drawer.draw_page(result))
 
 
+def list_ironic_acceptance() -> str:
+    """Return the page of NVIDIA's acceptance suite as it was put to Ironic."""
+    folder = "docs/examples/acceptance/ironic"
+    text = (ROOT / folder / "result.json").read_text(encoding="utf-8")
+    return str(load(folder, "table").draw_page(json.loads(text)))
+
+
+def list_destructive_acts() -> str:
+    """Return the page of acts that nothing undoes."""
+    about = (
+        "Made from `provisioner/planning/lifecycle/destruction.py`. What the one gate does with "
+        "it is in [Acts that nothing undoes](../destructive-acts.md)."
+    )
+    conditions = ["## The conditions", "", *render_needs().splitlines()]
+    return page("The table of destructive acts", about, render_table().splitlines(), conditions)
+
+
+def list_recorded_hardware() -> str:
+    """Return the page of recorded BMCs: what is read of each, how its writes are known."""
+    about = (
+        "Made from the recordings in `tests/recorded/writes`, as `provisioner compatibility` does "
+        "it for any. The words are explained in [hardware](../hardware.md)."
+    )
+    tables = load("tests/recorded", "hardware_page").make_tables()
+    return page("Recorded BMCs", about, tables.splitlines())
+
+
+def list_daily_jobs() -> str:
+    """Return the page of the console's jobs: their clicks, and the API's operations."""
+    about = (
+        "Written by the tests that do them (`tests/console`, `tests/generated_client`). What a "
+        "click is, and how a job is judged, is in [daily jobs](../console-jobs.md)."
+    )
+    kept = (ROOT / "tests/console/console_jobs.md").read_text(encoding="utf-8")
+    return page("Daily jobs of the console", about, kept.splitlines())
+
+
+def list_attestation_tampers() -> str:
+    """Return the page of tampered evidence, from the test's own table."""
+    about = (
+        "Made from `tests/attestation/test_attestation_tampers.py`: each is refused, with a "
+        "finding that begins so. [Findings](../attestation.md#findings) explains the words."
+    )
+    path = ROOT / "tests/attestation/test_attestation_tampers.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    (table,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == "TAMPERS"
+    )
+    assert isinstance(table, ast.List)
+    rows = []
+    for row in table.elts:
+        assert isinstance(row, ast.Tuple)
+        name, says = ast.literal_eval(row.elts[0]), ast.literal_eval(row.elts[2])
+        number, _, tamper = name.partition(" ")
+        rows.append((number, tamper, f"`{says}`"))
+    return page("Tampering that was tried", about, draw(("", "tamper", "finding"), rows))
+
+
+def list_change_kinds() -> str:
+    """Return the page of the kinds of changes, by the noun that they are of."""
+    about = (
+        "Made from the code: the words of `api_four_eyes`, of the journal and of requests. What "
+        "a second person's approval does is in [access](../access.md#four-eyes)."
+    )
+    verbs: dict[str, list[str]] = {}
+    for kind in ChangeKind:
+        verbs.setdefault(kind.value.partition(".")[0], []).append(f"`{kind.value}`")
+    rows = [(noun, ", ".join(kinds)) for noun, kinds in verbs.items()]
+    return page("Kinds of changes", about, draw(("of", "kinds"), rows))
+
+
+def list_metrics() -> str:
+    """Return the page of all metrics, from the file that a scrape is compared with."""
+    about = (
+        "Made from `docs/monitoring/metrics.yaml`, which a test compares with a scrape. How they "
+        "are served, and the rules over them, is in [metrics](../metrics.md)."
+    )
+    text = (ROOT / "docs/monitoring/metrics.yaml").read_text(encoding="utf-8")
+    rows = [
+        (f"`{name}`", said.get("labels", ""), said["meaning"])
+        for name, said in yaml.safe_load(text).items()
+    ]
+    return page("All metrics", about, draw(("metric", "labels", "meaning"), rows))
+
+
+def list_write_rules() -> str:
+    """Return the page of the rules by which requests change hardware."""
+    about = (
+        "Made from `tests/recorded/write_rules.csv`. The tests beside it hold each rule on a "
+        "reduced tree; the requests themselves are in [recorded requests](recorded-requests.md)."
+    )
+    head, *rows = read_rows("tests/recorded/write_rules.csv")
+    return page("Rules of writes, per vendor", about, draw(tuple(head), rows))
+
+
+def list_figures() -> str:
+    """Return the page of the benchmarks' figures, one a line."""
+    about = (
+        "Made from `docs/figures.csv`. A figure in **bold** misses its target. What the figures "
+        "mean is in [benchmarks](../benchmarks.md), how they were taken in "
+        "[conditions](../benchmark-conditions.md); [plots](plots.md)."
+    )
+    head, *rows = read_rows("docs/figures.csv")
+    return page("Figures of the benchmarks", about, draw(tuple(head), rows))
+
+
+def read_rows(file: str) -> list[list[str]]:
+    """Return the rows of a file of comma-separated values, its heading first."""
+    with (ROOT / file).open(encoding="utf-8", newline="") as opened:
+        return list(csv.reader(opened))
+
+
 PAGES = {
     "settings.md": list_settings,
     "health-checks.md": list_checks,
@@ -420,4 +540,13 @@ PAGES = {
     "recorded-requests.md": list_recorded_requests,
     "gates-by-distribution.md": list_gates_by_distribution,
     "acceptance-results.md": list_acceptance_results,
+    "acceptance-ironic.md": list_ironic_acceptance,
+    "destructive-acts.md": list_destructive_acts,
+    "recorded-hardware.md": list_recorded_hardware,
+    "daily-jobs.md": list_daily_jobs,
+    "attestation-tampers.md": list_attestation_tampers,
+    "change-kinds.md": list_change_kinds,
+    "metrics.md": list_metrics,
+    "write-rules.md": list_write_rules,
+    "benchmark-figures.md": list_figures,
 }

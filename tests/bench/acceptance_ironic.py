@@ -1,6 +1,6 @@
 """NVIDIA's acceptance suite, its part bare_metal, against OpenStack Ironic alone.
 
-    acceptance_ironic.py --suite DIR --python PYTHON [--peer VENV] [--result FILE --page FILE]
+    acceptance_ironic.py --suite DIR --python PYTHON [--peer VENV] [--result FILE]
 
 Ironic from PyPI takes hosts of `provisioner sim serve` over HTTPS by its Redfish driver. What its
 operator enters is here: racks as chassis, one class of resources, and, of the last host, a wrong
@@ -31,7 +31,6 @@ ACCEPTANCE = Path(__file__).parents[2] / "docs" / "examples" / "acceptance"
 PROVIDER = ACCEPTANCE / "ironic"
 sys.path[:0] = [str(PROVIDER), str(ACCEPTANCE)]
 
-import table  # noqa: E402
 from guest_host import read_last_lines  # noqa: E402
 from ironic_client import Ironic, RefusedError  # noqa: E402
 from reasons import NO_RAMDISK, NO_SYSTEM, REASONS  # noqa: E402
@@ -178,20 +177,17 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Write the result and the table of the page."""
+    """Write the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--suite", type=Path, required=True, help="folder with the suite")
     parser.add_argument("--python", type=Path, required=True, help="Python with its packages")
     parser.add_argument("--out", type=Path, default=Path("build/acceptance-ironic"), help="new one")
     parser.add_argument("--peer", type=Path, default=Path.home() / ".cache" / "ironic-peer")
     parser.add_argument("--result", type=Path, help="file to write the result to")
-    parser.add_argument("--page", type=Path, help="page whose table is written from the result")
     options = parser.parse_args()
     result = asyncio.run(measure(options))
     if options.result is not None:
         options.result.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if options.page is not None:
-        table.write_table(result, options.page)
     sys.stdout.write(json.dumps(result["verdicts"]) + "\n")
     return 0
 

@@ -1,7 +1,8 @@
 """The daily jobs of the console: each is done in Chromium, and its clicks are counted.
 
 A module `*_jobs.py` beside this one adds jobs with `@job(...)`; `test_console_jobs.py` does each of
-them and holds docs/console-jobs.md equal to the counts (RECORD_GOLDEN=1 writes the page anew).
+them and holds console_jobs.md equal to the counts (RECORD_GOLDEN=1 writes it anew); a generated
+page shows it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from chromium import Looker
 from console_site import Site
 
-PAGE = Path(__file__).parents[2] / "docs" / "console-jobs.md"
+PAGE = Path(__file__).with_name("console_jobs.md")
 BEGIN, END = "<!-- jobs: begin -->", "<!-- jobs: end -->"
 # a press of a pointer, Enter, and a choice from a list (to open it and to choose)
 COUNTER = """() => {

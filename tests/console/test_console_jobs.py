@@ -1,4 +1,4 @@
-"""Every daily job is done by clicks in a real Chromium, as often as docs/console-jobs.md says."""
+"""Every daily job is done by clicks in a real Chromium, as often as console_jobs.md says."""
 
 from __future__ import annotations
 

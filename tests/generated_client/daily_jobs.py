@@ -1,4 +1,4 @@
-"""The jobs of docs/console-jobs.md by the generated client, and a few that the page does not have.
+"""The jobs of console_jobs.md by the generated client, and a few that the page does not have.
 
 Each line of the input is a job's name, its role, and what it begins with; the answer is a line with
 the operations that it used, or with its failure.

@@ -25,7 +25,7 @@ from served import RELEASE
 
 HERE = Path(__file__).parent
 JOBS = HERE / "daily_jobs.py"
-PAGE = Path(__file__).parents[2] / "docs" / "console-jobs.md"
+PAGE = Path(__file__).parents[1] / "console" / "console_jobs.md"
 BEGIN, END = "<!-- operations: begin -->", "<!-- operations: end -->"
 DOCUMENT = read_document()
 SECRET = "whsec_" + base64.b64encode(b"0" * 32).decode()

@@ -1,7 +1,4 @@
-"""The tables of docs/hardware.md, made from this repository's recordings.
-
-`python tests/recorded/hardware_page.py` writes them anew.
-"""
+"""The generated page of recorded BMCs, made from this repository's recordings."""
 
 from __future__ import annotations
 
@@ -13,16 +10,11 @@ from provisioner.adapters.redfish.recordings.recorder import Recording
 from provisioner.cli.offline.compatibility import build_row, make_page
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "hardware.md"
-BEGIN, END = "<!-- recordings: begin -->\n", "<!-- recordings: end -->"
 
 
-def replace_tables(page: str) -> str:
-    """Return the page with the tables between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    tables = make_page([build_row(recording) for recording in read_recordings()])
-    return f"{before}{BEGIN}{tables}{END}{after}"
+def make_tables() -> str:
+    """Return the tables of what is read and how each write is known."""
+    return make_page([build_row(recording) for recording in read_recordings()])
 
 
 def read_recordings() -> list[Recording]:
@@ -37,7 +29,3 @@ def read_recordings() -> list[Recording]:
         )
         for one in whole
     ]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(replace_tables(PAGE.read_text()))

@@ -506,7 +506,7 @@ def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
 
 
 def render_table() -> str:
-    """Return the table for docs/destructive-acts.md."""
+    """Return the table, which a generated page shows."""
     heads = ("act", "allowed by", "conditions", "confirmed by", "at once", "told", "undone")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for act, row in TABLE.items():

@@ -1,17 +1,19 @@
-"""The table of docs/comparison.md about NVIDIA's acceptance suite, written from result.json."""
+"""The generated page of Ironic's results (docs/reference_tables.py), drawn from result.json."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-BEGIN = "<!-- written by docs/examples/acceptance/ironic/table.py from the result beside it -->"
-END = "<!-- end of what table.py writes -->"
+HEAD = """# NVIDIA's acceptance suite, put to Ironic
+
+Made from `docs/examples/acceptance/ironic/result.json`, which `make acceptance-ironic` writes. What
+it can show and what not is in [the comparison](../comparison.md).
+"""
 TEXT = """
 Run on {date} with version {suite_version} of `NVIDIA/ai-cloud-validation`, suite bare_metal.
 {versions} from PyPI were started: one process with SQLite, without authentication and message bus,
-and with 40 rounds of its password hash (see the figures above).
+and with 40 rounds of its password hash.
 Its Redfish driver drove {hosts} hosts of our simulator over HTTPS (certificates not verified).
 Of {of} ids {passed} passed, {failed} failed, and {skipped} were skipped.
 
@@ -20,8 +22,8 @@ Of {of} ids {passed} passed, {failed} failed, and {skipped} were skipped.
 """
 
 
-def draw_table(result: Mapping[str, Any]) -> str:
-    """Return what stands between the two marks of the page."""
+def draw_page(result: Mapping[str, Any]) -> str:
+    """Return the page of a run."""
     verdicts = result["verdicts"]
     states = [verdict["state"] for verdict in verdicts.values()]
     counted = {state: states.count(state) for state in ("passed", "failed", "skipped")}
@@ -34,13 +36,4 @@ def draw_table(result: Mapping[str, Any]) -> str:
     order = ("passed", "failed", "skipped")
     rows = sorted(grouped.items(), key=lambda row: (order.index(row[0][0]), row[1]))
     lines = [f"| {', '.join(ids)} | {state} | {message} |" for (state, message), ids in rows]
-    return text + "\n".join(lines) + "\n"
-
-
-def write_table(result: Mapping[str, Any], page: Path) -> None:
-    """Replace the table of the page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has not both marks of the table")
-    page.write_text(before + BEGIN + "\n" + draw_table(result) + "\n" + END + after, "utf-8")
+    return HEAD + text + "\n".join(lines) + "\n"

@@ -100,7 +100,6 @@ class Identity:
         self._issuer = issuer
 
     async def identify_caller(self, authorization: str) -> Caller | None:
-        """Return the caller that the header proves, or None."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or len(token) > HEADER_MAX:
@@ -144,7 +143,6 @@ class Identity:
         return caller
 
     async def close(self) -> None:
-        """Close the connection to the provider."""
         if self._provider is not None:
             await self._provider.close()
 

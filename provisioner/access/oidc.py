@@ -83,7 +83,6 @@ class OidcProvider:
         self._ca_file = ca_file
 
     async def identify_caller(self, token: str) -> Caller | None:
-        """Return the caller that a token for our API identifies, or None."""
         claims = await self.verify_token(token, self._site.audience)
         return None if claims is None else self.find_caller(claims)
 
@@ -199,7 +198,6 @@ class OidcProvider:
         return self._session
 
     async def close(self) -> None:
-        """Close the connection to the provider."""
         if self._session is not None:
             await self._session.close()
 

@@ -86,13 +86,11 @@ class Question:
     asked_at: int  # seconds since the epoch
 
     def write(self) -> str:
-        """Return the cookie's value."""
         proof = f"{self.state}.{self.nonce}.{self.verifier}"
         return f"{proof}.{int(self.again)}.{self.asked_at}"
 
 
 def read_question(text: str) -> Question | None:
-    """Return the question of a cookie, or None."""
     match = _QUESTION.fullmatch(text)
     if match is None:
         return None
@@ -111,7 +109,6 @@ class OidcSignIn:
 
     @property
     def provider_name(self) -> str:
-        """Return the provider's host name, for people."""
         return urlsplit(self._issuer).hostname or ""
 
     async def ask_provider(self, now: float, *, again: bool) -> tuple[str, Question]:

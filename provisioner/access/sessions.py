@@ -88,5 +88,4 @@ def is_fresh(caller: Caller, limits: SessionLimits, now: float) -> bool:
 
 
 def use_is_due(session: Session, limits: SessionLimits, now: float) -> bool:
-    """Return whether this use is due to be written."""
     return now - session.used_at >= min(USED_LATE_S, limits.idle_s / 10)

@@ -75,5 +75,4 @@ def new_record(
 
 
 def bounds_of(token: Token) -> tuple[Bound, ...]:
-    """Return the scopes of the caller that this token identifies."""
     return () if token.scope.whole else (Bound(role=token.role, scope=token.scope),)

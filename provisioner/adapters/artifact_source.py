@@ -107,7 +107,6 @@ class HttpArtifactServer:
             answer.close()  # at its end, or in its middle: then the connection goes with it
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
     async def _asked(

@@ -60,7 +60,6 @@ def _advance(source: str, place: str, page: LeasePage) -> str:
 
 
 def _ask(path: Path, place: str) -> str:
-    """Return the answer to one command."""
     command = {"command": "lease4-get-page", "arguments": {"from": place, "limit": PAGE}}
     answer = bytearray()
     try:

@@ -42,12 +42,10 @@ class TransitService:
         self._service = service
 
     async def wrap(self, key: Secret) -> str:
-        """Return the ciphertext of a text."""
         plain = base64.b64encode(key.reveal().encode()).decode()
         return await self._use("encrypt", {"plaintext": plain}, "ciphertext")
 
     async def unwrap(self, ciphertext: str) -> Secret:
-        """Return the text of a ciphertext."""
         plain = await self._use("decrypt", {"ciphertext": ciphertext}, "plaintext")
         try:
             return Secret(base64.b64decode(plain, validate=True).decode())

@@ -52,7 +52,6 @@ class MessageMeter:
 
 
 def encode(message: SyslogMessage) -> str:
-    """Return a message as one row of text."""
     fields = (message.facility, message.severity, message.sent_at, message.program, message.text)
     return json.dumps(fields, ensure_ascii=False)
 

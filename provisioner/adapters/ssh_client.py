@@ -17,7 +17,6 @@ class KeyDecider(asyncssh.SSHClient):
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
     ) -> bool:
-        """Return whether the key is accepted, and keep it then."""
         accepts = self._accepts(key)
         if accepts:
             self.accepted = key

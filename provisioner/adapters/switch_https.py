@@ -48,8 +48,6 @@ REFUSED_WAIT_S = 300.0  # before credentials that a switch refused are shown to 
 
 @dataclass
 class _Line:
-    """What is kept per switch."""
-
     reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
     write: asyncio.Lock = field(default_factory=asyncio.Lock)
     refused: tuple[str, Secret | None] | None = None
@@ -91,7 +89,6 @@ class SwitchHttps:
         return reply
 
     async def close(self) -> None:
-        """Close all connections."""
         for session in (self._kept, self._fresh):
             if session is not None:
                 await session.close()

@@ -93,7 +93,6 @@ class HttpPosts:
         return self._contexts[webhook.ca]
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
 

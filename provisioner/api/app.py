@@ -42,7 +42,6 @@ PARTS: web.AppKey[ApiParts] = web.AppKey("parts", ApiParts)
 
 
 def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
-    """Return the API as an aiohttp application."""
     app = web.Application(middlewares=[_guard], client_max_size=BODY_MAX)
     app[PARTS] = parts
     for route in routes:
@@ -121,7 +120,6 @@ class _Endpoint:
 
     @property
     def protected(self) -> bool:
-        """Return whether the route needs a token."""
         return bool(self._route.roles)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:

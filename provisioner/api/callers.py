@@ -78,7 +78,6 @@ class GatheredRows:
         self._begin()
 
     def mark_limited(self, caller: str, kind: str) -> None:
-        """Record that a caller met a limit in this period."""
         if caller in self._limited or len(self._limited) < NAMES_MAX:
             self._limited[caller[:CALLER_CHARACTERS]] = kind
         self._begin()
@@ -105,7 +104,6 @@ class GatheredRows:
             )
 
     async def close(self) -> None:
-        """Write the remaining rows."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -190,7 +188,6 @@ class Callers:
             raise self._over("failed logins", f"address {peer}", self._failures, wait_s)
 
     def record_login(self, request: web.Request, authorization: str, *, good: bool) -> None:
-        """Record the result of a login."""
         if not good:
             self._failures.take_permissions(_peer(request), self._now())
             self._good.pop(_digest(authorization), None)
@@ -202,12 +199,10 @@ class Callers:
 
     @contextlib.contextmanager
     def hold_request(self, caller: Caller) -> Iterator[None]:
-        """Hold one of the requests that a caller may have under way."""
         with self._hold("requests", caller, self._settings.api_requests_at_once):
             yield
 
     def hold_change(self, caller: Caller) -> contextlib.AbstractContextManager[None]:
-        """Hold one of the changes that a caller may have under way."""
         return self._hold("changes", caller, self._settings.api_changes_at_once)
 
     @contextlib.contextmanager
@@ -241,7 +236,6 @@ class Callers:
             yield
 
     async def close(self) -> None:
-        """Write the gathered refusals."""
         await self._gathered.close()
 
     @contextlib.contextmanager

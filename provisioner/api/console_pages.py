@@ -201,7 +201,6 @@ class File:
 
 @lru_cache(maxsize=1)
 def read_files() -> dict[str, File]:
-    """Return all files of the console by name."""
     return {f.name: _file(f) for f in sorted(FILES.iterdir()) if f.suffix in TYPES}
 
 
@@ -237,19 +236,16 @@ async def serve(request: web.Request) -> web.StreamResponse:
 
 
 def send_page(name: str) -> web.StreamResponse:
-    """Return a page of the console that is not stored."""
     file = read_files()[name]
     headers = {**HEADERS, "Cache-Control": "no-store"}
     return web.Response(body=file.plain, content_type=file.kind, charset="utf-8", headers=headers)
 
 
 async def redirect_home(_request: web.Request) -> web.StreamResponse:
-    """Redirect a request for the host's name alone to the console."""
     return web.Response(status=307, headers={"Location": "/console/", "Cache-Control": "no-cache"})
 
 
 def add_console(app: web.Application) -> None:
-    """Add the console's paths beside those of the API."""
     app.router.add_get("/", redirect_home)
     app.router.add_get("/console", redirect_home)
     app.router.add_get("/console/", serve)
@@ -277,7 +273,6 @@ class ConsoleSignIn:
         self._parts = parts
 
     def add_routes(self, app: web.Application) -> None:
-        """Add the addresses beside the console's files."""
         app.router.add_get("/console/sign-in-offer", self.show_offer)
         app.router.add_get("/console/sign-in", self.begin)
         app.router.add_get(WAY_BACK, self.end)
@@ -295,7 +290,6 @@ class ConsoleSignIn:
         )
 
     async def begin(self, request: web.Request) -> web.StreamResponse:
-        """Send the browser to the provider."""
         sign_in = self._find_sign_in()
         again = request.query.get("again") == "1"
         try:

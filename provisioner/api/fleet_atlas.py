@@ -147,7 +147,6 @@ class Feed:
             await asyncio.sleep(LOOK_S)
 
     async def close(self) -> None:
-        """Stop the queries."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -207,14 +206,12 @@ class Atlas:
             return made
 
     async def count_capacity(self, store: SqlStore) -> Capacity:
-        """Return the capacity of the fleet now."""
         async with self._turn:
             await self._look(store)
             counts = Counter(facts for _, facts in self._facts.values())
         return await asyncio.to_thread(build_capacity, counts)
 
     async def _look(self, store: SqlStore) -> None:
-        """Read what changed since the last look."""
         now = dict(await store.atlas.list_generations())
         for gone in self._facts.keys() - now.keys():
             del self._facts[gone]
@@ -254,7 +251,6 @@ def select_tenant(
 
 
 def build_capacity(counts: Counter[AtlasFacts]) -> Capacity:
-    """Return the capacity of nodes that are counted by their facts."""
     total = [0, 0, 0]
     units: dict[tuple[int, int], list[int]] = {}
     rails: dict[int, list[int]] = {}

@@ -33,7 +33,6 @@ _MODE: Literal["serialization"] = "serialization"
 
 
 def list_schemas() -> dict[str, Any]:
-    """Return the schema of each event's detail by class name, with the schemas that they name."""
     modes = [(cls, _MODE) for cls in EVENTS.values()]
     _, schemas = models_json_schema(modes, by_alias=True, ref_template=REF)
     for cls in EVENTS.values():  # a row has the fields that its writer set
@@ -97,7 +96,6 @@ FILE = Path(__file__).parent / "examples.json"
 
 @cache
 def read_examples() -> Mapping[str, Any]:
-    """Return the example of each record by its name."""
     examples: Mapping[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return examples
 
@@ -250,7 +248,6 @@ def _mode(
 
 
 def write_document(routes: Sequence[Route]) -> bytes:
-    """Return the document as it is served."""
     return json.dumps(build_document(routes), indent=1, sort_keys=False).encode()
 
 

@@ -91,9 +91,7 @@ class MatrixReloads(Protocol):
         """Return the matrix as the files have it now. Raises InputError for a fault in them."""
         ...
 
-    def take(self, matrix: Matrix, texts: Sequence[tuple[str, str]]) -> None:
-        """Have the daemon work by this one, within a second."""
-        ...
+    def take(self, matrix: Matrix, texts: Sequence[tuple[str, str]]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,10 @@ class ApiParts:
 
     @property
     def clock(self) -> Clock:
-        """Return the clock that all controllers use."""
         return self.context.clock
 
     @property
     def settings(self) -> Settings:
-        """Return the site's settings."""
         return self.context.settings
 
 
@@ -164,7 +160,6 @@ class Ask:
         return getattr(self.query, "dry_run", "false") == "true"
 
     def read_word(self, name: str) -> str:
-        """Return a variable part of the path."""
         return self.request.match_info[name]
 
     def may_see(self, node: Node) -> bool:

@@ -77,7 +77,6 @@ def build_refusal(
 
 
 def refuse_expression(error: InputError, word: str) -> Refused:
-    """Return the refusal of an expression, with the place of its mistake."""
     detail = f"{error.where}: {error.problem}"
     refused = build_refusal(400, word, "The expression cannot be read", error.remedy, detail)
     if isinstance(error, ExpressionError):
@@ -87,7 +86,6 @@ def refuse_expression(error: InputError, word: str) -> Refused:
 
 
 def refuse_blocked(blockers: Sequence[Blocker]) -> Refused:
-    """Return the refusal of a request with blockers."""
     first = blockers[0]
     status = _STATUS.get(first.reason, 409)
     return build_refusal(
@@ -101,7 +99,6 @@ def refuse_missing(what: str) -> Refused:
 
 
 def build_answer(refused: Refused) -> web.Response:
-    """Return the refusal as an answer."""
     headers = {"Cache-Control": "no-store", **refused.headers}
     return web.Response(
         status=refused.problem.status,

@@ -153,12 +153,10 @@ class Route:
 
     @property
     def endless(self) -> bool:
-        """Return whether its answer is a stream of events."""
         return self.media == "text/event-stream"
 
     @property
     def changes(self) -> bool:
-        """Return whether it changes something."""
         return self.effect is not Effect.READS
 
     def is_lasting(self, body: Record | None) -> bool:

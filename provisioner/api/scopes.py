@@ -54,7 +54,6 @@ def _refuse(outside: Sequence[Concern], scopes: Sequence[Scope]) -> Refused:
 
 
 async def find_scope_blockers(parts: ApiParts, asked: ChangeRequest) -> tuple[Blocker, ...]:
-    """Return the blocker of a change that left the scopes of the person who asked for it."""
     outside = find_uncovered(asked.scopes, await _list_concerns(parts, asked, asked.scopes))
     if not outside:
         return ()
@@ -109,7 +108,6 @@ async def _concern_named(
 async def _concern_nodes(
     parts: ApiParts, nodes: Iterable[Node], release: str = ""
 ) -> Sequence[Concern]:
-    """Return a concern for each node, and for each host that is cabled to a switch of them."""
     concerned = {n.id: n for n in nodes}
     switches = {n.id for n in concerned.values() if n.kind is NodeKind.SWITCH}
     if switches:
@@ -204,7 +202,6 @@ async def _concern_rack(parts: ApiParts, asked: ChangeRequest) -> Sequence[Conce
 
 
 async def _concern_pin(parts: ApiParts, asked: ChangeRequest) -> Sequence[Concern]:
-    """Return the nodes of a pin, with the release that it has and the one that it gets."""
     scope = PinScope(asked.arguments["scope"])
     name = str(asked.arguments["name"])
     pins = await parts.store.campaigns.list_pins()

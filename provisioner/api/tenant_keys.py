@@ -64,13 +64,11 @@ def _view(key: TenantKey) -> TenantKeyView:
 
 
 async def list_keys(ask: Ask) -> Reply:
-    """Return the keys of a tenant."""
     row = await ask.read_tenant()
     return Reply(TenantKeyList(items=tuple(_view(key) for key in row.ssh_keys)))
 
 
 async def show_key(ask: Ask) -> Reply:
-    """Return one key of a tenant."""
     row = await ask.read_tenant()
     key = _find(row, ask.read_word("key"))
     if key is None:
@@ -91,7 +89,6 @@ async def put_key(ask: Ask) -> Reply:
 
 
 async def delete_key(ask: Ask) -> Reply:
-    """Ask for the end of a key."""
     row = await ask.read_tenant()
     name = ask.read_word("key")
     if _find(row, name) is None:
@@ -105,7 +102,6 @@ def _find(row: Tenant, name: str) -> TenantKey | None:
 
 
 async def change_keys(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a tenant's keys."""
     rows = await parts.store.tenants.list()
     row = next((t for t in rows if t.name == asked.subject), None)
     if row is None:
@@ -133,7 +129,6 @@ async def change_keys(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_keys(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the keys that the tenant's next node would get."""
     rows = await parts.store.tenants.list()
     names = {k.name for t in rows if t.name == asked.subject for k in t.ssh_keys}
     name = str(asked.arguments["name"])

@@ -50,7 +50,6 @@ class NewUserData(Record):
 
 
 async def show_user_data(ask: Ask) -> Reply:
-    """Return the record of a tenant's user data."""
     row = await ask.read_tenant()
     if row.user_data is None:
         raise refuse_missing("user data of this tenant")
@@ -86,7 +85,6 @@ async def put_user_data(ask: Ask) -> Reply:
 
 
 async def delete_user_data(ask: Ask) -> Reply:
-    """Ask for the end of a tenant's user data."""
     row = await ask.read_tenant()
     if row.user_data is None:
         raise refuse_missing("user data of this tenant")
@@ -96,7 +94,6 @@ async def delete_user_data(ask: Ask) -> Reply:
 
 
 async def set_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Put a sealed user data in force, and remove the former one from the vault."""
     row = await _find(parts, asked.subject)
     version = str(asked.arguments["version"])
     sealed = name_user_data(asked.subject, version)
@@ -123,7 +120,6 @@ async def set_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def remove_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Remove the record of a tenant's user data, then its text from the vault."""
     row = await _find(parts, asked.subject)
     version = str(asked.arguments["version"])
     if row is None or row.user_data is None or row.user_data.version != version:
@@ -162,7 +158,6 @@ def _object(parts: ApiParts, name: str, row: Tenant | None) -> Outcome | None:
 
 
 async def foresee_setting(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return which nodes would get the user data."""
     refused = _object(parts, asked.subject, await _find(parts, asked.subject))
     if refused is not None:
         return Forecast((), refused.blockers)
@@ -173,7 +168,6 @@ async def foresee_setting(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_removal(_parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return which nodes would get none."""
     return Forecast((f"Nodes that {asked.subject} gets from then on have no user data.",))
 
 

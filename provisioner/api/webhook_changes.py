@@ -171,17 +171,14 @@ DEFAULTS: Mapping[str, object] = {
 
 
 async def find_webhook(parts: ApiParts, name: str) -> WebhookStatus | None:
-    """Return a receiver with its progress, or None."""
     return next((s for s in await parts.store.webhooks.list() if s.webhook.name == name), None)
 
 
 def build_webhook(name: str, body: NewWebhook, now: float) -> Webhook:
-    """Return the new receiver of a body."""
     return Webhook(name=name, made_at=now, **body.model_dump(include=set(FIELDS)))
 
 
 def merge_webhook(webhook: Webhook, patch: WebhookPatch) -> Webhook:
-    """Return the receiver with a merge patch laid over it."""
     named = {n: getattr(patch, n) for n in patch.model_fields_set if n != "plain"}
     values = {n: DEFAULTS[n] if value is None else value for n, value in named.items()}
     return webhook.model_copy(update=values)
@@ -217,7 +214,6 @@ def get_vault(parts: ApiParts) -> Credentials:
 
 
 async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a webhook."""
     book = parts.store.webhooks
     name = asked.subject
     arguments = asked.arguments
@@ -279,7 +275,6 @@ async def _merge(parts: ApiParts, asked: ChangeRequest, before: Webhook) -> Outc
 
 
 async def foresee_merge(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the fields that would change, and the events that would be dropped."""
     status = await find_webhook(parts, asked.subject)
     assert status is not None, "the handler found it"
     before = status.webhook

@@ -150,7 +150,6 @@ PLAIN = frozenset({Gate.A, Gate.B})
 
 
 def list_standard_checks(kind: NodeKind) -> frozenset[str]:
-    """Return the names of the checks that every validation of this kind of node runs."""
     mine = (check for check in ALL if check.kind is kind and check.gate in PLAIN)
     return frozenset(check.name for check in mine if not check.on_request)
 
@@ -169,7 +168,6 @@ def list_required_results(
 
 
 def list_results(mine: Sequence[Check]) -> tuple[str, ...]:
-    """Return the names of all results that a run of these checks gives."""
     names = [check.name for check in mine if not check.load]
     for load in (check for check in mine if check.load):
         names += [

@@ -133,7 +133,6 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 
 
 def name_row(row: Mapping[str, Any]) -> str:
-    """Return the name of the root that a row is about."""
     name = row.get("component")
     return name[:80] if isinstance(name, str) else ""
 

@@ -16,8 +16,6 @@ End = tuple[str, str]  # (name of the device, name of its port), as LLDP reports
 
 
 class CableFault(StrEnum):
-    """The kind of fault that one cable has."""
-
     SWAPPED = "swapped"  # two planned ports carry each other's cables
     WRONG_PORT = "wrong_port"  # the plug is in a port that the plan does not give it
     MISSING = "missing"  # neither end reports the other or any other neighbour

@@ -127,7 +127,6 @@ class Check:
     is_recorded: Callable[[CheckContext], bool] = lambda _context: False
 
     def commands_of(self, context: CheckContext) -> tuple[Command, ...]:
-        """Return the commands as they run on a node with this context."""
         return self.lines(context) if self.lines is not None else self.commands
 
     def judge(self, evidence: Mapping[str, Evidence], context: CheckContext) -> CheckResult:

@@ -83,7 +83,6 @@ def _judge_reasons(part: str, reasons: Reasons) -> Iterator[Finding]:
 
 
 def _read_reasons(row: Row) -> Reasons:
-    """Return the reasons of a row, from single columns and from the mask."""
     reasons: Reasons = {}
     for column, cell in row.items():
         match = _COLUMN.match(column)

@@ -77,15 +77,12 @@ _NONCE = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ReportKind:
-    """One kind of devices that give reports."""
-
     name: str  # of the check
     kind: str  # of a report, by the device's certificate
     noun: str
     command: Command
 
     def find_rule(self, context: CheckContext) -> ReportRule:
-        """Return the profile's rule for these devices."""
         rule = context.attestation
         return rule.gpu_reports if self is GPUS else rule.nvswitch_reports
 
@@ -175,7 +172,6 @@ def read_reports(document: Mapping[str, Any]) -> tuple[Report, ...]:
 
 
 def read_evidences(answer: Mapping[str, Any]) -> tuple[Report, ...]:
-    """Return the reports of an answer, each with the chain beside it."""
     evidences = answer.get("evidences")
     if not isinstance(evidences, list):
         return ()
@@ -184,7 +180,6 @@ def read_evidences(answer: Mapping[str, Any]) -> tuple[Report, ...]:
 
 
 def find_answer(printed: str) -> Mapping[str, Any] | None:
-    """Return the object that nvattest prints, among the lines that it logs."""
     decoder = json.JSONDecoder()
     for begin in islice(re.finditer(r"^\{", printed, re.MULTILINE), ANSWERS_TRIED_MAX):
         try:
@@ -237,7 +232,6 @@ def _expect(
 def _read_manifests(
     document: Mapping[str, Any], trust: TrustStore, at: float, admitted_at: Mapping[str, float]
 ) -> tuple[ReferenceManifest, ...]:
-    """Parse and verify the manifests that were at hand."""
     manifests = []
     for row in require_list(document.get("manifests"), "manifests")[:MANIFESTS_MAX]:
         pair = require_list(row, "manifest")
@@ -253,7 +247,6 @@ def _read_manifests(
 
 
 def _judge_kind(kind: ReportKind, result: Attestation) -> Attestation:
-    """Contradict a genuine report of another kind of device."""
     if result.kind in (kind.kind, "unknown") or not result.identity:
         return result
     detail = f"a {kind.noun} was asked, and {result.component} answers"

@@ -71,7 +71,6 @@ class _Reading:
 
     @property
     def reporting(self) -> frozenset[str]:
-        """Return the cards that have a reporter or a list of queues."""
         named = {re.split("[ /]", part, maxsplit=1)[0] for part in self.reporters}
         return frozenset(named) | self.asked
 

@@ -285,7 +285,6 @@ def _load_foreign(name: str) -> Any:
 
 
 def _wrap(name: str, command: Any) -> Any:
-    """Return a function or a typer application as the command of this name."""
     around = typer.Typer()
     if isinstance(command, typer.Typer):
         around.add_typer(command, name=name)
@@ -325,7 +324,6 @@ class Commands(TyperGroup):
             super().format_help(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Return the completions for the tab key."""
         with self._listing():
             return super().shell_complete(ctx, incomplete)
 

@@ -54,8 +54,6 @@ class FleetChanges:
 
 
 class StateIndex:
-    """The names of the nodes in one state."""
-
     def __init__(self, state: State) -> None:
         self._state = state
         self._changes = FleetChanges()
@@ -74,7 +72,6 @@ class StateIndex:
 
 
 def _compare(before: Sequence[Node], nodes: Sequence[Node]) -> Changes:
-    """Compare two fleets of which one has nodes that the other lacks."""
     # by the objects' addresses: both lists hold them, so that none is used twice
     old = dict(zip(map(id, before), before, strict=True))
     new = dict(zip(map(id, nodes), nodes, strict=True))
@@ -100,7 +97,6 @@ class Context:
     gate: CapabilityGate | None = None  # of the daemon; None: made when it is needed
 
     def get_gate(self) -> CapabilityGate:
-        """Return the gate of capabilities."""
         return self.gate or CapabilityGate(self.store, self.clock)
 
     async def refuse_act(self, node: Node, capability: Capability, act: str) -> str:
@@ -115,5 +111,4 @@ class Context:
         return why
 
     def with_clock(self, clock: Clock) -> Context:
-        """Return the same context with another clock, such as one that waits for the time."""
         return replace(self, clock=clock)

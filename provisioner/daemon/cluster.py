@@ -49,7 +49,6 @@ LOST = os.EX_TEMPFAIL
 
 
 def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the digests of code, matrix and settings, and of these texts by name."""
     return {
         "code": digest_code(),
         "matrix": matrix.digest(),
@@ -59,7 +58,6 @@ def digests_of(settings: Settings, matrix: Matrix, texts: Mapping[str, str]) -> 
 
 
 def digest_code() -> str:
-    """Return the digest of this program's code as it is on disk."""
     package = Path(__file__).parents[1]
     code = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
@@ -157,7 +155,6 @@ def end_at_once(why: str) -> NoReturn:
 
 
 def _place(data: Path) -> str:
-    """Return a name of this data directory that no other daemon has."""
     return f"{socket.gethostname()}:{data.resolve()}"
 
 

@@ -270,7 +270,6 @@ def read_matrix(paths: Sequence[Path]) -> Matrix:
 
 
 def read_expected(path: Path) -> Expected:
-    """Return the expected-hardware list."""
     return expected_text.parse(str(path), read_text(path, LIST_SIZE_MAX))
 
 
@@ -280,7 +279,6 @@ def read_thresholds(path: Path | None) -> Mapping[str, Limits]:
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
-    """Return the settings of a YAML file with the command line's values over them."""
     located = Located({}, {(): ("settings", 1)})
     if path is not None:
         located = load(str(path), read_text(path))

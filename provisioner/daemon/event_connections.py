@@ -41,8 +41,6 @@ OUTSTANDING_MAX = 32  # events that are on their way to the daemon, or being tak
 
 
 class FrameKind(IntEnum):
-    """The kind of a frame."""
-
     START = 1  # to the process: its settings, as JSON, and its key
     LISTENS = 2  # from it: the number is its port; the body says why not, with a status
     EVENT = 3  # from it: the subscription's id, and the document
@@ -64,7 +62,6 @@ class Frame:
     body: bytes = b""
 
     def encode(self) -> bytes:
-        """Return its bytes."""
         head = _HEAD.pack(self.kind, self.number, self.status, len(self.name), len(self.body))
         return head + self.name + self.body
 
@@ -121,7 +118,6 @@ class Bars:
         return self._until.get(peer, 0.0) > self._now()
 
     def count(self, peer: str, status: int) -> None:
-        """Count an answer to an address."""
         if 400 <= status < 429 and not self._rate.admits(peer):
             self._until[peer] = self._now() + BARRED_S
             while len(self._until) > PEERS_MAX:
@@ -175,7 +171,6 @@ class EventConnection(asyncio.Protocol):
         self._clear()
 
     def _clear(self) -> None:
-        """Forget the request that was read."""
         self._url = b""
         self._head_bytes = self._body_bytes = 0
         self._body: list[bytes] = []
@@ -231,7 +226,6 @@ class EventConnection(asyncio.Protocol):
             self._other.connection_lost(exc)
 
     def force_close(self) -> None:
-        """Close now."""
         if self._other is not None:
             self._other.force_close()
         elif self._transport is not None:

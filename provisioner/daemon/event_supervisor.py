@@ -53,7 +53,6 @@ class Link(asyncio.Protocol):
         self.ended = asyncio.Event()
 
     def send(self, frame: Frame) -> None:
-        """Send a frame."""
         if not self._transport.is_closing():
             self._transport.write(frame.encode())
 
@@ -62,7 +61,6 @@ class Link(asyncio.Protocol):
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The sockets are connected from the beginning."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -82,7 +80,6 @@ class Link(asyncio.Protocol):
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended."""
         if not self.listens.done():
             self.listens.set_result(Frame(FrameKind.LISTENS, status=1, body=b"it ended at once"))
         self.ended.set()
@@ -101,7 +98,6 @@ class ProcessSupervisor:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
         assert self._process is not None, "it was started"
         return self._process.pid
 
@@ -122,7 +118,6 @@ class ProcessSupervisor:
         self._running = asyncio.create_task(self._keep_running(), name=self._what)
 
     async def stop(self) -> None:
-        """Have it end what is under way, and end."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -209,7 +204,6 @@ class EventSupervisor(ProcessSupervisor):
         self._doubt = doubt
 
     def write_start(self) -> Sequence[Frame]:
-        """Return its settings and its key."""
         chosen = {
             "host": self._host, "port": self.port, "kept_max": self._kept_max,
             "limits": asdict(self._limits),
@@ -217,7 +211,6 @@ class EventSupervisor(ProcessSupervisor):
         return (Frame(FrameKind.START, body=json.dumps(chosen).encode() + b"\n" + self._pem),)
 
     def note_listening(self, frame: Frame) -> None:
-        """Note the port."""
         self.port = frame.number
 
     def note_end(self) -> None:

@@ -141,7 +141,6 @@ class Intake:
         self._bars.count(peer, status)
 
     def begin(self, connection: EventConnection) -> None:
-        """A request came on a connection."""
         self.kept.begin(connection)
 
     def keep(self, connection: EventConnection) -> bool:

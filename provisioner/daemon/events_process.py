@@ -42,7 +42,6 @@ class _NotHere:
     """The protocol of connections that ask for another path: they are closed."""
 
     def connection_made(self, transport: Any) -> None:
-        """Close it."""
         transport.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         transport.close()
 
@@ -115,7 +114,6 @@ class EventDoor(asyncio.Protocol):
         self._drop(name)
 
     def begin(self, connection: EventConnection) -> None:
-        """A request came on a connection."""
         self.kept.begin(connection)
 
     def keep(self, connection: EventConnection) -> bool:
@@ -125,7 +123,6 @@ class EventDoor(asyncio.Protocol):
     # the side of the daemon
 
     def send(self, frame: Frame) -> None:
-        """Send a frame to the daemon."""
         if not self._transport.is_closing():
             self._transport.write(frame.encode())
 
@@ -139,7 +136,6 @@ class EventDoor(asyncio.Protocol):
                     await asyncio.sleep(FLUSH_S)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The daemon is there."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -153,7 +149,6 @@ class EventDoor(asyncio.Protocol):
                     answer.set_result(frame.status)
 
     def pause_writing(self) -> None:
-        """The daemon reads slower than events come."""
         self._writable.clear()
 
     def resume_writing(self) -> None:

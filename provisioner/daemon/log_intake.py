@@ -78,7 +78,6 @@ class LogSupervisor(ProcessSupervisor):
         }
 
     def write_start(self) -> Sequence[Frame]:
-        """Return its settings, its key, and who may send."""
         body = json.dumps(self._chosen | self.ports).encode() + b"\n" + self._pem
         return (self._write_senders(self._senders), Frame(FrameKind.START, body=body))
 
@@ -88,7 +87,6 @@ class LogSupervisor(ProcessSupervisor):
         return Frame(FrameKind.SENDERS, number, body=json.dumps({**time, **senders}).encode())
 
     def note_listening(self, frame: Frame) -> None:
-        """Note the ports."""
         try:
             self.ports = read_ports(frame.body)
         except ValueError as error:

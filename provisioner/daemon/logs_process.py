@@ -221,7 +221,6 @@ class LogStream(asyncio.Protocol):
         self._admitting: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Find out who sends."""
         self._transport = transport
         certificate = transport.get_extra_info("peercert") or {}
         self._node = self._intake.find_by_certificate(certificate)
@@ -268,7 +267,6 @@ class LogStream(asyncio.Protocol):
                 timer.cancel()
 
     def force_close(self) -> None:
-        """Close now."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -318,12 +316,10 @@ class LogDoor(asyncio.Protocol):
         self.senders = frame
 
     def send(self, frame: Frame) -> None:
-        """Send a frame to the daemon."""
         if not self._transport.is_closing():
             self._transport.write(frame.encode())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The daemon is there."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:

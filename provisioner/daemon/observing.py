@@ -39,12 +39,10 @@ SILENT = ServedAgents(NoAgents())
 
 
 def narrow_bmcs(transport: BmcTransport) -> BmcTransport:
-    """Return a transport that reads BMCs, and logs in and out."""
     return ReadOnlyBmcs(BmcSource(transport))
 
 
 def narrow_switch_wire(transport: SwitchTransport) -> SwitchTransport:
-    """Return a transport that reads switches."""
     return ReadOnlySwitchWire(SwitchSource(transport))
 
 
@@ -54,7 +52,6 @@ def narrow_hosts(hosts: Hosts) -> Hosts:
 
 
 def narrow_shell(shell: HostShell) -> HostShell:
-    """Return a shell that runs the closed list of commands."""
     return ReadOnlyShell(HostSource(shell))
 
 

@@ -232,7 +232,6 @@ class RevocationKeeper:
         marking.written = self._wake
 
     def _wake(self) -> None:
-        """Run in the thread that writes."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._written.set)
 

@@ -79,7 +79,6 @@ async def served_metrics(
 
 
 def read_version() -> str:
-    """Return the version of this program."""
     try:
         return version("gpu-provisioner")
     except PackageNotFoundError:  # run from a copy of its files

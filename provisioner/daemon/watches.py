@@ -55,7 +55,6 @@ def build_leaf_watch(
     recovery: RecoveryRepository | None,
     alerts: AlertRepository | None,
 ) -> LeafWatch:
-    """Return the watch of every leaf's ports."""
     tenancy, violations, released = watched
     apart = HostsApart(tenancy.site, context.store, tenancy)
     watch = ApartWatch(context.store, context.clock, apart, alerts)
@@ -76,7 +75,6 @@ def build_partition_watch(
 def build_console_watch(
     context: Context, reach: Reach, matrix: Matrix, consoles: tuple[Consoles, ConsoleBook] | None
 ) -> ConsoleWatch | None:
-    """Return the collector of consoles; None where none is collected."""
     return None if consoles is None else ConsoleWatch(context, reach, matrix, *consoles)
 
 
@@ -91,7 +89,6 @@ def build_attestation_watch(
 def build_resting_looks(
     context: Context, observer: Observer, engine: Engine, failure: FirstFailure
 ) -> RestingLooks:
-    """Return the looks at nodes that rest, whose failures end the daemon."""
     watch = partial(failure.watch, ends=True)
     return RestingLooks(context, observer, engine.submit, watch)
 

@@ -175,9 +175,7 @@ class Executor:
 
 
 def check_expected(step: Step, inventory: Inventory) -> Blocker | None:
-    """Return the blocker if a condition of the step no longer holds: then the node is planned
-    again.
-    """
+    """The blocker if a condition of the step no longer holds: then the node is planned again."""
     for expected in step.expected:
         component = inventory.find_component(expected.kind, expected.slot)
         if component is None:
@@ -193,9 +191,7 @@ def check_expected(step: Step, inventory: Inventory) -> Blocker | None:
 
 
 def slot_groups(step: Step, inventory: Inventory) -> list[tuple[str, ...]]:
-    """Return the slots that each request covers: those behind one BMC, or all that one play
-    handles.
-    """
+    """The slots that each request covers: those behind one BMC, or all that one play handles."""
     if not step.method.startswith(("redfish_", "bluefield_")):
         return [step.slots]
     by_bmc: dict[str, list[str]] = {}

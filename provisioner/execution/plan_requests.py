@@ -114,8 +114,6 @@ class PlanRequests(Record):
 
 @dataclass(frozen=True)
 class DryBmc:
-    """A client of one BMC whose requests are recorded by its transport."""
-
     client: Redfish
     transport: DryRunTransport
 
@@ -303,7 +301,6 @@ class Rehearsal:
         act: Callable[[Redfish], Awaitable[Blocker | None]],
         requests: list[BmcRequest],
     ) -> Blocker | None:
-        """Act on one BMC, and add the requests that it would get."""
         if name not in self._opened:
             opened = await self.reach(name)
             if isinstance(opened, Blocker):
@@ -321,7 +318,6 @@ class Rehearsal:
 
 
 def _describe(step: Step) -> tuple[Means, str]:
-    """Return who does a step, and by which play, command or kind of request."""
     if step.kind is StepKind.ACTIVATE:
         return _RESETS.get(step.activation, ("person", f"{step.activation} by hand"))
     return _METHODS.get(step.method, ("person", f"{step.method} by hand"))

@@ -61,7 +61,6 @@ class Scope(Record):
         return not (self.racks or self.releases or self.tenants)
 
     def covers(self, concern: Concern) -> bool:
-        """Return whether each of its lists has the name that the change is confined to."""
         named = (
             (self.racks, concern.rack),
             (self.releases, concern.release),
@@ -173,9 +172,7 @@ class Session(Record):
         return f"{self.issuer}\n{self.tenant}\n{self.subject.casefold()}"
 
     def is_valid(self, limits: SessionLimits, now: float) -> bool:
-        """Return whether the session is in force at `now`: not ended, expired or idle for too
-        long.
-        """
+        """Whether the session is in force at `now`: not ended, expired or idle for too long."""
         end = min(self.expires_at, self.made_at + limits.whole_s)
         idle = now - self.used_at >= limits.idle_s
         return not self.ended_at and self.made_at <= now < end and not idle

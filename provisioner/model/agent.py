@@ -68,8 +68,6 @@ _NAME = re.compile(rf"(?:{'|'.join(FOLDERS)})/[A-Za-z0-9_][A-Za-z0-9._+~-]{{0,19
 
 
 class BundleFile(Record):
-    """One file of the archive."""
-
     path: str  # "artifacts/x.fwpkg"
     size: int = Field(ge=0)  # bytes
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -83,8 +81,6 @@ class BundleFile(Record):
 
 
 class ReferenceKind(StrEnum):
-    """The form of a reference."""
-
     RIM = "rim"  # a manifest of golden values
     OCSP = "ocsp"  # an answer about one certificate
 

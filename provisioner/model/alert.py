@@ -42,8 +42,6 @@ class WatchedBmc(Record):
 
 
 class WatchedNode(Record):
-    """One serving node."""
-
     node: str
     looked_at: InstantOrNone = 0.0  # the newest reading of all of its BMCs
     bmcs: tuple[WatchedBmc, ...] = ()

@@ -13,7 +13,5 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # at the first use
 
     def digest(self) -> str:
-        """Return the SHA-256 of the canonical JSON in lowercase hex; equal content has an equal
-        digest.
-        """
+        """The SHA-256 of the canonical JSON in lowercase hex; equal content has an equal digest."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

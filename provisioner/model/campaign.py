@@ -182,9 +182,7 @@ class Policy(Record):
 
     @property
     def names_zones(self) -> bool:
-        """Return whether a window names a time zone, so that the edition of the zone data
-        matters.
-        """
+        """Whether a window names a time zone, so that the edition of the zone data matters."""
         windows = [*self.windows, *(w for ws in self.tenants.windows.values() for w in ws)]
         return any(w.zone for w in windows)
 
@@ -248,7 +246,6 @@ class Campaign(Record):
 
     @property
     def target(self) -> str:
-        """Return the release that the campaign brings nodes to at present."""
         return self.baseline if self.going_back else self.release
 
 
@@ -286,8 +283,6 @@ class CampaignNode(Record):
 
 
 class Progress(StrEnum):
-    """The progress of one node in one campaign."""
-
     PENDING = "pending"
     NOTIFIED = "notified"  # its tenant has its notice; it may begin at `earliest_at`
     DEFERRED = "deferred"  # its tenant deferred it until `deferred_until`

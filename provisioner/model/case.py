@@ -51,8 +51,6 @@ class Stage(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a case was closed."""
-
     CURED = "cured"  # by a remedy; certified again
     REPAIRED = "repaired"  # by people; certified again
     NO_FAULT = "no_fault"  # no fault was found, or the fault is over
@@ -164,8 +162,6 @@ class RemedyTry(Record):
 
 
 class StageTime(Record):
-    """When a stage of a case was entered."""
-
     stage: Stage
     at: Instant
 

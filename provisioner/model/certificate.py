@@ -107,12 +107,10 @@ class Finding(Record):
 
 
 def contradicts(name: FindingName, detail: str = "") -> Finding:
-    """Return a finding that contradicts the component's claim."""
     return Finding(name=name, effect=Effect.CONTRADICTS, detail=detail)
 
 
 def unproves(name: FindingName, detail: str = "") -> Finding:
-    """Return a finding that leaves the component unproved."""
     return Finding(name=name, effect=Effect.UNPROVES, detail=detail)
 
 
@@ -122,7 +120,6 @@ def notes(name: FindingName, detail: str = "") -> Finding:
 
 
 def judge_findings(findings: tuple[Finding, ...]) -> Verdict:
-    """Return the verdict that follows from all findings of one component."""
     effects = {f.effect for f in findings}
     if Effect.CONTRADICTS in effects:
         return Verdict.CONTRADICTED

@@ -116,5 +116,4 @@ class FabricOutcome(Record):
 
     @property
     def passed(self) -> bool:
-        """Return whether every rail was proved good."""
         return not self.blockers and bool(self.results)

@@ -71,9 +71,7 @@ def read_label(text: str) -> PortLabel | None:
 
 
 def may_overwrite(text: str) -> bool:
-    """Return whether a description is empty or written by us; a site's own text is never
-    overwritten.
-    """
+    """Whether a description is empty or written by us; a site's own text is never overwritten."""
     return text == "" or text.startswith(PREFIX)
 
 
@@ -140,7 +138,6 @@ def make_host_filter(
 
 
 def is_door(number: int) -> bool:
-    """Return whether a rule of this number belongs to a door."""
     return 0 < number < PERMITS_FROM
 
 
@@ -161,7 +158,6 @@ def list_differing_rules(
 
 
 def is_held(seen: SeenFilter | None, wanted: HostFilter, *, with_doors: bool) -> bool:
-    """Return whether a configured filter is the desired one."""
     typed = seen is not None and seen.typed
     return typed and not list_differing_rules(seen, wanted, with_doors=with_doors)
 

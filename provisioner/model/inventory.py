@@ -206,7 +206,6 @@ def list_versions(inventory: Inventory) -> tuple[ListedVersion, ...]:
 
 
 def list_serials(inventory: Inventory) -> tuple[str, ...]:
-    """Return serial and part, with a tab between, of all that has a serial, in small letters."""
     found = [(inventory.system_serial, "system")]
     found += [(c.serial, f"{c.kind} {c.slot}") for c in inventory.components]
     found += [(d.serial, f"{d.kind} {d.slot}") for d in inventory.devices]
@@ -214,6 +213,5 @@ def list_serials(inventory: Inventory) -> tuple[str, ...]:
 
 
 def list_models(inventory: Inventory) -> tuple[str, ...]:
-    """Return the distinct models of a node and of its parts."""
     found = [inventory.model, *(d.model for d in inventory.devices)]
     return tuple(sorted({model for model in found if model}))

@@ -37,13 +37,10 @@ class RailEnd(NamedTuple):
 
     @property
     def other(self) -> RailEnd:
-        """Return the other end of the same cable."""
         return self._replace(end=1 - self.end)
 
 
 class NodePlace(NamedTuple):
-    """The place of a node."""
-
     pod: int
     unit: int
     node: int

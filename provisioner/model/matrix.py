@@ -92,7 +92,6 @@ class Pin(Record):
 
     @property
     def known(self) -> bool:
-        """Return whether the version has been published."""
         return self.version != UNKNOWN
 
 
@@ -143,7 +142,6 @@ class SecureBootRule(Record):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the state is read at all."""
         return self.policy in ASKED
 
 
@@ -163,7 +161,6 @@ class ReportRule(Record):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the reports are collected at all."""
         return self.policy in ASKED
 
 
@@ -193,7 +190,6 @@ class AttestationRule(Record):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the components are asked at all."""
         return self.policy in ASKED
 
     @model_validator(mode="after")

@@ -74,8 +74,6 @@ class GateCheck(StrEnum):
 
 
 class RowVerdict(StrEnum):
-    """The result of a row."""
-
     PASS = "pass"  # noqa: S105 (a word, no secret)
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -92,7 +90,6 @@ class GateRow(Record):
 
     @property
     def bad(self) -> bool:
-        """Return whether the row keeps a node from its tenant."""
         return self.verdict in (RowVerdict.FAIL, RowVerdict.UNKNOWN)
 
     def __str__(self) -> str:

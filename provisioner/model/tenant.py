@@ -67,7 +67,6 @@ class TenantUserData(Record):
 
 
 def name_user_data(tenant: str, version: str) -> str:
-    """Return the name in the vault of a tenant's user data."""
     return f"user-data/{tenant}/{version}"
 
 
@@ -99,9 +98,7 @@ class Tenant(Record):
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether its row cannot be read, so that only name, VRF and number are left of
-        it.
-        """
+        """Whether its row cannot be read, so that only name, VRF and number are left of it."""
         return self.generation < 0
 
     def may_have(self, pod: int, unit: int) -> bool:

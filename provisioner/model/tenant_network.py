@@ -23,8 +23,6 @@ PORT_MAX = 65_535
 
 
 class Protocol(StrEnum):
-    """The protocol of a connection."""
-
     TCP = "tcp"
     UDP = "udp"
 
@@ -191,7 +189,6 @@ class NetworkState:
 
     @property
     def vrf_names(self) -> frozenset[str]:
-        """Return the names of all VRFs, of the configuration and of the operational state."""
         return self.vrfs_in_force | frozenset(self.vrfs)
 
 

@@ -167,9 +167,7 @@ class Agents(Protocol):
 class AgentRepository(Protocol):
     """Stored agent sessions, with which a restarted daemon continues."""
 
-    async def list_sessions(self) -> Sequence[AgentSession]:
-        """Return the last session of every node that had one."""
-        ...
+    async def list_sessions(self) -> Sequence[AgentSession]: ...
 
     async def put_session(self, session: AgentSession) -> None:
         """Replace the node's earlier session; on disk when this returns."""

@@ -33,9 +33,7 @@ class CredentialStandings(Protocol):
 
     async def list_node(self, node: str) -> Sequence[CredentialStanding]: ...
 
-    async def list_names(self) -> Mapping[str, str]:
-        """Return the node of each login, by name."""
-        ...
+    async def list_names(self) -> Mapping[str, str]: ...
 
     async def list_page(
         self, after: str, limit: int, *, node: str = "", due_by: float | None = None

@@ -118,7 +118,6 @@ class DamagedRow(StoreFailed):
         self.node = node
 
     def blocker(self) -> Blocker:
-        """Return the blocker for the node that the row belongs to."""
         return Blocker(
             reason=Reason.DAMAGED_ROW,
             subject=self.where,

@@ -80,9 +80,7 @@ class IsolationReads(Protocol):
 
     async def where(
         self, members: Sequence[Member], tenants: Sequence[Tenant]
-    ) -> Mapping[Member, frozenset[str]] | Blocker:
-        """Return the networks that each member is in at present."""
-        ...
+    ) -> Mapping[Member, frozenset[str]] | Blocker: ...
 
     async def close(self) -> None:
         """Close connections; changes that were sent continue."""

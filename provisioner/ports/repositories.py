@@ -32,9 +32,7 @@ class NodeRepository(Protocol):
         ...
 
     def find_damaged(self) -> Mapping[str, Blocker]:
-        """Return the blocker of each node that a damaged row belongs to, of the rows read so
-        far.
-        """
+        """The blocker of each node that a damaged row belongs to, of the rows read so far."""
         ...
 
     async def list_set_aside(self) -> Sequence[Node]:
@@ -231,9 +229,7 @@ class FabricRepository(Protocol):
         """
         ...
 
-    async def list_sessions(self) -> Sequence[FabricSession]:
-        """Return the sessions that are under way."""
-        ...
+    async def list_sessions(self) -> Sequence[FabricSession]: ...
 
     async def get_outcome(self, node: str) -> FabricOutcome | None:
         """Return the newest session's outcome of a node or leaf."""
@@ -241,8 +237,6 @@ class FabricRepository(Protocol):
 
 
 class TenantRepository(Protocol):
-    """Tenants and their networks."""
-
     async def put(self, tenant: Tenant) -> None:
         """Store a tenant of the expected-hardware list; a tenant with a number stays unchanged."""
         ...

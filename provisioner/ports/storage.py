@@ -28,9 +28,7 @@ class Store(Protocol):
     """The durable truth: one repository for each aggregate."""
 
     @property
-    def waiting(self) -> int:
-        """Return how many pieces of work wait for their turn."""
-        ...
+    def waiting(self) -> int: ...
 
     @property
     def nodes(self) -> NodeRepository: ...
@@ -91,9 +89,7 @@ class Credentials(Protocol):
         ...
 
     async def pending(self, name: str) -> tuple[str, Secret] | None:
-        """Return the credential that may already be in force: a rotation was begun, not
-        confirmed.
-        """
+        """The credential that may already be in force: a rotation was begun, not confirmed."""
         ...
 
     async def is_pending_likely(self, name: str) -> bool:

@@ -78,20 +78,12 @@ class ServiceChange:
 
 
 class ImageReads(Protocol):
-    """Readings of the images of a switch."""
+    async def read_images(self) -> Images: ...
 
-    async def read_images(self) -> Images:
-        """Return the running image, the next one and all of them."""
-        ...
-
-    async def read_platform(self) -> Platform:
-        """Return model and serial."""
-        ...
+    async def read_platform(self) -> Platform: ...
 
 
 class SwitchImages(ImageReads, Protocol):
-    """The images of a switch."""
-
     async def install_image(self, url: str, file_name: str, turn: Turn, limit_s: float) -> None:
         """Fetch an image and install it beside the running one; each job ends within `limit_s`."""
         ...
@@ -111,9 +103,7 @@ class PortReads(Protocol):
     async def read_places(
         self, interfaces: Sequence[str], *, saved: bool = True
     ) -> Mapping[str, frozenset[Place]]:
-        """Return the places of each port by every source; without `saved`, not of the next
-        start.
-        """
+        """The places of each port by every source; without `saved`, not of the next start."""
         ...
 
     async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
@@ -132,13 +122,9 @@ class PortReads(Protocol):
         """Return the filter between hosts of one source: "applied", "startup", "operational"."""
         ...
 
-    async def read_filter_state(self) -> FilterState:
-        """Return that filter and its ports in every source."""
-        ...
+    async def read_filter_state(self) -> FilterState: ...
 
-    async def is_saved(self) -> bool:
-        """Return whether the switch would start with the applied configuration."""
-        ...
+    async def is_saved(self) -> bool: ...
 
 
 class SwitchPorts(PortReads, Protocol):
@@ -160,29 +146,21 @@ class SwitchPorts(PortReads, Protocol):
         """
         ...
 
-    async def save_configuration(self) -> None:
-        """Make the applied configuration that of the next start."""
-        ...
+    async def save_configuration(self) -> None: ...
 
 
 class WatchReads(Protocol):
     """Readings of the health and state of a switch."""
 
-    async def check_login(self) -> LoginCheck:
-        """Return the switch's answer to the credential of its address."""
-        ...
+    async def check_login(self) -> LoginCheck: ...
 
-    async def is_drained(self) -> bool:
-        """Return whether its neighbours are asked to go around it."""
-        ...
+    async def is_drained(self) -> bool: ...
 
     async def read_wellness(self) -> Wellness:
         """Return health, BGP sessions, VNIs and ports with carrier."""
         ...
 
-    async def read_sessions(self) -> frozenset[str]:
-        """Return the neighbours whose BGP session is established."""
-        ...
+    async def read_sessions(self) -> frozenset[str]: ...
 
     async def read_health_report(self, limit_s: float, size_max_bytes: int) -> tuple[str, int, str]:
         """Return the source of the switch's own health report, its exit code, and its text.
@@ -191,21 +169,15 @@ class WatchReads(Protocol):
         """
         ...
 
-    async def read_carriers(self) -> tuple[str, ...]:
-        """Return the front-panel ports with carrier."""
-        ...
+    async def read_carriers(self) -> tuple[str, ...]: ...
 
-    async def read_counters(self, interface: str) -> PortCounters:
-        """Return the counters of one port."""
-        ...
+    async def read_counters(self, interface: str) -> PortCounters: ...
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return (system, port) of each device that one port hears by LLDP."""
         ...
 
-    async def read_surroundings(self) -> Surroundings:
-        """Return its own name, and who is heard by LLDP at each port with carrier."""
-        ...
+    async def read_surroundings(self) -> Surroundings: ...
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         """Return front-panel port -> MACs, in lower case, that the switch learned there.
@@ -216,31 +188,23 @@ class WatchReads(Protocol):
         ...
 
     async def find_wrong_firmware(self, version: str) -> str:
-        """Return why the ASIC's firmware is wrong under this image; "" if nothing published says
-        so.
-        """
+        """Why the ASIC's firmware is wrong under this image; "" if nothing published says so."""
         ...
 
     async def read_state(self, interfaces: Sequence[str]) -> LeafState:
         """Return all that the release gate judges, with at least these ports."""
         ...
 
-    async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting:
-        """Return the route targets of a tenant's VNI and the BGP sessions of its VRF."""
-        ...
+    async def read_tenant_routing(self, vrf: str, vni: str) -> TenantRouting: ...
 
 
 class SwitchWatch(WatchReads, Protocol):
-    """Readings of a switch, and its drain."""
-
     async def set_drain(self, *, on: bool) -> str:
         """Ask the neighbours to go around it, or to come back; return the change's name."""
         ...
 
 
 class NetworkReads(Protocol):
-    """Readings of tenants' networks on a switch."""
-
     async def read_networks(self, vrfs: Collection[str]) -> NetworkState:
         """Return the configuration, VRFs and ports of the switch, and the VNIs of `vrfs`."""
         ...
@@ -249,9 +213,7 @@ class NetworkReads(Protocol):
 class SwitchNetworks(NetworkReads, Protocol):
     """Tenants' networks on a switch: VRF, L3VNI, route targets, policy."""
 
-    async def apply_networks(self, change: NetworkChange) -> str:
-        """Apply a change of tenants' networks, and return its name when it was accepted."""
-        ...
+    async def apply_networks(self, change: NetworkChange) -> str: ...
 
 
 class ServiceReads(Protocol):
@@ -277,9 +239,7 @@ class SwitchReads(ImageReads, PortReads, WatchReads, NetworkReads, ServiceReads,
     """One switch that can only be read: no method changes it."""
 
     @property
-    def facts(self) -> SwitchFacts:
-        """Return the facts of its operating system."""
-        ...
+    def facts(self) -> SwitchFacts: ...
 
 
 class Switch(

@@ -20,9 +20,7 @@ class Telemetry(Protocol):
         """Measure a step; the caller puts the blockers into the list before it ends."""
         ...
 
-    def plan(self) -> AbstractContextManager[list[Plan]]:
-        """Measure the making of a plan, which the caller puts into the list."""
-        ...
+    def plan(self) -> AbstractContextManager[list[Plan]]: ...
 
     def request(self, url: str, call: Call, seconds: float, reply: Reply | PortError) -> None:
         """Record one exchange with the BMC at `url`, without the wait for its turn."""

@@ -35,9 +35,7 @@ class TicketSystem(Protocol):
         """Return the name for display: "webhook", "email"."""
         ...
 
-    async def look(self, key: str) -> Looked:
-        """Return whether the message with this key has arrived."""
-        ...
+    async def look(self, key: str) -> Looked: ...
 
     async def send(self, message: TicketMessage, bundle: bytes) -> TicketRef:
         """Send one message. `bundle`: the evidence archive, b"" if there is none."""

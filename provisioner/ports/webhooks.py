@@ -32,9 +32,7 @@ class WebhookRepository(Protocol):
     async def list_due(
         self, name: str, now: float, most: int
     ) -> Sequence[tuple[Delivery, JournalRow]]:
-        """Return the deliveries that may be sent now: for each node, its oldest pending event
-        only.
-        """
+        """The deliveries that may be sent now: for each node, its oldest pending event only."""
         ...
 
     async def record_delivery(self, delivery: Delivery, now: float) -> bool:

@@ -199,9 +199,7 @@ class BmcTransport(Protocol):
     async def request(self, bmc: BmcAddress, call: Call) -> Reply: ...
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
-        """Return the SHA-256 of the certificate that the BMC presents now, for pinning on first
-        use.
-        """
+        """The SHA-256 of the certificate that the BMC presents now, for pinning on first use."""
         ...
 
     async def password_change(self, bmc: BmcAddress) -> str | None:
@@ -213,9 +211,7 @@ class BmcTransport(Protocol):
         """
         ...
 
-    async def forget(self, bmc: BmcAddress) -> None:
-        """Log out and drop the cached data of this BMC."""
-        ...
+    async def forget(self, bmc: BmcAddress) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -138,7 +138,6 @@ VOCABULARY: dict[str, Meaning] = {
 
 
 def switch(meaning: str, attribute: str, on: Value, off: Value, source: str) -> Row:
-    """Return the row of a meaning that is on or off."""
     return Row(
         meaning=meaning, attribute=attribute, values={"on": (on,), "off": (off,)}, source=source
     )

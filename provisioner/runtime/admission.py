@@ -114,7 +114,6 @@ class Admission:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether more than half of all places are taken."""
         return self._shared and 2 * len(self._places) > self._most
 
     def _take(self, place: Place) -> Place:
@@ -129,7 +128,6 @@ class Admission:
         return self._most - len(self._places) > sum(unused)
 
     def _find_heaviest(self, new: Place) -> Place | None:
-        """Return the connection that ends for a new one, or None."""
         silent = [p for p in self._places if not p.heard]
         for other in (Standing.STRANGER, Standing.KNOWN, Standing.LOCAL):
             over = self._standings[other] > self._owed[other]
@@ -146,7 +144,6 @@ class Admission:
         return self._find_own(p for p in mine if p.network == new.network)
 
     def _find_own(self, places: Iterable[Place]) -> Place | None:
-        """Return the one of a peer's or network's own places that another one of it may have."""
         until = self._now() - GRACE_S
         return _oldest_of_most(p for p in places if not p.heard and p.at <= until)
 

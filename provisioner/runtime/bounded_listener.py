@@ -51,11 +51,7 @@ if TYPE_CHECKING:
 
 
 class Closing(Protocol):
-    """A connection that can be closed."""
-
-    def force_close(self) -> None:
-        """Close it now."""
-        ...
+    def force_close(self) -> None: ...
 
 
 class KeptConnections:
@@ -68,7 +64,6 @@ class KeptConnections:
         self._kept: OrderedDict[Closing, None] = OrderedDict()
 
     def close(self) -> None:
-        """Close all of them."""
         while self._kept:
             self._kept.popitem()[0].force_close()
 
@@ -131,8 +126,6 @@ BACKLOG = 1024  # connections waiting to be accepted: a fleet's BMCs post at the
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one listener."""
-
     connections_max: int
     per_peer_max: int
     idle_s: float  # without a whole request
@@ -141,7 +134,6 @@ class Limits:
     first_s: float | None = None  # for a stranger, from its connection to its first request
 
     def within_descriptors(self) -> Limits:
-        """Return these limits, lowered to this listener's part of the descriptors there are."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if soft == resource.RLIM_INFINITY:
             return self
@@ -229,17 +221,14 @@ class BoundedListener:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether more than half of all places are taken."""
         return self._admission.is_crowded
 
     @property
     def port(self) -> int:
-        """The bound port."""
         return int(self._sockets[0].getsockname()[1])
 
     @property
     def connections(self) -> int:
-        """The number of open connections, including those in their handshake."""
         return len(self._admission)
 
     async def start(self, host: str, port: int) -> None:
@@ -291,7 +280,6 @@ class BoundedListener:
             self._start_task(self._serve(connection, place))
 
     async def _serve(self, connection: socket.socket, place: Place) -> None:
-        """Pass one connection to the HTTP server, through TLS."""
         loop = asyncio.get_running_loop()
         inner = self._server()
         task = asyncio.current_task()
@@ -359,7 +347,6 @@ class BoundedListener:
 
 
 def get_handlers(runner: web.AppRunner) -> Callable[[], Any]:
-    """Return the factory of connection protocols of a runner that was set up."""
     server = runner.server
     assert server is not None, "the runner is set up"
     return server
@@ -412,7 +399,6 @@ def name_socket(file: Path) -> Iterator[str]:
 
 
 def _is_local(connection: socket.socket, address: Any) -> bool:
-    """Return whether a connection was opened on this machine, at its loopback or own address."""
     if not address:
         return True
     peer = name_address(str(address[0]))

@@ -45,7 +45,6 @@ def take_reading(
     boot: Callable[[], float] = read_boot_clock,
     wall: Callable[[], float] = time.time,
 ) -> Reading:
-    """Read the database's clock, and return the reading with its accuracy."""
     before = boot()
     database_s = ask()
     after = boot()
@@ -100,7 +99,6 @@ class DatabaseClock(WallClock):
         self.step_s = 0.0
 
     def _settle(self) -> None:
-        """Approach the target by a part of the time that has passed."""
         assert self._offset is not None
         boot_s = self._boot()
         if self._offset > self._target:

@@ -21,5 +21,4 @@ def set_log_context(**names: str) -> Iterator[None]:
 
 
 def get_log_context() -> Mapping[str, str]:
-    """Return the names that are set now."""
     return _ABOUT.get()

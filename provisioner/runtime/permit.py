@@ -65,12 +65,10 @@ _simulated: ContextVar[Scope | None] = ContextVar("simulated process", default=N
 
 
 def get_scope() -> Scope:
-    """Return the scope of the process that runs this code."""
     return _simulated.get() or _PROCESS
 
 
 def set_simulated_scope(scope: Scope) -> None:
-    """Make this context, and the tasks that are created in it, a process of its own."""
     _simulated.set(scope)
 
 
@@ -139,9 +137,7 @@ def note_heard(url: str, at: float, *, answered: bool) -> None:
 
 
 def take_heard(since: float) -> Mapping[str, bool]:
-    """Return which devices answered their last request, of those asked since then; forget the
-    others.
-    """
+    """Which devices answered their last request, of those asked since then; forget the others."""
     heard = get_scope().heard
     for where in [w for w, (at, _) in heard.items() if at < since]:
         del heard[where]
@@ -249,7 +245,6 @@ class CapabilityGate:
         require_names(required=False)
 
     async def list_guarded(self) -> Sequence[Node]:
-        """Return all adopted and detached nodes, also those set aside for a damaged row."""
         return await self._store.nodes.list_guarded()
 
     async def find_refusal(self, node: Node, capability: Capability) -> str:

@@ -60,7 +60,6 @@ class ShellLine:
         self.damaged: dict[str, None] = {}
 
     async def read_json(self, line: str) -> Any:
-        """Return the JSON that a command prints."""
         text = await self.read_text(line)
         try:
             answer, lost = parse_marked(text)
@@ -74,7 +73,6 @@ class ShellLine:
         return answer
 
     async def read_text(self, line: str) -> str:
-        """Return the text that a reading command prints."""
         with permit.allow_reads():
             output = await self._run(line, READ_S)
         if output.exit_code != 0 or output.truncated:
@@ -82,7 +80,6 @@ class ShellLine:
         return output.stdout
 
     async def write(self, line: str) -> None:
-        """Run a command that changes the switch."""
         output = await self._run(line, WRITE_S)
         if output.exit_code != 0:
             detail = output.stderr.strip() or output.stdout.strip() or "no message"
@@ -147,8 +144,6 @@ class SwitchSystem:
 
 
 class SwitchSystems:
-    """`Switches` over these systems."""
-
     def __init__(self, wires: Wires, systems: Sequence[SwitchSystem]) -> None:
         self.wires = wires
         self._systems = {system.facts.name: system for system in systems}
@@ -175,7 +170,6 @@ class SwitchSystems:
         return next((facts for facts in declared if facts.scheme == scheme), None)
 
     async def close(self) -> None:
-        """Close the connections. The shell's are closed by its owner."""
         await self.wires.https.close()
 
 

@@ -309,7 +309,6 @@ class Settings(
 
     @property
     def gates_to_release(self) -> str:
-        """The letters of the gates that a release requires."""
         return self.release_gates or self.certify_gates
 
     @model_validator(mode="after")
@@ -353,7 +352,6 @@ def render_markdown() -> str:
 
 
 def _render(owner: type[Record], title: str) -> list[str]:
-    """Return the section of the settings that one class declares."""
     lines = ["", f"## {title}", "", "| setting | default | values | meaning |", "|---|---|---|---|"]
     for name in owner.__annotations__:
         field = Settings.model_fields[name]

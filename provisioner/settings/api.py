@@ -220,7 +220,6 @@ class ApiSettings(Record):
     api_oidc_tenant_claim: str = Field("tenant", description="Claim with a tenant's name.")
 
     def session_limits(self) -> SessionLimits:
-        """Return the limits of browsers' sessions."""
         return SessionLimits(
             whole_s=self.api_session_h * 3600,
             idle_s=self.api_session_idle_s,

@@ -131,5 +131,4 @@ class MaintenanceSettings(Record):
 
     @property
     def keeps_hosts_apart(self) -> bool:
-        """Whether leaves are to have the filter between hosts."""
         return self.lookup_isolation == "leaves" and bool(self.lookup_networks)

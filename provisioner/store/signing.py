@@ -44,9 +44,7 @@ class Signer:
         self.key_id = key_id(self.public_key)
 
     def sign(self, certificate: Certificate) -> Certificate:
-        """Return the certificate with `key_id` and `signature` set; any earlier signature is
-        replaced.
-        """
+        """The certificate with `key_id` and `signature` set; any earlier signature is replaced."""
         named = certificate.model_copy(update={"key_id": self.key_id, "signature": ""})
         signature = self._key.sign(encode_for_signing(STATEMENT_PAYLOAD, write_statement(named)))
         return named.model_copy(update={"signature": signature.hex()})
@@ -90,7 +88,6 @@ def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
-    """Return whether one of the keys signed exactly this envelope's payload and type."""
     public = public_keys.get(envelope.key_id)
     if public is None:
         return False
@@ -104,7 +101,6 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def envelope_of(certificate: Certificate) -> str:
-    """Return a signed certificate as the DSSE envelope that others verify."""
     return write_envelope(
         STATEMENT_PAYLOAD,
         write_statement(certificate),
@@ -120,9 +116,7 @@ def public_pem(public: bytes) -> str:
 
 
 def keys_of(pem: str) -> Mapping[str, bytes]:
-    """Return the public keys of a PEM file by key id. Raises ValueError if one is no Ed25519
-    key.
-    """
+    """The public keys of a PEM file by key id. Raises ValueError if one is no Ed25519 key."""
     keys = {}
     for block in _PEM.findall(pem):
         key = load_pem_public_key(block.encode())

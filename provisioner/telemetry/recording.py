@@ -31,7 +31,6 @@ _PLAN_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
 def name_outcome(plan: Plan) -> str:
-    """Return the outcome of a plan in one word, from a closed list."""
     if plan.blockers:
         return "blocked"
     if plan.in_flight:
@@ -117,7 +116,6 @@ class Recorder:
         self._requests.labels(vendor, kind, outcome).inc()
 
     def _read_vendor(self, url: str, reply: Reply) -> None:
-        """Read the vendor of a BMC from its service root."""
         if url in self._vendors and self._vendors[url] != UNKNOWN:
             return
         if len(reply.body) > ROOT_MAX_BYTES or len(self._vendors) >= VENDORS_MAX:

@@ -53,8 +53,6 @@ Queues = Callable[[], Mapping[str, tuple[float, float]]]  # name -> (length, lim
 
 @dataclass(frozen=True)
 class _FleetReading:
-    """One reading of the fleet, with its time."""
-
     at: float
     took_s: float
     fleet: Fleet

@@ -87,7 +87,6 @@ class HttpsWire:
             raise _without(port_error(agent.node, error, attempt), token) from None
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._session.close()
 
     def _pin(self, agent: AgentAddress) -> aiohttp.Fingerprint:
@@ -104,7 +103,6 @@ class HttpsWire:
 
 
 def _without(error: PortError, token: str) -> PortError:
-    """Return the same error with the token taken out of its text."""
     error.args = tuple(
         a.replace(token, "***") if isinstance(a, str) and token else a for a in error.args
     )
@@ -325,7 +323,6 @@ class AgentRegistry:
 
     @property
     def lookup_gives_token(self) -> bool:
-        """Return whether the first lookup gets the token of a boot whose image carries none."""
         return self._settings.agent_lookup_trusts == "first"
 
     async def expect(

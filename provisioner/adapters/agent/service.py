@@ -234,11 +234,9 @@ class Command:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the command has ended."""
         return self.status in ENDED
 
     def outcome(self) -> AgentResult:
-        """Return the command's result."""
         assert self.has_ended
         return AgentResult(self.status, self.result, self.error)
 

@@ -38,11 +38,9 @@ class Sessions:
         self._tokens: dict[str, str] = {}
 
     async def read_all(self) -> Sequence[AgentSession]:
-        """Return every node's last session."""
         return tuple((await self._load()).values())
 
     async def find_session(self, node: str) -> AgentSession | None:
-        """Return a node's last session."""
         return (await self._load()).get(node)
 
     async def by_uuid(self, uuid: str) -> AgentSession | None:
@@ -81,7 +79,6 @@ class Sessions:
         return token
 
     async def end(self, session: AgentSession) -> None:
-        """End the session of a node that leaves the ramdisk."""
         self._tokens[session.node] = ""
         await self.save(session.model_copy(update={"dismissed": True, "asked": None}))
         await self._credentials.remove(_name(session.node))

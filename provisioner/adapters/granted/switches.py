@@ -33,7 +33,6 @@ class GrantedSwitches:
         return GrantedSwitch(name, self._switches.open(name, address, clock, settings), self._gate)
 
     def get_facts(self, system: str, url: str) -> SwitchFacts | None:
-        """Return the facts of an operating system, as the adapters declare them."""
         return self._switches.get_facts(system, url)
 
     async def close(self) -> None:

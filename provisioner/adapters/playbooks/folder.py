@@ -237,7 +237,6 @@ class RunFolder:
 
     @property
     def control(self) -> str:
-        """Return the folder of this run's ssh sockets."""
         return str(self.volatile / "control")
 
     @contextlib.contextmanager
@@ -251,11 +250,9 @@ class RunFolder:
             os.close(descriptor)
 
     def has_finished(self) -> bool:
-        """Return whether the run came to its end by itself."""
         return (self.path / "rc").exists()
 
     def is_alive(self) -> bool:
-        """Return whether a process of the run holds the lock."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR)
         except OSError:
@@ -399,7 +396,6 @@ def make_cgroup(run_id: str) -> str:
 
 
 def _own_cgroup() -> Path | None:
-    """Return our place in the cgroup v2 tree."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         place = next(line[3:] for line in lines if line.startswith("0::"))

@@ -62,11 +62,9 @@ class LiveRun:
         self._answers: dict[str, list[asyncio.Future[PlaybookResult]]] = {}
 
     def runs_call(self, call: PlaybookCall) -> bool:
-        """Return whether this is the run of just that call."""
         return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
     def hand_over(self, host: str, answer: asyncio.Future[PlaybookResult]) -> None:
-        """Give a host's result to the callers that wait for it."""
         if host in self._results:
             answer.set_result(self._results[host])
         else:
@@ -291,7 +289,6 @@ class AnsibleRunner:
         return None
 
     def _on(self, host: str) -> LiveRun | None:
-        """Return the run that works on a host now."""
         live = (r for r in self._live.values() if host in r.events.waiting)
         return next(live, None)
 
@@ -316,7 +313,6 @@ class AnsibleRunner:
         task.add_done_callback(self._batches.discard)
 
     async def _batch(self, play: str, batch: Sequence[_Waiting]) -> None:
-        """Carry one run from its row to its last verdict."""
         await self._slots.acquire()
         try:
             waiting = [w for w in batch if not w.answer.done()]  # whose caller gave up meanwhile
@@ -357,7 +353,6 @@ class AnsibleRunner:
             live.problem = f"the run was not started: {error.strerror or error}"
 
     def _start(self, live: LiveRun, calls: Sequence[PlaybookCall]) -> None:
-        """Make the folder and the variables in memory, and start the process."""
         run_id = live.run.id
         root = volatile_root() or self._work
         self._work.mkdir(mode=0o700, parents=True, exist_ok=True)

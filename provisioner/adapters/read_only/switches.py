@@ -34,8 +34,6 @@ from provisioner.settings import Settings
 
 
 class ReadOnlySwitches:
-    """`Switches` whose every switch is read only."""
-
     def __init__(self, switches: Switches) -> None:
         self._switches = switches
 
@@ -44,7 +42,6 @@ class ReadOnlySwitches:
         return ReadOnlySwitch(name, self._switches.open(name, address, clock, settings))
 
     def get_facts(self, system: str, url: str) -> SwitchFacts | None:
-        """Return the facts of an operating system, as the adapters declare them."""
         return self._switches.get_facts(system, url)
 
     async def close(self) -> None:
@@ -60,7 +57,6 @@ class ReadOnlySwitch:
 
     @property
     def facts(self) -> SwitchFacts:
-        """Return the facts of its operating system."""
         return self._reads.facts
 
     def _refuse(self, act: str) -> LookOnly:

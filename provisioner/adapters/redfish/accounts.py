@@ -68,7 +68,6 @@ async def identify(service: Service, *, on: bool) -> Blocker | None:
 
 
 def is_shown(data: Json, *, on: bool) -> bool:
-    """Whether a resource says that its LED is as it is to be."""
     active = data.get("LocationIndicatorActive")
     if isinstance(active, bool):
         return active is on
@@ -86,7 +85,6 @@ def _bodies(data: Json, *, on: bool) -> list[dict[str, object]]:
 
 
 async def _bearers(service: Service) -> AsyncIterator[tuple[str, Json]]:
-    """The host's system, then its chassis."""
     system = await service.read_system()
     if system is None:
         return

@@ -115,7 +115,6 @@ async def _insert_by_action(service: Service, target: str, image: str) -> Blocke
 
 
 async def is_inserted(service: Service, image: str) -> bool:
-    """Return whether exactly this image is in the drive."""
     drive = await _find_drive(service)
     return drive is not None and _holds(drive, image)
 
@@ -388,7 +387,6 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
 
 
 async def _find_attributes(service: Service, attributes: BootAttributes) -> tuple[str | None, Json]:
-    """Return the path and the values of the attributes that list the boot device, if any does."""
     manager = await service.read_manager()
     linked = at(manager.data, "Links", "Oem", "Dell", "DellAttributes") if manager else None
     for one in objects(linked or []):
@@ -405,7 +403,6 @@ async def _read_settings(service: Service, system: Resource) -> Json:
 
 
 def _listed_targets(system: Json, later: Json) -> list[Any] | None:
-    """Return the targets that the object lists to which the target is written."""
     now = at(system, "Boot", _TARGETS)
     then = later.get(_TARGETS)
     listed = then or now if _TARGET in later else now or then

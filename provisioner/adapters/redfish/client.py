@@ -146,7 +146,6 @@ class Redfish:
 
     @property
     def service(self) -> Service:
-        """Return the service behind this client, for one operation of a part with functions."""
         return self._kept.begin()
 
     @property
@@ -170,7 +169,6 @@ class Redfish:
         return _spoken(await collect.read_everything(self._walk(), self.quirk, node, bmc))
 
     async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
-        """Return the inventory, and every part that the service lists with its values."""
         service = self._service
         await self.learn()
         bodies = dict[str, Resource]()
@@ -216,7 +214,6 @@ class Redfish:
         return self._service.walk(charted=charted, apart=True)
 
     async def power(self) -> Power:
-        """The host's power state."""
         return power_of(await self._service.read_system())
 
     async def boot_progress(self) -> str | None:
@@ -314,7 +311,6 @@ class Redfish:
         return await obstacles.find_obstacle(self._service, needed_for)
 
     async def boot_disk(self) -> Blocker | None:
-        """Boot from disk next time."""
         return await self.admit_act() or await boot.override_disk(self._service)
 
     async def enable_media(self) -> Blocker | None:
@@ -326,11 +322,9 @@ class Redfish:
         return await media.insert_image(self._service, image)
 
     async def media_inserted(self, image: str) -> bool:
-        """Whether exactly this image is inserted as virtual CD."""
         return await media.is_inserted(self._service, image)
 
     async def drive_serials(self) -> tuple[str, ...]:
-        """Serials of the drives that the host's system lists."""
         return await drive_serials(self._service)
 
     async def host_macs(self) -> tuple[str, ...]:
@@ -346,7 +340,6 @@ class Redfish:
     async def push(
         self, kind: str, slots: Sequence[str], file: Path, *, force: bool = False
     ) -> TaskRef | Blocker:
-        """Send a package for these slots of a component kind."""
         if (wet := await self.admit_act()) is not None:
             return wet
         return await updates.push(self._service, kind, slots, file, force=force)
@@ -375,7 +368,6 @@ class Redfish:
         return updates.find_apply_time(self.quirk, kind) == "OnReset"
 
     async def read_task(self, ref: TaskRef) -> TaskView:
-        """A task as it is now."""
         if not ref.path:
             update = await self._service.find_part("UpdateService")
             if self.quirk.push == "form":
@@ -417,7 +409,6 @@ class Redfish:
         return await bios_defaults.reset_bios(self._service)
 
     async def read_bios_state(self) -> BiosState | None:
-        """Return a digest of each BIOS attribute that runs; None if none is shown."""
         return await bios_defaults.read_bios_state(self._service)
 
     async def read_secure_boot_keys(self) -> SecureBootKeys | None:

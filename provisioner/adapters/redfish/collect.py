@@ -199,7 +199,6 @@ class Firmware:
         self.gaps: list[Gap] = []
 
     def add(self, members: Sequence[Resource], *, software: bool = False) -> None:
-        """Take the members of one inventory."""
         for member in members:
             self._one(member, software=software)
 
@@ -483,7 +482,6 @@ def _unlisted(
 async def _host_parts(
     walk: Walk, parts: Parts, systems: list[Resource], chassis: list[Resource]
 ) -> None:
-    """Processors, network cards and baseboard, each from where this service has it."""
     for system in systems:
         listed = of_type(await walk.read_linked(system.data, "Processors"), "Processor")
         parts.read_processors(system, listed)

@@ -322,7 +322,6 @@ async def _each(
 
 
 async def _answers(address: str, port: int, limit_s: float) -> bool:
-    """Whether a connection is accepted there."""
     try:
         async with asyncio.timeout(limit_s):
             _, writer = await asyncio.open_connection(address, port)

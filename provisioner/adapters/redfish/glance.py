@@ -101,7 +101,6 @@ class GlanceAnswer:
             raise Malformed(f"content coding {coding[:20]!r} was not asked for")
 
     def on_body(self, piece: bytes) -> None:
-        """Keep a piece of the body."""
         self._size += len(piece)
         if self._size > self._size_max_bytes:
             raise TooLarge(f"over {self._size_max_bytes} bytes")

@@ -105,7 +105,6 @@ def read_document(reply: Reply) -> Any:
 
 
 def collect_messages(body: Json) -> tuple[Message, ...]:
-    """All messages of an answer, wherever vendors put them."""
     places = (
         at(body, "error", "@Message.ExtendedInfo"),
         body.get("@Message.ExtendedInfo"),
@@ -261,7 +260,6 @@ def list_leaves(body: Any, at_path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def is_shown(shown: Json, path: Path, value: Any) -> bool:
-    """Return whether the resource has this value there, of the same type."""
     now = at(shown, *path)
     return type(now) is type(value) and now == value
 
@@ -304,7 +302,6 @@ def add_demanded(reply: Reply, body: Json, offered: Json) -> dict[str, Any] | No
 
 
 def find_named(reply: Reply, body: Json) -> set[Path]:
-    """Return the properties of the body that the answer's messages name."""
     named: set[Path] = set()
     leaves = [path for path, _ in list_leaves(body)]
     for holder, message in _list_messages(body_of(reply)):
@@ -324,7 +321,6 @@ def find_not_taken(reply: Reply, body: Json) -> set[Path]:
 
 
 def _match(leaves: Sequence[Path], holder: str, message: Json) -> set[Path]:
-    """Match by what points at a property, else by the words of the message."""
     pointers = [holder] if holder else []
     for key in ("RelatedProperties", "MessageArgs"):
         listed = message.get(key)
@@ -346,7 +342,6 @@ def _points_at(pointer: str, path: Path) -> bool:
 
 
 def _list_messages(body: Json) -> Iterator[tuple[str, Json]]:
-    """Return each message, with the name of the property that it is an annotation of, if any."""
     places: list[tuple[str, Any]] = [
         ("", at(body, "error", _INFO)),
         ("", at(body, "Accepted", _INFO)),

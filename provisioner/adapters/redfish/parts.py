@@ -107,7 +107,6 @@ def read_id(resource: Resource) -> str:
 
 
 def is_dpu(systems: Sequence[Resource]) -> bool:
-    """Whether this BMC is a BlueField's own."""
     return any(_DPU_SYSTEM.search(read_id(s)) for s in systems)
 
 
@@ -145,7 +144,6 @@ def host_manager(managers: Sequence[Resource], system: Resource | None) -> Resou
 
 
 def power_of(system: Resource | None) -> Power:
-    """PowerState, with the passing states as one."""
     state = text(system.data.get("PowerState")) if system is not None else None
     if state in _POWER:
         return _POWER[state]
@@ -179,7 +177,6 @@ class Parts:
         return tuple(unique.values())
 
     def read_systems(self, systems: Sequence[Resource]) -> None:
-        """The host, and the baseboard where it is a system of its own."""
         for system in systems:
             board = _BASEBOARD_SYSTEM.search(read_id(system)) is not None
             self._add(DeviceKind.BASEBOARD if board else DeviceKind.SYSTEM, system)
@@ -230,7 +227,6 @@ class Parts:
             self._add(DeviceKind.DPU if dpu else DeviceKind.NIC, adapter)
 
     def collect_parts(self, devices: Iterable[Device]) -> None:
-        """Parts that were read from collections of their own."""
         self._found += devices
 
     def set_macs(self, source: str, macs: tuple[str, ...]) -> None:
@@ -309,7 +305,6 @@ _CONDITIONS_MAX = 64  # of one resource
 
 
 def boot_state_of(system: Resource | None) -> str | None:
-    """Return how far the host has booted, as its service reports it."""
     return text(at(system.data, "BootProgress", "LastState")) if system is not None else None
 
 

@@ -234,7 +234,6 @@ async def _with_own_path(exchange: Exchange, bmc: BmcAddress, login: Login, sess
 
 
 def _member(reply: Reply, name: str) -> Any:
-    """One member of a JSON object answer, or None."""
     try:
         body = read_document(reply)
     except Malformed:

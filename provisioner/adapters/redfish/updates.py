@@ -76,7 +76,6 @@ async def find_targets(
 
 
 async def _find_listed(service: Service, update: Json, kind: str, own: str) -> list[str] | Blocker:
-    """Return the declared item of a kind if the inventory lists it."""
     inventory = link(update, "FirmwareInventory")
     target = f"{inventory.rstrip('/')}/{own}" if inventory is not None else ""
     if target and target in await service.walk().read_links(inventory):
@@ -181,7 +180,6 @@ _SETTLE_S = 10.0
 
 
 async def enable_on_bmc(service: Service) -> Blocker | None:
-    """Give the rshim to the BMC, and read back that it has it."""
     manager = await service.read_manager()
     path = link(manager.data, "Oem", "Nvidia") if manager is not None else None
     if path is None or await _read_enabled(service, path) is not False:
@@ -246,7 +244,6 @@ _UPLOAD_S = 150.0
 async def push(
     service: Service, kind: str, slots: Sequence[str], file: Path, *, force: bool
 ) -> TaskRef | Blocker:
-    """Send one package for these slots of a component kind."""
     update = await service.find_part("UpdateService")
     multipart = path_of(update.data.get("MultipartHttpPushUri"))
     form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
@@ -302,7 +299,6 @@ async def claim_service(service: Service, update: Resource) -> Blocker | None:
 
 
 async def end_claim(service: Service) -> Blocker | None:
-    """Give the reservation of the update service up, where one was made."""
     if not service.quirk.claim:
         return None
     update = await service.find_part("UpdateService")

@@ -152,7 +152,6 @@ class Sightings:
         self._seen: dict[str, float | None] = {}
 
     def note(self, path: str) -> None:
-        """Keep that the path is there."""
         if path in self._seen or len(self._seen) < _SEEN_MAX:
             self._seen[path] = None
 

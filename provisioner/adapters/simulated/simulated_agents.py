@@ -84,7 +84,6 @@ class SimulatedRunner:
             return await reply.json()
 
     async def close(self) -> None:
-        """Close the socket."""
         await self._session.close()
 
 
@@ -97,7 +96,6 @@ class SimulatedShell:
     async def run(
         self, host: str, address: str, commands: Sequence[ShellCommand]
     ) -> Sequence[ShellOutput]:
-        """Run the commands on the simulated host."""
         result = await self._runner.ask("run_commands", host, name_commands(commands))
         return read_outputs(result, commands)
 
@@ -112,7 +110,6 @@ REFUSED_LOGIN = "Permission denied (publickey)."  # of OpenSSH's client
 
 
 def name_commands(commands: Sequence[ShellCommand]) -> dict[str, Any]:
-    """Return commands in the simulator's form."""
     listed = [
         {"name": c.name, "command": c.line, "timeout_s": c.timeout_s}
         | ({} if c.sent is None else {"sent": c.sent.reveal()})

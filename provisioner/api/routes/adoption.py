@@ -82,7 +82,6 @@ class Detachment(Record):
 
 
 async def ask_adoption(ask: Ask) -> Reply:
-    """Ask for an adoption."""
     parts = ask.parts
     body: AdoptionList = ask.body
     if parts.observer is None or parts.vault is None or parts.transport is None:
@@ -178,7 +177,6 @@ def _result(expected: Expected, adopted: Adopted, silent: tuple[Blocker, ...]) -
 
 
 async def ask_detachment(ask: Ask) -> Reply:
-    """Ask to give a node back as it stands."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     arguments = ask.body.model_dump(mode="json")
@@ -212,7 +210,6 @@ async def change_detachment(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_detachment(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of a detachment."""
     judged = await _judge_detachment(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)
@@ -233,7 +230,6 @@ async def _judge_detachment(parts: ApiParts, asked: ChangeRequest) -> Node | Out
 
 
 async def _list_work(parts: ApiParts, node: Node) -> PresentWork:
-    """Return the work that is under way on a node."""
     operations = await parts.store.operations.list_active()
     rows = await parts.store.campaigns.list_active_rows()
     cases = await parts.store.cases.list_open()

@@ -161,7 +161,6 @@ class Health(Record):
 
 
 async def list_releases(ask: Ask) -> Reply:
-    """List all releases."""
     matrix = ask.parts.matrix
     states = judge_readiness(matrix)
     items = tuple(
@@ -177,7 +176,6 @@ async def list_releases(ask: Ask) -> Reply:
 
 
 async def show_release(ask: Ask) -> Reply:
-    """Return the pins of a release."""
     name = ask.read_word("release")
     release = _release(ask, name)
     states = {s.profile: s for s in judge_readiness(ask.parts.matrix) if s.release == name}
@@ -212,7 +210,6 @@ def _release(ask: Ask, name: str) -> Release:
 
 
 async def list_checks(_ask: Ask) -> Reply:
-    """List the health checks."""
     items = tuple(
         CheckView(
             name=c.name,
@@ -230,7 +227,6 @@ async def list_checks(_ask: Ask) -> Reply:
 
 
 async def list_artifacts(ask: Ask) -> Reply:
-    """List the pinned files, and whether they are present."""
     pinned: dict[tuple[str, str], list[str]] = {}
     matrix = ask.parts.matrix
     for name, release in matrix.releases.items():
@@ -274,7 +270,6 @@ def _sizes(directory: Path, names: set[str]) -> dict[str, int]:
 
 
 async def show_caller(ask: Ask) -> Reply:
-    """Return the caller."""
     caller: Caller = ask.caller
     view = Me(
         subject=caller.subject,
@@ -297,7 +292,6 @@ def _list_power(ask: Ask) -> tuple[str, ...]:
 
 
 async def show_health(ask: Ask) -> Reply:
-    """Return the load, measured now. The loop's lag is that of one pass."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(0)
@@ -484,12 +478,10 @@ def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
 
 
 async def override_alert(ask: Ask) -> Reply:
-    """Ask to suspend an alert's effect for a time."""
     return await _ask(ask, ChangeKind.ALERT_OVERRIDE)
 
 
 async def clear_alert(ask: Ask) -> Reply:
-    """Ask to clear an alert."""
     return await _ask(ask, ChangeKind.ALERT_CLEAR)
 
 
@@ -500,7 +492,6 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 
 async def change_alert(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of an alert."""
     now = parts.clock.now()
     arguments = asked.arguments
     store = parts.store

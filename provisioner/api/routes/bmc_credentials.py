@@ -99,7 +99,6 @@ async def list_credentials(ask: Ask) -> Reply:
 
 
 async def ask_rotation(ask: Ask) -> Reply:
-    """Ask for a change of passwords."""
     body: RotationWish = ask.body
     named = bool(body.nodes or body.racks or body.logins)
     if [named, bool(body.person), body.all].count(True) != 1:
@@ -130,7 +129,6 @@ async def _find_missing(parts: ApiParts, arguments: Mapping[str, Any]) -> str:
 
 
 async def change_credential(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a demand, or give leave to be shown a password."""
     if asked.kind is ChangeKind.CREDENTIAL_SHOW:
         return await _allow_showing(parts, asked)
     now = parts.clock.now()
@@ -182,7 +180,6 @@ def _node_of(login: str) -> str:
 
 
 async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return how many passwords are changed and how long that takes."""
     number, touched = await _count_logins(parts, asked.arguments)
     if not number:
         return Forecast(blockers=_refuse_nothing(asked.subject).blockers)
@@ -253,7 +250,6 @@ async def _allow_showing(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_showing(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what happens to a password that is shown."""
     bmc = asked.arguments["bmc"]
     shown = f"{asked.asked_by} is shown the password of {asked.subject}/{bmc}"
     when = f"{parts.settings.credential_shown_h:g} hours after the approval"
@@ -263,7 +259,6 @@ async def foresee_showing(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def reveal_credential(ask: Ask) -> Reply:
-    """Show a password to the person whose request for it was approved."""
     parts = ask.parts
     asked = await parts.store.requests.get(parse_number(ask.read_word("request")))
     if asked is None or asked.kind is not ChangeKind.CREDENTIAL_SHOW:

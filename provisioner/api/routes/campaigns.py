@@ -115,7 +115,6 @@ def _held(parts: ApiParts) -> frozenset[str] | None:
 
 
 async def list_all(ask: Ask) -> Reply:
-    """List all campaigns."""
     started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
     every = await ask.parts.store.campaigns.list()
@@ -128,7 +127,6 @@ async def list_all(ask: Ask) -> Reply:
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one campaign with its nodes."""
     campaign = await read_campaign(ask)
     rows = await ask.parts.store.campaigns.list_rows(campaign.id)
     nodes = tuple(r.progress for r in rows)
@@ -139,7 +137,6 @@ async def show(ask: Ask) -> Reply:
 
 
 async def preview_start(ask: Ask) -> Reply:
-    """Return a preview of the campaign's effects."""
     campaign = await read_campaign(ask)
     return Reply(await requests_of(ask.parts).preview(campaign.id))
 
@@ -158,7 +155,6 @@ async def read_campaign(ask: Ask) -> Campaign:
 
 
 async def create(ask: Ask) -> Reply:
-    """Ask for a draft, which changes no node. A kept policy is copied now."""
     draft: Draft = ask.body
     arguments = draft.model_dump(mode="json", exclude={"policy_name"})
     if draft.policy_name:
@@ -182,8 +178,6 @@ def check_seen(ask: Ask, found: Campaign) -> None:
 
 
 def handle_move(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
-    """Return the handler that asks for one kind of move."""
-
     async def handle(ask: Ask) -> Reply:
         campaign = await read_campaign(ask)
         check_seen(ask, campaign)
@@ -194,7 +188,6 @@ def handle_move(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 
 async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a campaign's move."""
     try:
         answer = await _do(requests_of(parts), asked)
     except InputError as error:
@@ -207,7 +200,6 @@ async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of a start or a rollback on the campaign's nodes."""
     requests = requests_of(parts)
     name = asked.subject
     try:
@@ -226,7 +218,6 @@ async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_hold(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of a pause, a resumption or an abort on the campaign's nodes."""
     word = asked.kind.value.rpartition(".")[2]
     campaign = await parts.store.campaigns.get(asked.subject)
     if campaign is None:
@@ -239,7 +230,6 @@ async def foresee_hold(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_draft(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the preview of a campaign before it is drafted."""
     draft = Draft.model_validate(asked.arguments, strict=False)
     try:
         preview = await requests_of(parts).preview_draft(draft.release, draft.select, draft.policy)

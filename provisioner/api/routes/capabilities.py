@@ -71,14 +71,12 @@ class PortList(Record):
 
 
 def read_mode() -> Mode:
-    """Return the mode of this process."""
     if permit.is_observing():
         return "observe"
     return "look_only" if permit.get_closing_reason() else "act"
 
 
 async def show_mode(ask: Ask) -> Reply:
-    """Return the daemon's mode."""
     withheld = process_scope.get_scope().counts.get(permit.WITHHELD, 0)
     why = permit.get_closing_reason() if ask.caller.staff else ""
     return Reply(ModeView(mode=read_mode(), why=why, withheld=withheld))
@@ -92,7 +90,6 @@ async def list_observations(ask: Ask) -> Reply:
 
 
 async def show_observation(ask: Ask) -> Reply:
-    """Return the last reading of one node."""
     node = await ask.read_node()
     observer = ask.parts.observer
     row = None if observer is None else observer.observations.get(node.id)
@@ -102,7 +99,6 @@ async def show_observation(ask: Ask) -> Reply:
 
 
 async def list_strange_ports(ask: Ask) -> Reply:
-    """Return the ports in tenants' networks that no node owns."""
     observer = ask.parts.observer
     rows = {} if observer is None else observer.ports
     return Reply(PortList(items=tuple(StrangePort(port=p, why=rows[p]) for p in sorted(rows))))
@@ -203,12 +199,10 @@ class NodeCapabilities(Record):
 
 
 async def list_grants(ask: Ask) -> Reply:
-    """Return all decisions on capabilities."""
     return Reply(GrantList(items=tuple(await ask.parts.store.grants.list())))
 
 
 async def show_capabilities(ask: Ask) -> Reply:
-    """Return the capabilities over one node."""
     node = await ask.read_node()
     grants = await ask.parts.store.grants.list()
     allowed = list_allowed(node, grants)
@@ -239,12 +233,10 @@ async def _list_withheld(parts: ApiParts, node: str) -> tuple[WithheldAct, ...]:
 
 
 async def ask_grant(ask: Ask) -> Reply:
-    """Ask to grant a capability."""
     return await _ask(ask, ChangeKind.CAPABILITY_GRANT)
 
 
 async def ask_withdrawal(ask: Ask) -> Reply:
-    """Ask to withdraw a capability."""
     return await _ask(ask, ChangeKind.CAPABILITY_WITHDRAW)
 
 
@@ -256,7 +248,6 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 
 async def change_capability(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a grant or a withdrawal."""
     plan = await _plan(parts, asked)
     if isinstance(plan, Outcome):
         return plan
@@ -265,7 +256,6 @@ async def change_capability(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_capability(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the nodes that would gain or lose capabilities, and their withheld acts."""
     plan = await _plan(parts, asked)
     if isinstance(plan, Outcome):
         return Forecast(blockers=plan.blockers)

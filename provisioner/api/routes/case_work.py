@@ -138,8 +138,6 @@ class Span(Record):
 
 
 def handle_case_change(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
-    """Return the handler that asks for one kind of change of a case."""
-
     async def handle(ask: Ask) -> Reply:
         case = await read_case(ask)
         ask.check_match(format_etag(case.generation))
@@ -151,7 +149,6 @@ def handle_case_change(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 
 async def change_case(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a case."""
     case = await parts.store.cases.get(asked.subject)
     if case is None:
         return build_objection(asked.subject, "there is no such case", "See the list.")
@@ -197,7 +194,6 @@ async def _do(
 
 
 async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects on a node that is retired or whose host is replaced."""
     case = await parts.store.cases.get(asked.subject)
     arguments = asked.arguments
     if case is None or not case.open:
@@ -220,7 +216,6 @@ async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_request(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of a request on a case, or why the case does not accept it now."""
     case = await parts.store.cases.get(asked.subject)
     if case is None or not case.open:
         closed = build_objection(asked.subject, "it is closed, or there is none", "See the list.")
@@ -258,7 +253,6 @@ async def export_bundle(ask: Ask) -> web.Response:
 
 
 async def list_notices(ask: Ask) -> Reply:
-    """List notices of one tenant, or of all."""
     started = decode_cursor(ask.query.cursor, float, str)
     limit = ask.query.limit
     rows = await ask.parts.store.cases.list_notices_page(
@@ -273,7 +267,6 @@ async def list_notices(ask: Ask) -> Reply:
 
 
 async def show_figures(ask: Ask) -> Reply:
-    """Return mean times to repair, and availability."""
     book = ask.parts.store.cases
     return Reply(await compute_figures(book, ask.now - ask.query.days * DAY_S, ask.now))
 

@@ -164,7 +164,6 @@ async def read_case(ask: Ask) -> Case:
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one case."""
     case = await read_case(ask)
     staff = ask.caller.staff
     node = await ask.parts.store.nodes.get(case.node)
@@ -189,7 +188,6 @@ def _find_step(ask: Ask, case: Case) -> NextStep:
 
 
 def _has_serial(case: Case, serial: str) -> bool:
-    """Return whether a part of the case has this serial, in any case of letters."""
     return serial in {s.casefold() for s in list_serials(case)}
 
 
@@ -219,7 +217,6 @@ def _line(case: Case, *, staff: bool) -> CaseLine:
 
 
 async def report_fault(ask: Ask) -> Reply:
-    """Ask to open a case for a node's fault."""
     node = await ask.read_node()
     by_tenant = ask.body.tenant or not ask.caller.staff
     origin = Origin.TENANT if by_tenant else Origin.OPERATOR
@@ -250,7 +247,6 @@ async def report_fault(ask: Ask) -> Reply:
 
 
 async def report_rack(ask: Ask) -> Reply:
-    """Ask to open cases for a whole rack's maintenance."""
     rack = ask.read_word("rack")
     if not await _hosts(ask.parts, rack):
         raise refuse_missing("rack")
@@ -263,7 +259,6 @@ async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
 
 
 def open_case_service(parts: ApiParts) -> CaseService:
-    """Return the case service for people's decisions on cases, on this store."""
     return CaseService(parts.context, parts.store.cases, parts.store.alerts)
 
 
@@ -296,7 +291,6 @@ def _work_of(told: Mapping[str, Any]) -> PlannedWork:
 
 
 async def foresee_rack(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the hosts of a rack whose tenants would be notified."""
     service = asked.arguments["service"]
     return Forecast(
         tuple(

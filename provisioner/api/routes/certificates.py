@@ -69,7 +69,6 @@ class SignedList(Record):
 
 
 async def list_keys(ask: Ask) -> Reply:
-    """Return the public keys."""
     keys = await ask.parts.store.signing_keys.list()
     return Reply(KeyList(items=tuple(_key(k) for k in keys)))
 
@@ -86,7 +85,6 @@ def _key(key: SigningKey) -> KeyView:
 
 
 async def list_revocations(ask: Ask) -> Reply:
-    """Return all revocations, signed, for publication beside the public keys."""
     store = ask.parts.store
     signer = ask.parts.signer
     if signer is None:
@@ -103,7 +101,6 @@ async def list_revocations(ask: Ask) -> Reply:
 
 
 async def rotate_key(ask: Ask) -> Reply:
-    """Ask for a new signing key."""
     if ask.parts.exchange_key is None:
         raise build_refusal(409, "vault", "This process has no master key", "Ask the daemon.")
     arguments = ask.body.model_dump(mode="json")
@@ -113,7 +110,6 @@ async def rotate_key(ask: Ask) -> Reply:
 
 
 async def change_key(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out the exchange of the signing key."""
     assert asked.kind is ChangeKind.KEY_ROTATE
     assert parts.exchange_key is not None
     now = parts.clock.now()
@@ -127,7 +123,6 @@ async def change_key(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects on certificates that older keys signed."""
     lines = ["A new key signs from now on. Publish it: provisioner certificate keys --pem"]
     if asked.arguments.get("compromised"):
         lines.append("Nothing that older keys signed is believed any more, at once and for good:")
@@ -261,13 +256,11 @@ async def list_all(ask: Ask) -> Reply:
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one certificate."""
     certificate = await _certificate(ask)
     return Reply(await _view(ask, certificate))
 
 
 async def show_of_node(ask: Ask) -> Reply:
-    """Return a node's certificate in force."""
     node = await ask.read_node()
     certificate = (
         await ask.parts.store.evidence.get_certificate(node.certificate)
@@ -280,7 +273,6 @@ async def show_of_node(ask: Ask) -> Reply:
 
 
 async def export_attestation(ask: Ask) -> Reply:
-    """Return a certificate as a signed attestation for other tools."""
     certificate = await _certificate(ask)
     return Reply(Attestation(envelope=json.loads(envelope_of(certificate))))
 
@@ -322,7 +314,6 @@ async def _view(ask: Ask, found: Certificate) -> CertificateView:
 
 
 async def revoke(ask: Ask) -> Reply:
-    """Ask to revoke a certificate, for good."""
     certificate = await _certificate(ask)
     node = await ask.parts.store.nodes.get(certificate.node)
     tenant = node.tenant if node is not None else ""
@@ -332,7 +323,6 @@ async def revoke(ask: Ask) -> Reply:
 
 
 async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of a revocation on the node and its tenant."""
     certificate = await parts.store.evidence.get_certificate(asked.subject)
     assert certificate is not None, "certificates are never deleted"
     if await parts.store.evidence.is_revoked(certificate.id):
@@ -357,7 +347,6 @@ def _revoked(name: str) -> Outcome:
 
 
 async def change_certificate(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a revocation."""
     certificate = await parts.store.evidence.get_certificate(asked.subject)
     now = parts.clock.now()
     assert certificate is not None, "certificates are never deleted"

@@ -59,7 +59,6 @@ async def begin_session(ask: Ask) -> web.Response:
 
 
 async def end_session(ask: Ask) -> web.Response:
-    """End the session of this request, wherever its cookie was copied to."""
     if ask.caller.session:
         why = f"{ask.caller.subject} signed out"
         await ask.parts.store.sessions.end(ask.caller.session, why, ask.now)
@@ -75,7 +74,6 @@ async def _answer(ask: Ask, secret: str) -> web.Response:
 
 
 async def list_all(ask: Ask) -> Reply:
-    """List all sessions that have not ended."""
     limits = ask.parts.settings.session_limits()
     items = tuple(
         SessionView(
@@ -87,7 +85,6 @@ async def list_all(ask: Ask) -> Reply:
 
 
 async def end_another(ask: Ask) -> Reply:
-    """End any session, at once."""
     name = ask.read_word("session")
     limits = ask.parts.settings.session_limits()
     if not any(s.id == name for s in await ask.parts.store.sessions.list(limits, ask.now)):
@@ -112,7 +109,6 @@ async def end_all(ask: Ask) -> Reply:
 
 
 async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out the end of sessions."""
     sessions = parts.store.sessions
     now = parts.clock.now()
     why = f"{asked.asked_by} ended it"

@@ -50,7 +50,6 @@ class TokenList(Record):
 
 
 async def list_all(ask: Ask) -> Reply:
-    """List all local tokens."""
     rows = await ask.parts.store.tokens.list()
     items = tuple(
         TokenView(**t.model_dump(exclude={"sha256"}), good=t.is_valid(ask.now)) for t in rows
@@ -89,7 +88,6 @@ class NewToken(Record):
 
 
 async def create(ask: Ask) -> Reply:
-    """Ask for a new token."""
     body: NewToken = ask.body
     try:
         body.build_record(ask.now)
@@ -104,7 +102,6 @@ async def create(ask: Ask) -> Reply:
 
 
 async def revoke(ask: Ask) -> Reply:
-    """Ask to revoke a token."""
     name = ask.read_word("token")
     rows = await ask.parts.store.tokens.list()
     if not any(t.id == name for t in rows):
@@ -113,7 +110,6 @@ async def revoke(ask: Ask) -> Reply:
 
 
 async def change_token(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a token."""
     now = parts.clock.now()
     if asked.kind is ChangeKind.TOKEN_CREATE:
         body = NewToken.model_validate(asked.arguments, strict=False)
@@ -126,7 +122,6 @@ async def change_token(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the holder of the token that would end."""
     rows = await parts.store.tokens.list()
     lines = [
         f"Token {t.id} of {t.subject} ({t.role}) lets nobody in any more; its event streams end."

@@ -126,7 +126,6 @@ async def show(ask: Ask) -> web.Response:
 
 
 async def show_marks(ask: Ask) -> Reply:
-    """Return the words of one kind."""
     rows = await ask.parts.store.atlas.list_marks(ask.query.by, ask.now)
     values = tuple(sorted({word for _, word in rows}))
     places = {word: place for place, word in enumerate(values)}
@@ -344,7 +343,6 @@ class RetriedGroup(Record):
 
 
 async def show_home(ask: Ask) -> Reply:
-    """Return the work that waits for people now."""
     store = ask.parts.store
     waiting = await store.home.get_waiting(ask.now)
     capacity = await ask.parts.atlas.count_capacity(store)
@@ -433,7 +431,6 @@ async def _list_short_tenants(ask: Ask) -> tuple[ShortTenant, ...]:
 
 
 async def retry_group(ask: Ask) -> Reply:
-    """Ask to take all nodes of a group out of quarantine."""
     body: RetriedGroup = ask.body
     arguments = body.model_dump(mode="json")
     return await ask.parts.works.submit_change(
@@ -475,7 +472,6 @@ async def _save_each(parts: ApiParts, nodes: list[Node], event: RequestCarriedOu
 
 
 async def foresee_group(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the nodes that would leave quarantine."""
     names = await _list_group(parts, asked)
     shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
     return Forecast((f"{len(names)} nodes leave quarantine and go on: {shown}.",))

@@ -93,7 +93,6 @@ class OutputQuery(Nothing):
 
 
 async def show_action(ask: Ask) -> Reply:
-    """Return one action with all that is known of it."""
     node = await ask.read_node()
     wanted = ask.read_word("action")
     entries = await ask.parts.store.operations.list_entries(node.id)
@@ -129,7 +128,6 @@ async def _list_plays(ask: Ask, node: Node, since: float, until: float) -> tuple
 
 
 def read_play(run: Run, host: str) -> Play:
-    """Return the tasks of a play on one host, from its folder."""
     folder = RunFolder.find(Path(run.folder))
     tasks: Sequence[TaskOutput] = ()
     gap = "its folder is gone: it was pruned" if folder is None else ""

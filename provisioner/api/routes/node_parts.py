@@ -121,7 +121,6 @@ class ActionPage(Counted):
 
 
 async def show_parts(ask: Ask) -> Reply:
-    """Return components and devices."""
     node = await ask.read_node()
     inventory = await ask.parts.store.evidence.get_inventory(node.id)
     if inventory is None:
@@ -158,7 +157,6 @@ async def show_parts(ask: Ask) -> Reply:
 
 
 async def show_plan(ask: Ask) -> Reply:
-    """Return the steps with reasons, or the blockers with their remedies."""
     plan, _ = await plan_node(ask, await ask.read_node())
     return Reply(plan)
 
@@ -178,14 +176,12 @@ async def plan_node(ask: Ask, node: Node) -> tuple[Plan, Inventory]:
 
 
 async def _newest(ask: Ask, node: Node) -> str:
-    """Return the number of the operation under way, in which failures are counted."""
     operations = ask.parts.store.operations
     active = await operations.list_page(limit=1, status="active", node=node.id)
     return active[0].id if active else ""
 
 
 async def show_report(ask: Ask) -> Reply:
-    """Return the results of the last validation."""
     node = await ask.read_node()
     stored: HealthReport | None = await ask.parts.store.evidence.get_report(node.id)
     if stored is None:
@@ -218,7 +214,6 @@ async def list_actions(ask: Ask) -> Reply:
 
 
 def build_action(entry: LedgerEntry) -> Action:
-    """Return a row of the ledger in the form of the API."""
     return Action(
         operation=entry.operation.replace("#", ":"),
         action=entry.action,
@@ -426,7 +421,6 @@ class ConsolePage(Record):
 
 
 async def show_console(ask: Ask) -> Reply:
-    """Return lines of a node's console."""
     node = await ask.read_node()
     lines: Sequence[ConsoleLine] = ()
     if ask.parts.directory is not None:  # else nothing is collected in this process
@@ -464,7 +458,6 @@ class SyslogPage(Record):
 
 
 async def list_syslog(ask: Ask) -> Reply:
-    """Return messages of a node's system log."""
     node = await ask.read_node()
     scanned: Sequence[SyslogLine] = ()
     query: SyslogQuery = ask.query

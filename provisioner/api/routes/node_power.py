@@ -75,14 +75,12 @@ class GpuReset(Record):
 
 
 async def ask_time(ask: Ask) -> Reply:
-    """Ask to set the time of a node's BMCs."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     return await ask.parts.works.submit_change(ask, ChangeKind.NODE_BMC_TIME, node.id, "", {})
 
 
 async def change_time(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Open the operation that carries the request out."""
     judged = await _judge(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -90,7 +88,6 @@ async def change_time(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_time(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effect of the request."""
     judged = await _judge(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)
@@ -106,7 +103,6 @@ async def _judge(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
 
 
 async def ask_gpu_reset(ask: Ask) -> Reply:
-    """Ask to reset all GPUs of a host."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     arguments = ask.body.model_dump(mode="json")
@@ -115,7 +111,6 @@ async def ask_gpu_reset(ask: Ask) -> Reply:
 
 
 async def reset_gpus(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Open the operation that resets the GPUs."""
     judged = await _judge_gpus(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -125,7 +120,6 @@ async def reset_gpus(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_gpu_reset(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effect of a reset of GPUs."""
     judged = await _judge_gpus(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)
@@ -189,7 +183,6 @@ class BmcAddressChange(Record):
 
 
 async def ask_address(ask: Ask) -> Reply:
-    """Ask to follow a BMC to another address."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     try:
@@ -202,7 +195,6 @@ async def ask_address(ask: Ask) -> Reply:
 
 
 async def change_address(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Prove the BMC at its new address, and store it."""
     judged = await _judge_bmc_address(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -224,7 +216,6 @@ async def change_address(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_address(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effect of the request, after the same proof."""
     judged = await _judge_bmc_address(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)
@@ -239,7 +230,6 @@ def _read_url(node: Node, asked: ChangeRequest) -> str:
 
 
 async def _judge_bmc_address(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
-    """Return the node if the BMC is proved to be at its new address."""
     node = await find_node(parts, asked)
     if isinstance(node, Outcome):
         return node
@@ -339,7 +329,6 @@ def _check_policy(ask: Ask) -> None:
 
 
 async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Open the operation that carries a power request out."""
     judged = await _judge_node_power(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -349,7 +338,6 @@ async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_power(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effect of a power request."""
     judged = await _judge_node_power(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)

@@ -144,7 +144,6 @@ class RejudgementReport(Record):
 
 
 async def show_explanation(ask: Ask) -> Reply:
-    """Return a node's explanation in sentences."""
     node = await ask.read_node()
     seen = await read_situation(ask.parts.store, node, ask.parts.plans, ask.now)
     explanation = explain(seen, ask.parts.settings.repair_confidence_min)
@@ -152,7 +151,6 @@ async def show_explanation(ask: Ask) -> Reply:
 
 
 async def show_inventory(ask: Ask) -> Reply:
-    """Return the last inventory of a node."""
     node = await ask.read_node()
     inventory = await ask.parts.store.evidence.get_inventory(node.id)
     if inventory is None:
@@ -161,7 +159,6 @@ async def show_inventory(ask: Ask) -> Reply:
 
 
 async def show_erasure(ask: Ask) -> Reply:
-    """Return the node's last erasure report, signed."""
     node = await ask.read_node()
     signer = ask.parts.signer
     text = await ask.parts.store.evidence.get_output(node.erasure) if node.erasure else None
@@ -173,7 +170,6 @@ async def show_erasure(ask: Ask) -> Reply:
 
 
 async def show_proof(ask: Ask) -> Reply:
-    """Return the proof of the node's last release."""
     node = await ask.read_node()
     proof = await ask.parts.store.evidence.get_proof(node.id)
     if proof is None:
@@ -185,7 +181,6 @@ async def show_proof(ask: Ask) -> Reply:
 
 
 async def show_attestation(ask: Ask) -> Reply:
-    """Return what the node's last validation proved of its firmware and of Secure Boot."""
     node = await ask.read_node()
     book = ask.parts.store.evidence
     report = await book.get_report(node.id)
@@ -222,7 +217,6 @@ async def _summarise_devices(
 
 
 async def show_rejudgement(ask: Ask) -> Reply:
-    """Return the verdicts on stored evidence by today's judges and thresholds."""
     thresholds = ask.parts.thresholds
     if ask.body.thresholds is not None:
         try:

@@ -110,7 +110,6 @@ class TagPatch(Record):
 
 
 async def show_tags(ask: Ask) -> Reply:
-    """Return the tags of a node."""
     node = await ask.read_node()
     return Reply(TagList(tags=node.tags), etag=format_etag(node.generation))
 
@@ -121,7 +120,6 @@ async def replace_tags(ask: Ask) -> Reply:
 
 
 async def merge_tags(ask: Ask) -> Reply:
-    """Ask for some tags more or less."""
     return await _ask(ask, {"merge": ask.body.tags})
 
 
@@ -132,7 +130,6 @@ async def _ask(ask: Ask, arguments: dict[str, object]) -> Reply:
 
 
 async def change_tags(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of tags."""
     node = await find_node(parts, asked)
     if isinstance(node, Outcome):
         return node
@@ -150,7 +147,6 @@ async def change_tags(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_tags(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the tags that the node would have."""
     node = await parts.store.nodes.get(asked.subject)
     tags = () if node is None else merge(node, asked)
     return Forecast((f"{asked.subject} has the tags: {', '.join(tags) or 'none'}.",))
@@ -288,7 +284,6 @@ class Fleet(Record):
 
 
 def build_view(node: Node, *, staff: bool, step: NextStep | None = None) -> NodeView:
-    """Return a node in the form that the caller may see."""
     blockers = node.blockers if step is None else settle_blockers(node.blockers, step)
     return NodeView.model_construct(  # a stored node was validated when it was read
         id=node.id,
@@ -318,7 +313,6 @@ def build_view(node: Node, *, staff: bool, step: NextStep | None = None) -> Node
 
 
 async def find_steps(ask: Ask, nodes: Sequence[Node]) -> dict[str, NextStep]:
-    """Return the next steps of nodes, for the staff."""
     if not ask.caller.staff or not nodes:
         return {}
     book = ask.parts.store.cases
@@ -355,17 +349,14 @@ async def _count(ask: Ask, kind: NodeKind | None, shown: int | None) -> int | No
 
 
 async def list_nodes(ask: Ask) -> Reply:
-    """List hosts and switches."""
     return await _page(ask, None)
 
 
 async def list_switches(ask: Ask) -> Reply:
-    """List switches only."""
     return await _page(ask, NodeKind.SWITCH)
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one node."""
     node = await ask.read_node()
     step = (await find_steps(ask, [node])).get(node.id)
     changes: dict[str, object] = {"power_actions": ask.list_power_actions(node)}
@@ -377,7 +368,6 @@ async def show(ask: Ask) -> Reply:
 
 
 async def show_switch(ask: Ask) -> Reply:
-    """Return one switch."""
     node = await ask.read_node(ask.read_word("switch"))
     if node.kind is not NodeKind.SWITCH:
         raise refuse_missing("switch")
@@ -385,7 +375,6 @@ async def show_switch(ask: Ask) -> Reply:
 
 
 async def show_summary(ask: Ask) -> Reply:
-    """Return the numbers of the fleet, or of the tenant's part of it."""
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.count_groups(tenant)
     names = ("kind", "state", "release", "tenant", "nodes")
@@ -394,14 +383,12 @@ async def show_summary(ask: Ask) -> Reply:
 
 
 async def show_fleet(ask: Ask) -> Reply:
-    """Return every node in one answer."""
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.list_columns(tenant)
     return Reply(Fleet.model_construct(columns=COLUMNS, rows=tuple(rows)))
 
 
 async def ask_retry(ask: Ask) -> Reply:
-    """Ask to take a node out of quarantine."""
     return await _ask_nodes(ask, ChangeKind.NODE_RETRY, ask.body.model_dump(exclude_defaults=True))
 
 
@@ -440,7 +427,6 @@ async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_node(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the effects of the request on the node, and on the tenant that it serves."""
     now = parts.clock.now()
     planned = await _plan(parts, asked, now)
     if isinstance(planned, Outcome):

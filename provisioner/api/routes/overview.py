@@ -168,7 +168,6 @@ class CampaignCourse(Record):
 
 
 async def show_overview(ask: Ask) -> Reply:
-    """Return work under way, the last hour and the last days."""
     store = ask.parts.store
     days = ask.query.days
     today = start_of_day(ask.now)
@@ -245,7 +244,6 @@ async def _list_news(ask: Ask) -> tuple[Event, ...]:
 
 
 async def show_timeline(ask: Ask) -> Reply:
-    """Return the life of a node."""
     node = await ask.read_node()
     store = ask.parts.store
     rows, _ = await store.journal.list_page(
@@ -278,7 +276,6 @@ async def show_timeline(ask: Ask) -> Reply:
 
 
 async def show_course(ask: Ask) -> Reply:
-    """Return a campaign's waves against their forecast."""
     book = ask.parts.store.campaigns
     campaign = await book.get(ask.read_word("campaign"))
     if campaign is None:
@@ -288,7 +285,6 @@ async def show_course(ask: Ask) -> Reply:
 
 
 def build_course(campaign: Campaign, rows: tuple[CampaignRow, ...], now: float) -> CampaignCourse:
-    """Return the waves of a campaign as they were forecast and as they went."""
     began = campaign.started_at or now
     facts = [r.facts.model_copy(update={"name": r.node}) for r in rows]
     planned = preview_campaign(campaign, facts, began)

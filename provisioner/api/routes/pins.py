@@ -69,14 +69,12 @@ class PinPatch(Record):
 
 
 async def list_all(ask: Ask) -> Reply:
-    """Return every pin."""
     pins = await ask.parts.store.campaigns.list_pins()
     items = tuple(PinView(**dict(p), expired=not p.is_in_force(ask.now)) for p in pins)
     return Reply(PinList(items=items))
 
 
 async def put(ask: Ask) -> Reply:
-    """Ask for a pin."""
     return await _put(ask, ask.body)
 
 
@@ -102,7 +100,6 @@ async def _put(ask: Ask, body: NewPin) -> Reply:
 
 
 async def remove(ask: Ask) -> Reply:
-    """Ask for a pin's end."""
     return await _ask(ask, ChangeKind.PIN_REMOVE, ask.body)
 
 
@@ -115,7 +112,6 @@ def read_place(ask: Ask) -> Place:
 
 
 async def show_pin(ask: Ask) -> Reply:
-    """Return one pin."""
     pin = await _read(ask)
     return Reply(PinView(**dict(pin), expired=not pin.is_in_force(ask.now)))
 
@@ -142,7 +138,6 @@ async def merge_pin(ask: Ask) -> Reply:
 
 
 async def delete_pin(ask: Ask) -> Reply:
-    """Ask for the end of the path's pin."""
     return await _ask(ask, ChangeKind.PIN_REMOVE, read_place(ask))
 
 
@@ -162,7 +157,6 @@ async def _ask(ask: Ask, kind: ChangeKind, body: Place) -> Reply:
 
 
 async def change_pin(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of a pin."""
     book = parts.store.campaigns
     now = parts.clock.now()
     if asked.kind is ChangeKind.PIN_SET:
@@ -186,7 +180,6 @@ async def change_pin(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_removal(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the pin that would be removed."""
     pin = await _find(parts, asked)
     if pin is None:
         absent = build_objection(

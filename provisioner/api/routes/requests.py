@@ -57,7 +57,6 @@ class Decision(Record):
 
 
 async def list_operations(ask: Ask) -> Reply:
-    """List nodes' operations, by id."""
     started = decode_cursor(ask.query.cursor, str)
     limit = ask.query.limit
     rows = await ask.parts.store.operations.list_page(
@@ -72,7 +71,6 @@ async def list_operations(ask: Ask) -> Reply:
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one operation, of either kind."""
     public = ask.read_word("operation")
     if parse_number(public):
         return Reply(await _shown(ask, await _request(ask, public)))

@@ -41,7 +41,6 @@ from provisioner.ports import Secret, StaleWrite
 
 
 async def seal_bundle(ask: Ask) -> Reply:
-    """Ask for the signature of a bundle's list."""
     if ask.parts.signer is None:
         detail = "This process has no signing key"
         raise build_refusal(409, "vault", detail, "Ask the daemon of the site.")
@@ -51,7 +50,6 @@ async def seal_bundle(ask: Ask) -> Reply:
 
 
 async def seal_manifest(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Sign the list."""
     assert parts.signer is not None
     manifest = BundleManifest.model_validate_json(json.dumps(dict(asked.arguments)))
     sealed = parts.signer.seal(MANIFEST_PAYLOAD, manifest.model_dump_json().encode())
@@ -125,7 +123,6 @@ async def list_all(ask: Ask) -> Reply:
 
 
 async def settle_difference(ask: Ask) -> Reply:
-    """Ask for a settlement."""
     if await _find(ask.parts, ask.body.subject) is None:
         raise refuse_missing("difference that waits for a word")
     arguments = ask.body.model_dump(mode="json")
@@ -134,7 +131,6 @@ async def settle_difference(ask: Ask) -> Reply:
 
 
 async def finish_recovery(ask: Ask) -> Reply:
-    """Ask for the end of the restore."""
     return await ask.parts.works.submit_change(ask, ChangeKind.RECOVERY_FINISH, "site", "", {})
 
 
@@ -185,7 +181,6 @@ async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_settlement(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return both sides' reports, and the effect of the decision on the node."""
     difference = await _find(parts, asked.subject)
     if difference is None:
         return Forecast()
@@ -325,7 +320,6 @@ class FactoryLogins(Record):
 
 
 async def list_agents(ask: Ask) -> Reply:
-    """Return the last boot of every node that has an agent."""
     sessions = await ask.parts.store.agents.list_sessions()
     return Reply(AgentList(items=tuple(_agent(s, ask.now) for s in sessions)))
 
@@ -354,7 +348,6 @@ def _standing_of(session: AgentSession, now: float) -> AgentStanding:
 
 
 async def show_authority(ask: Ask) -> Reply:
-    """Return the authority's certificate, which is made when the daemon starts."""
     file = None if ask.parts.directory is None else ask.parts.directory / CERTIFICATE_FILE
     if file is None or not file.is_file():
         raise refuse_missing("certificate authority here")
@@ -400,12 +393,10 @@ async def show_watch(ask: Ask) -> Reply:
 
 
 async def accept_clock(ask: Ask) -> Reply:
-    """Ask that the clock be trusted."""
     return await ask.parts.works.submit_change(ask, ChangeKind.CLOCK_ACCEPT, "clock", "", {})
 
 
 async def keep_factory(ask: Ask) -> Reply:
-    """Seal factory logins in the vault, then record that it was done."""
     if ask.parts.vault is None:
         raise build_refusal(409, "vault", "This process has no credentials", "Ask the daemon.")
     logins: dict[str, FactoryLogin | None] = ask.body.logins
@@ -426,7 +417,6 @@ async def keep_factory(ask: Ask) -> Reply:
 
 
 async def change_site(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Carry out a change of the site."""
     now = parts.clock.now()
     arguments = asked.arguments
     if asked.kind is ChangeKind.CLOCK_ACCEPT:
@@ -446,7 +436,6 @@ def _moment(at: float) -> str:
 
 
 async def foresee_clock(parts: ApiParts, _asked: ChangeRequest) -> Forecast:
-    """Return the time that would be trusted."""
     lines = (
         f"The daemon's clock says {_moment(parts.clock.now())}.",
         "Certificates, notices and tokens expire by this time from then on.",

@@ -43,7 +43,6 @@ TAG = "webhooks"
 
 
 async def list_all(ask: Ask) -> Reply:
-    """Return every receiver with the events that wait for it."""
     receivers = await ask.parts.store.webhooks.list()
     return Reply(WebhookList(items=tuple(_view(s) for s in receivers)))
 
@@ -67,7 +66,6 @@ def _view(s: WebhookStatus) -> WebhookView:
 
 
 async def show(ask: Ask) -> Reply:
-    """Return one receiver with the events that wait for it."""
     status = await _read(ask)
     return Reply(_view(status), etag=_tag(status))
 
@@ -91,7 +89,6 @@ def check_fields(ask: Ask, status: WebhookStatus | None) -> dict[str, object]:
 
 
 async def list_dead(ask: Ask) -> Reply:
-    """Return the undelivered events, with the causes."""
     name = (await _read(ask)).webhook.name
     items = tuple(
         DeadLetter(
@@ -215,8 +212,6 @@ async def rotate(ask: Ask) -> Reply:
 
 
 def asking(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
-    """Return the handler that asks for one kind of change of a receiver."""
-
     async def handle(ask: Ask) -> Reply:
         status = await _read(ask)
         check_fields(ask, status)

@@ -56,8 +56,6 @@ class NotCbor(ValueError):
 
 @dataclass(frozen=True)
 class Tagged:
-    """A tag and the value behind it."""
-
     number: int
     value: Any
 
@@ -83,12 +81,10 @@ def write_head(major: int, number: int) -> bytes:
 
 
 def write_bytes(content: bytes) -> bytes:
-    """Return a byte string."""
     return write_head(_BYTES, len(content)) + content
 
 
 def write_text(text: str) -> bytes:
-    """Return a text string."""
     content = text.encode()
     return write_head(_TEXT, len(content)) + content
 

@@ -57,11 +57,9 @@ class ByteReader:
         return self._raw[start : self._at]
 
     def take_little(self, size: int, field: str) -> int:
-        """Read an unsigned little-endian number."""
         return int.from_bytes(self.take(size, field), "little")
 
     def take_big(self, size: int, field: str) -> int:
-        """Read an unsigned big-endian number."""
         return int.from_bytes(self.take(size, field), "big")
 
 
@@ -92,8 +90,6 @@ _MODES = {0: "single", 1: "multi", 2: "PPCIE"}
 
 @dataclass(frozen=True)
 class OpaqueData:
-    """The values by type."""
-
     values: dict[int, bytes]
 
     def text(self, kind: int) -> str:

@@ -96,7 +96,6 @@ def build_rdma_pair_test(server: Member, client: Member, rail: int) -> FabricTes
 
 
 def build_rdma_latency_test(server: Member, client: Member, rail: int) -> FabricTest:
-    """Return a latency test of one rail with small reads."""
     return _build_perftest(FabricKind.RDMA_LATENCY, "ib_read_lat -n 5000 -F", server, client, rail)
 
 

@@ -21,8 +21,6 @@ class RailPort(Record):
 
 
 class Member(Record):
-    """One node of a test."""
-
     node: str = Field(pattern=_NAME)
     address: str = Field(pattern=_ADDRESS)  # in-band, where its agent or SSH answers
     gpus: int = Field(default=8, ge=1, le=64)

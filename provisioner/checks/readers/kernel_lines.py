@@ -185,7 +185,6 @@ def read_words(line: str) -> str:
 
 
 def is_fault_line(text: str) -> bool:
-    """Return whether a line is judged here."""
     return any(row.pattern.search(text) for row in FAULTS)
 
 

@@ -176,7 +176,6 @@ def read_ports(evidence: Mapping[str, Evidence], context: CheckContext) -> list[
 
 @lru_cache(maxsize=8)  # three checks read the same output, before and after a load
 def read(text: str) -> tuple[PortFacts, ...]:
-    """Return every document with the address above it."""
     if "{" not in text:
         tables = enumerate(parse_ports(text))
         return _require_distinct(

@@ -62,7 +62,6 @@ class RasEvent:
 
     @property
     def memory(self) -> bool:
-        """Whether a memory controller reported the event."""
         return self.kind.lower() in _MEMORY
 
 

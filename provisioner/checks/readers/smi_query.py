@@ -86,7 +86,6 @@ def read_table(evidence: Mapping[str, Evidence], command: Command, *needed: str)
 
 
 def _parse_query(line: str) -> list[str]:
-    """Return the columns that a command line queries."""
     match = _QUERY.search(line)
     return [_normalize_column(name) for name in match[1].split(",")][:COLUMNS_MAX] if match else []
 
@@ -124,7 +123,6 @@ def parse_count(row: Row, column: str) -> int:
 
 
 def name_part(row: Row) -> str:
-    """Return the name of a row's GPU in findings."""
     return f"GPU {parse_count(row, 'index')}"
 
 
@@ -157,7 +155,6 @@ class GpuFacts:
 
     @property
     def part(self) -> str:
-        """The name of the GPU in findings."""
         return f"GPU {self.pci}"
 
     def find(self, *paths: str) -> str | None:

@@ -119,7 +119,6 @@ def match_files(files: Files, pattern: re.Pattern[str]) -> dict[tuple[str, ...],
 
 
 def read_single_line(files: Files, path: str) -> str:
-    """Return the one line of a file."""
     lines = files.get(path)
     if lines is None or len(lines) != 1:
         raise Unreadable(f"sysfs: no {path[-80:]}")

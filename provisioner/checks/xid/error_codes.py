@@ -88,7 +88,6 @@ def rank_severity(severity: Severity | None) -> int:
 
 
 def select_worst(severities: Iterable[Severity | None]) -> Severity | None:
-    """Return the most severe; None if there is none."""
     return max(severities, key=rank_severity, default=None)
 
 
@@ -124,8 +123,6 @@ _POWER_SMOOTHING = (162, 163, 164)
 
 
 class XidRow(Record):
-    """One row of the catalogue."""
-
     code: int
     mnemonic: str
     action: Action
@@ -148,7 +145,6 @@ class XidRow(Record):
 
 
 def data_rows(name: str) -> list[dict[str, str]]:
-    """Return the rows of one of the tables that are shipped beside this module."""
     text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 

@@ -106,8 +106,6 @@ BITS: dict[int, dict[NvlinkMeaning, tuple[int, ...]]] = {
 
 
 class NvlinkBit(Record):
-    """One set bit of one register."""
-
     register_number: int
     bit: int
     meaning: NvlinkMeaning
@@ -126,7 +124,6 @@ class NvlinkBit(Record):
 
 
 def decode_registers(registers: tuple[int, ...]) -> tuple[NvlinkBit, ...]:
-    """Return every set bit with its meaning."""
     bits_found = []
     for number, value in enumerate(registers[:REGISTERS], start=1):
         named = {b: m for m, bits in BITS.get(number, {}).items() for b in bits}
@@ -308,8 +305,6 @@ _CHANGED = re.compile(r"changed from .{1,60}? to 0x([0-9a-fA-F]{1,8}) \(([^()]{1
 
 
 class Recovery(Record):
-    """One value of the GPU recovery action."""
-
     number: int  # nvmlDeviceGpuRecoveryAction_t
     words: tuple[str, ...]  # the catalogue's text, then those in newer drivers' logs
     action: Action

@@ -180,7 +180,6 @@ def _show_list(
     query: dict[str, str],
     form: str,
 ) -> None:
-    """Read a list's pages, filter and sort its rows, and print them."""
     where = given.get("where")
     sort = given.get("sort")
     limit = given.get("limit")
@@ -264,7 +263,6 @@ def _change(
 
 
 def _forecast(document: Any) -> list[str]:
-    """Return the result of a dry run."""
     result = document.get("result") or {} if isinstance(document, dict) else {}
     lines = [str(line) for line in result.get("lines") or ()]
     lines += list_effects(result.get("effects") or {})
@@ -285,7 +283,6 @@ def _state(answer: Answer) -> str:
 def _finish(
     command: str, answer: Answer, given: Given, form: str, after: Callable[[Any], None] | None
 ) -> None:
-    """Print an answer and end with its exit code."""
     document = answer.document
     if not answer.good:
         _refuse(answer, given, form)
@@ -325,7 +322,6 @@ def _finish(
 
 
 def _refuse(answer: Answer, given: Given, form: str) -> NoReturn:
-    """Print a refusal and end with its exit code."""
     document = answer.document
     show_problem(document, answer.status, form)
     if form not in ("json", "yaml"):
@@ -345,7 +341,6 @@ def _add_refusals(document: Any, refused: list[Any]) -> None:
 
 
 def is_dry(document: Any) -> bool:
-    """Return whether an answer is that of a dry run."""
     return isinstance(document, dict) and document.get("state") == "dry_run"
 
 

@@ -49,13 +49,11 @@ def show_case(document: Document, _given: Document) -> None:
 
 
 def show_repairs(document: Document, _given: Document) -> None:
-    """Print mean times to repair, and availability."""
     for table in build_report_tables(RepairReport.model_validate(document, strict=False)):
         open_console().print(table)
 
 
 def list_case_lines(case: Case) -> Iterator[str]:
-    """Yield every line of one case."""
     yield f"{case.id} · {case.stage.value} · {case.service.value} · tenant {case.tenant or '–'}"
     yield f"{case.origin.value} by {case.by or 'nobody named'}: {case.reason}"
     if case.drain_at:
@@ -126,7 +124,6 @@ def list_differences(found: PartsDifference) -> Iterator[str]:
 
 
 def build_report_tables(report: RepairReport) -> Iterator[Table]:
-    """Return the report as tables."""
     whole = Table("cases", "open now", "endings", title="Repairs")
     ends = ", ".join(f"{name} {count}" for name, count in report.endings.items()) or "–"
     whole.add_row(str(report.opened), str(report.open_now), ends)
@@ -205,14 +202,12 @@ def list_missing(node: WatchedNode, now: float) -> list[str]:
 
 
 def has_pushed(node: WatchedNode, now: float) -> bool:
-    """Return whether a source pushes counters of its ports."""
     return node.counters_at > 0 and now - node.counters_at <= RECENT_S
 
 
 def _whole(
     told: WatchStatus, alerts: Mapping[str, int], unwatched: Sequence[str], rows_max: int | None
 ) -> None:
-    """Print the sum, then a row for each node."""
     bmcs = [b for n in told.nodes for b in n.bmcs]
     ways = Counter(b.way for b in bmcs)
     ports = sum(n.ports for n in told.nodes)
@@ -308,7 +303,6 @@ def format_moment(at: float) -> str:
 
 
 def show_campaign(document: Document, _given: Document) -> None:
-    """Print one campaign with all of its nodes."""
     campaign = Campaign.model_validate(document["campaign"], strict=False)
     head = Table("campaign", "state", "release", "from", "select", "by", "reason")
     c = campaign
@@ -326,12 +320,10 @@ def show_campaign(document: Document, _given: Document) -> None:
 
 
 def show_report(document: Document, _given: Document) -> None:
-    """Print a campaign's results so far."""
     _show(Report.model_validate(document, strict=False))
 
 
 def show_rehearsal(document: Document, _given: Document) -> None:
-    """Print the course of a campaign on a twin."""
     result = document.get("result") or {}
     out = open_console()
     if "report" not in result:
@@ -411,7 +403,6 @@ def show_preview(document: Document, _given: Document) -> None:
 
 
 def describe_crossing(crossing: Crossing) -> str:
-    """Return both figures of domains that cross, in one sentence."""
     names = " and ".join(name.replace("_", " ") for name in crossing.domains)
     return (
         f"limits that cross ({names}): {crossing.taken} hosts fit at once, "

@@ -163,7 +163,6 @@ class Answer:
 
     @property
     def good(self) -> bool:
-        """Return whether the request succeeded."""
         return self.status < 400
 
 

@@ -25,7 +25,6 @@ Document = Mapping[str, Any]
 
 
 def show_console_lines(document: Document, given: Document) -> None:
-    """Print lines with the time at which each was received."""
     for line in document["lines"]:
         at = parse_moment(line["at"]).isoformat(timespec="seconds")
         typer.echo(f"{at} {strip_controls(line['text'])}")

@@ -151,7 +151,6 @@ def is_at_rest(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def count_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """Return nodes by state, and those under way with their actions."""
     moving = [
         {"node": n["id"], "state": n["state"], "note": n["note"], "since": n["entered_at"]}
         for n in nodes
@@ -223,7 +222,6 @@ def watch_campaign(
 
 
 def _bars(report: Mapping[str, Any]) -> Group:
-    """Return a bar for each wave."""
     grid = Table.grid(padding=(0, 1))
     for wave in report["waves"]:
         ended = sum(wave["states"].get(s, 0) for s in ("done", "failed", "skipped"))

@@ -204,7 +204,6 @@ def _columns(
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value fits into one cell."""
     nested = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value)
     )
@@ -259,7 +258,6 @@ _SPELLED: Mapping[str, Callable[[Any], str]] = {
 
 
 def format_cell(value: Any, how: str = "") -> str:
-    """Return a value as one cell of a table."""
     if how == "units":
         return " ".join(f"pod{pod}/su{unit}" for pod, unit in value) or "all"
     if value in (None, "", [], {}):
@@ -349,7 +347,6 @@ def list_effects(effects: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
-    """Return a record as lines, with nested records below it."""
     indent = "  " * depth
     if isinstance(value, Mapping):
         lines = []
@@ -413,7 +410,6 @@ def mark_mistake(text: str, at: int, length: int, expected: Sequence[str]) -> li
 
 
 def show_blockers(blockers: Sequence[Any]) -> None:
-    """Print blockers, each with its remedy, on the error stream."""
     for blocker in blockers:
         if isinstance(blocker, dict):
             typer.echo(strip_controls(f"  {_blocker(blocker)}"), err=True)
@@ -422,7 +418,6 @@ def show_blockers(blockers: Sequence[Any]) -> None:
 
 
 def show_event(event: Row, form: str) -> None:
-    """Print one event of a stream on one line."""
     if "kind" not in event:
         return
     if form in ("json", "yaml"):

@@ -35,7 +35,6 @@ Given = dict[str, Any]
 
 
 def format_text(option: Spec, given: Given) -> str:
-    """Return a parameter of the query as text."""
     value = _value(option, given[option["name"]])
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -162,7 +161,6 @@ def read_user_data(given: Given) -> None:
 
 
 def read_policy(given: Given) -> None:
-    """Read a campaign's policy file, with the shorthands that it may have."""
     path = given.get("policy")
     if path is None:
         return
@@ -203,7 +201,6 @@ def read_adoption(given: Given) -> None:
 
 
 def read_factory_logins(given: Given) -> None:
-    """Read the factory logins of a list."""
     tree = _resolved(given["file"])
     forget = given.get("forget")
     logins = {

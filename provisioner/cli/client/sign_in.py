@@ -303,7 +303,6 @@ def keep_sign_in(signed_in: SignIn) -> Path:
 
 
 def remove_sign_in(server: str) -> None:
-    """Remove the sign-in at a daemon."""
     for path in (_find_path(server), _find_path(server).with_suffix(".lock")):
         path.unlink(missing_ok=True)
 
@@ -338,7 +337,6 @@ def read_fresh_token(place: Place) -> str:
 
 
 def build_trust(ca: str) -> ssl.SSLContext:
-    """Return a context that trusts the system's CAs, and the one of the place."""
     trust = ssl.create_default_context()
     if ca:
         trust.load_verify_locations(cafile=ca)

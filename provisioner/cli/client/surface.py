@@ -82,7 +82,6 @@ MORE: Mapping[str, tuple[tuple[str, Any, Any, str], ...]] = {
 
 @cache
 def read_specs() -> Mapping[str, Any]:
-    """Return every command that is a route."""
     return dict(json.loads(FILE.read_text(encoding="utf-8")))
 
 
@@ -160,7 +159,6 @@ def load(name: str, about: str) -> Any:
 
 
 def build(name: str) -> Any:
-    """Return one command in typer's form, from a function."""
     verb = name.rpartition(" ")[2]
     around = typer.Typer()
     if name in LOCAL:
@@ -179,8 +177,6 @@ def _help(spec: Mapping[str, Any]) -> str:
 
 
 def _function(name: str, spec: Mapping[str, Any]) -> Callable[..., None]:
-    """Return the function whose signature is the command's options."""
-
     def run(**given: Any) -> None:
         from provisioner.cli.client.calls import run_command
 

@@ -130,7 +130,6 @@ STEPS = "STEPS.md"
 
 
 def list_files(server: Server, site: ManagementNetwork, hooks: str) -> tuple[ProfileFile, ...]:
-    """Return all files of a profile."""
     files = [ProfileFile(path=STEPS, text=write_steps(server.value, site))]
     if server is Server.KEA:
         files.append(ProfileFile(path=KEA_FILE, text=write_kea(site, hooks)))

@@ -118,7 +118,6 @@ def format_faults(remarks: Sequence[Remark], *, production: bool) -> list[Text]:
 
 
 def _join_places(places: Iterable[tuple[str, int]]) -> list[str]:
-    """Return places by release and kind, with the profiles of each and the lines of the file."""
     profiles: dict[tuple[str, str], list[str]] = {}
     lines: dict[tuple[str, str], list[int]] = {}
     for where, line in places:
@@ -156,7 +155,6 @@ def format_verdict(
 
 
 def build_release_table(name: str, matrix: Matrix, today: date) -> Group:
-    """Return the pins by component and profile, with what is public about the release."""
     release = matrix.releases[name]
     table = Table(title=name, title_justify="left", header_style="bold")
     table.add_column("component")
@@ -186,7 +184,6 @@ def _cell(pin: Pin | None) -> str:
 
 
 def describe_lines(matrix: Matrix, name: str, today: date) -> list[str]:
-    """Return what is public about a release beside its pins, in lines."""
     at = describe_release(matrix, name, today)
     age = "not dated" if at.age_days is None else f"{at.dated}, {at.age_days} days old"
     lines = [age if at.is_exact or at.age_days is None else f"first named {age} or more"]
@@ -221,7 +218,6 @@ def build_line_table(matrix: Matrix, names: Sequence[str], today: date) -> Table
 
 
 def build_diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
-    """Return one profile's move, with its steps and its cost."""
     table = Table(
         title=f"{move.profile}: {older} → {newer}", title_justify="left", header_style="bold"
     )
@@ -509,7 +505,6 @@ def choose_use(matrix: Matrix, releases: Sequence[str], profiles: Sequence[str])
 def _plan_nodes(
     matrix: Matrix, use: Use, inventories: Sequence[Path], *, production: bool
 ) -> list[Remark]:
-    """Return what stands against the plan of each node, all of it at once."""
     if inventories and len(use.releases) != 1:
         remedy = "Name the release that the nodes shall run: --release."
         raise InputError("--inventory", "", "it needs one release", remedy)

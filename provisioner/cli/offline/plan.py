@@ -78,7 +78,6 @@ class RequestOptions:
             )
 
     def list_addresses(self) -> dict[str, BmcAddress]:
-        """Return the address of each BMC by its name in the node."""
         secret = read_password(self.user)
         check_ca("--ca", self.ca)
         pin = check_pin(self.pin, insecure=self.insecure)

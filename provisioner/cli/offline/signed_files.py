@@ -89,7 +89,6 @@ def verify_bundle(
 
 
 def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:
-    """Return the certificate of a file, and whether a trusted key signed it."""
     try:
         envelope = attestation.parse_envelope(read_text(file))
         return attestation.read_certificate(envelope), signed(envelope, trusted)

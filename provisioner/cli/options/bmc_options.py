@@ -130,7 +130,6 @@ def build_address(url: str, user: str, pin: str, ca: Path | None, *, insecure: b
 
 
 def read_password(user: str) -> Secret | None:
-    """Return the password of the option, from the environment or from the terminal."""
     if not user:
         return None
     password = os.environ.get(PASSWORD)

@@ -143,7 +143,6 @@ def check_pin(pin: str, *, insecure: bool) -> str:
 
 
 def check_ca(option: str, ca: Path | None) -> None:
-    """Check that the file of CAs holds certificates."""
     if ca is None:
         return
     try:
@@ -155,7 +154,6 @@ def check_ca(option: str, ca: Path | None) -> None:
 
 
 def check_file(option: str, file: Path | None) -> None:
-    """Check that the file exists and can be read."""
     if file is None:
         return
     try:
@@ -167,7 +165,6 @@ def check_file(option: str, file: Path | None) -> None:
 
 
 def check_directory(option: str, directory: Path) -> None:
-    """Check that the directory exists."""
     if not directory.is_dir():
         problem = "this is no directory" if directory.exists() else "there is no such directory"
         raise InputError(option, str(directory), problem, "Make it, or name another one.")

@@ -47,7 +47,6 @@ class ExpectedEvidence:
         return frozenset(self.rims)
 
     def of_quote(self, nonce: bytes | None) -> QuoteExpectation:
-        """Return the expectation for a TPM's quote."""
         return QuoteExpectation(
             nonce=nonce,
             key_sha256=self.key_sha256,

@@ -146,7 +146,6 @@ class MatrixReload:
         return pinned.matrix, pinned.texts
 
     def take(self, matrix: Matrix, texts: Sequence[tuple[str, str]]) -> None:
-        """Have the daemon work by this one."""
         self.pinned = Pinned(matrix, texts)
         asyncio.get_running_loop().call_later(GRACE_S, self.asked.set)
 

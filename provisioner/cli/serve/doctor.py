@@ -262,7 +262,6 @@ def _artifacts(
 def _boot_token(
     pinned: Matrix, place: tuple[Path, str, Path | None], chosen: Settings
 ) -> list[Examined]:
-    """Examine whether the maintenance image carries its boot token in the form that devices get."""
     image = pinned.images.get(MAINTENANCE)
     directory, url, _ = place
     if image is None or not image.artifact:
@@ -404,7 +403,6 @@ async def _listed_switch(
     entry: ExpectedNode,
     secrets: Secrets,
 ) -> Looked:
-    """Examine a switch of the list by the login that the list has for it."""
     facts = switches.get_facts(entry.os, entry.address)
     if facts is not None and not facts.stored_login:
         remedy = f"Try it by hand: `ssh {urlsplit(entry.address).hostname} show version`."

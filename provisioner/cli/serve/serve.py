@@ -211,7 +211,6 @@ def _watch(
     streams: RedfishStreams,
     access: FabricAccess,
 ) -> AbstractAsyncContextManager[WatchParts]:
-    """Open the parts of the watch."""
     return open_watch(*listener, data, opened.store, clock, streams, opened.master, access)
 
 
@@ -408,7 +407,6 @@ async def _until_stopped(
 
 
 def _reloaded(parts: Parts, reloads: MatrixReload | None) -> Parts:
-    """Return the parts with the matrix that was read again."""
     assert reloads is not None, "it asked for another turn"
     assert reloads.pinned is not None, "it was asked for a matrix"
     pinned = reloads.pinned

@@ -44,9 +44,7 @@ def read_standing(
     now: float,
     plan: AddressPlan | None = None,
 ) -> CampaignNode:
-    """Return the present facts of one node, by its row; `known`: its plan at the campaign's
-    start.
-    """
+    """The present facts of one node, by its row; `known`: its plan at the campaign's start."""
     facts = CampaignNode(name=node.id) if known is None else known.facts
     blockers: tuple[Blocker, ...] = ()
     returning = taken_back = False
@@ -98,7 +96,6 @@ def read_fleet(
 
 
 def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    """Return the rails whose cables end on each leaf."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for port in node.ports:
@@ -243,7 +240,6 @@ class Survey:
     def _ahead(
         self, nodes: Sequence[Node], selected: Collection[str], pinned: Release
     ) -> dict[str, Versions]:
-        """Return the versions that selected nodes will show their neighbours after the campaign."""
         versions_ahead = {}
         for node in nodes:
             if node.id not in selected or node.id not in self._versions:
@@ -259,7 +255,6 @@ class Survey:
 
 
 def _below(nodes: Sequence[Node]) -> dict[str, list[str]]:
-    """Return the nodes whose cables end on each leaf."""
     below: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda n: n.id):
         for leaf in {p.switch for p in node.ports}:
@@ -286,9 +281,7 @@ def _find_missing(
 
 
 def revision_of(inventory: Inventory) -> str:
-    """Return the hardware revision, for spreading canaries: model and the baseboard's part
-    number.
-    """
+    """The hardware revision, for spreading canaries: model and the baseboard's part number."""
     boards = inventory.devices_of(DeviceKind.BASEBOARD)
     parts = sorted({b.part or b.model or "" for b in boards})
     return " ".join(filter(None, (inventory.model or "", *parts)))

@@ -276,9 +276,7 @@ class CampaignRequests:
         return Answer(saved, rows=waved)
 
     async def _turn_back(self, campaign: Campaign) -> _TurnedBack:
-        """Return the campaign on its way back with each node's plan, or why there is no way
-        back.
-        """
+        """The campaign on its way back with each node's plan, or why there is no way back."""
         moved = (S.STARTED, S.PAUSED, S.STOPPED, S.DONE, S.ABORTED)
         if campaign.state not in moved or campaign.going_back or not campaign.started_at:
             return _TurnedBack(campaign, refused=(refuse_in_state(campaign, "rollback"),))
@@ -310,7 +308,6 @@ class CampaignRequests:
         )
 
     async def skip(self, campaign_id: str, node: str, reason: str, by: str = "") -> Answer:
-        """Leave one node as it is."""
         campaign = await self.find_campaign(campaign_id)
         return await self._change_node(campaign, node, lambda p: skip_node(p, reason), by)
 
@@ -338,7 +335,6 @@ class CampaignRequests:
         return campaign
 
     async def _overlap(self, found: Surveyed) -> Sequence[Blocker]:
-        """Return the blockers of nodes that another campaign has."""
         mine = {r.node for r in found.rows}
         taken = [
             r

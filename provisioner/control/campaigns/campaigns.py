@@ -79,9 +79,7 @@ class Memory:
     _rails: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def is_early(self, campaign: Campaign, now: float, poll_s: float) -> bool:
-        """Return whether a turn would come too soon: a large campaign that no other writer has
-        changed.
-        """
+        """Whether a turn would come too soon: a large campaign that no other writer has changed."""
         pace_s = len(self.rows) / NODES_PER_S
         soon = pace_s > poll_s and now - self.turned_at < pace_s
         return soon and campaign.generation == self.generation
@@ -94,9 +92,7 @@ class Memory:
         now: float,
         plan: AddressPlan | None,
     ) -> tuple[CampaignNode, ...]:
-        """Return the result of `campaign_facts.fleet`, computed anew only for nodes that
-        changed.
-        """
+        """The result of `campaign_facts.fleet`, computed anew only for nodes that changed."""
         holding = tuple(p for p in pins if p.is_in_force(now))
         if holding != self._pins:
             self._known = {}
@@ -167,7 +163,6 @@ class FleetSurvey:
         self._survey = Survey(store, matrix, settings, held)
 
     async def read_fleet(self, campaign: Campaign, now: float) -> Surveyed:
-        """Read everything that preview and start need."""
         nodes = await self._store.nodes.list()
         selected = await find_selected(campaign.select, nodes, self._store, self._matrix, now)
         chosen = {n.id: n for n in selected}
@@ -360,7 +355,6 @@ class Campaigns:
                 await self._book.admit(campaign, None, room, room.note, now)
 
     async def _samples(self, profiles: set[str]) -> dict[str, Sample]:
-        """Return the last measurements of each node of these profiles."""
         newest: dict[str, Sample] = {}
         for profile in sorted(profiles):
             for sample in await self._store.cohorts.list_samples(profile, None, SAMPLES_MAX):

@@ -67,9 +67,7 @@ class Threads(Protocol):
         """Call `beat` every `pause_s` seconds, for ever, beside the event loop."""
         ...
 
-    def close(self) -> None:
-        """Stop the heartbeat and all further work."""
-        ...
+    def close(self) -> None: ...
 
 
 class SeatThreads:
@@ -229,9 +227,7 @@ class Cluster:
         await self._sure(self._threads.at_desk(lambda: self._seat.let_go(peer)))
 
     async def find_living(self) -> frozenset[str]:
-        """Return the executor ids of all daemons that live. Ends the process if it has to make
-        room.
-        """
+        """The executor ids of all daemons that live. Ends the process if it has to make room."""
         members = await self._sure(self._threads.at_desk(self._seat.members))
         peers = [m for m in members if m.id != self.id]
         now = self._now()
@@ -246,13 +242,11 @@ class Cluster:
         return frozenset(m.id for m in members)
 
     def _now(self) -> float:
-        """Return the database's clock, carried on from its last reading."""
         reading = self._seat.reading
         assert reading is not None, "not seated"
         return reading.database_s + self._threads.steady_s() - reading.boot_s
 
     async def count_fit(self) -> int:
-        """Return how many daemons share the work."""
         return len(await self.find_living() - self._unfit)
 
     async def count_active(self) -> int:
@@ -284,7 +278,6 @@ class Cluster:
             await self.give_back(name)
 
     async def give_back(self, name: str) -> None:
-        """Give the turn back."""
         ending = self._threads.at_seat(lambda: self._seat.end_turn(name))
         await asyncio.shield(self._sure(ending))
 

@@ -35,14 +35,10 @@ class Engine(Protocol):
         ...
 
     def leaves(self, operation_id: str) -> bool:
-        """Return whether a peer shall go on with this one: its driver, which waits, then ends
-        at once.
-        """
+        """Whether a peer shall go on with this one: its driver, which waits, then ends at once."""
         ...
 
-    async def start(self) -> None:
-        """Take up the active operations."""
-        ...
+    async def start(self) -> None: ...
 
     async def submit(self, operation_id: str) -> None:
         """Have an operation driven, unless it is driven already."""
@@ -61,7 +57,6 @@ class FirstFailure:
         self._error: BaseException = StoreFailed("the store failed")
 
     def report(self, error: BaseException) -> None:
-        """Record a failure and wake the waiter with this error."""
         if not self._reported.is_set():
             self._error = error
             self._reported.set()

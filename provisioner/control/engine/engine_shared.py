@@ -49,9 +49,7 @@ class WorkQueue(Protocol):
         """Return the operations that are queued, or that one of these executors has taken."""
         ...
 
-    async def allow(self, count: int) -> None:
-        """Set how many operations each executor may have taken at a time."""
-        ...
+    async def allow(self, count: int) -> None: ...
 
     async def forget(self) -> None:
         """Remove the records of operations that ended long ago."""
@@ -123,7 +121,6 @@ class SharedEngine:
         self._queue.close()
 
     async def _here(self, operation_id: str) -> None:
-        """Drive one operation in the daemon's own loop."""
         if operation_id in self._driven:
             return
         task = asyncio.ensure_future(self._drive(operation_id))

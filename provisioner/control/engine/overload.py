@@ -52,7 +52,6 @@ class Overload:
 
     @property
     def level(self) -> Level:
-        """Return the present level of suspended work."""
         return highest_level(self.found)
 
     def may_begin(self, node: Node) -> bool:
@@ -113,7 +112,6 @@ def list_notices() -> tuple[str, ...]:
 
 
 def measure_load(store: object, lag_s: float) -> Load:
-    """Return the present load of this process, including the store's own figures."""
     engine = getattr(store, "_engine", None)  # its engine, if it is a database
     directory = None if engine is None else directory_of(engine)
     return Load(

@@ -62,7 +62,6 @@ class FabricSessions:
 
     @property
     def running(self) -> int:
-        """Return how many sessions are under way."""
         return len(self._tasks)
 
     async def run(self) -> None:
@@ -235,7 +234,6 @@ class FabricSessions:
         return list(await asyncio.gather(*(one(test) for test in step.tests)))
 
     async def _conclude(self, session: FabricSession, verdicts: Verdicts) -> None:
-        """Store the verdicts' consequences for each node, with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
         blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy)
@@ -332,7 +330,6 @@ class FabricSessions:
 
 
 def policy_of(settings: Settings) -> rules.SessionPolicy:
-    """Return the site's policy for sessions."""
     return rules.SessionPolicy(
         partners_min=settings.fabric_partners_min,
         gather_s=settings.fabric_gather_s,

@@ -44,8 +44,6 @@ _Mark = tuple[int, float]
 
 
 class Cohorts:
-    """One per process."""
-
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
@@ -62,7 +60,6 @@ class Cohorts:
         return judged[1].get(node.id, ())
 
     async def held_against(self, sample: Sample) -> tuple[cohort.Outlier, ...]:
-        """Return the outliers among new figures of a node."""
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
             return cohort.judge_node(sample, members, _POLICY)
@@ -113,9 +110,7 @@ class Cohorts:
 
 
 def _unpublished(metric: str) -> bool:
-    """Return whether some GPU model has no floor of it; `thresholds.find` prefers a published
-    one.
-    """
+    """Whether some GPU model has no floor of it; `thresholds.find` prefers a published one."""
     row = THRESHOLDS.get(metric)
     return row is not None and any(limit.value is None for limit in row.values.values())
 
@@ -133,9 +128,7 @@ class Fabrics:
 
 
 def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
-    """Return the mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside
-    them.
-    """
+    """The mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
     leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
     if site.settings.isolation == "vrf":
         return leaves
@@ -182,11 +175,9 @@ class FabricStanding:
         return View(fabric_wait=reason, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:
-        """Return whether it is a member of a session that is under way."""
         return await self._session(node) is not None
 
     async def find_outcome(self, node: Node, report: HealthReport | None) -> FabricOutcome | None:
-        """Return the outcome for this report."""
         if report is None:
             return None
         outcome = await self._store.fabric.get_outcome(node.id)

@@ -80,7 +80,6 @@ class TenantKeeper:
         self._told: dict[str, tuple[Blocker, ...]] = {}
 
     async def run(self, every_s: float) -> None:
-        """Bring every tenant to its recorded state, for ever."""
         while True:
             try:
                 await self.tick()
@@ -105,7 +104,6 @@ class TenantKeeper:
             self._told[tenant.name] = answer.blockers
 
     async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
-        """Return a new tenant, with its network on every device concerned."""
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
@@ -148,9 +146,7 @@ class TenantKeeper:
             )
 
     async def delete(self, name: str, *, by: str = "", dry_run: bool = False) -> Answer:
-        """Return the tenant's network goes from every device, then its row. Refused while it
-        has nodes.
-        """
+        """The tenant's network goes from every device, then its row. Refused while it has nodes."""
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
@@ -186,7 +182,6 @@ class TenantKeeper:
             return Answer(saved, written=True)
 
     async def settle(self, name: str) -> Answer:
-        """Bring the fabric to the recorded state of one tenant."""
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
@@ -212,7 +207,6 @@ class TenantKeeper:
         return await self._partitions.list_partitions(await self._store.tenants.list())
 
     async def close(self) -> None:
-        """Let go of the fabric."""
         await asyncio.gather(*(isolation.close() for isolation in self._isolations))
 
     # --- from the decision to the fabric
@@ -251,7 +245,6 @@ class TenantKeeper:
         return Answer(answer.tenant, nodes, answer.steps, answer.blockers, written)
 
     async def _list_known(self, tenant: str, nodes: Sequence[Node]) -> Collection[str]:
-        """Return a tenant's nodes as they were read, and all that damaged rows set aside."""
         aside = await self._store.nodes.list_set_aside()
         return {n.id for n in nodes if n.tenant == tenant} | {n.id for n in aside}
 

@@ -220,14 +220,11 @@ class Observer:
         )
 
     async def _repair(self, node: Node) -> str | None:
-        """Return the reason why the node's open case waits ("": it does not); None if it has
-        none.
-        """
+        """The reason why the node's open case waits ("": it does not); None if it has none."""
         case = None if self._cases is None else await self._cases.get_open(node.id)
         return None if case is None else waits_for(case, self._clock.now())
 
     async def _offends(self, node: Node) -> bool:
-        """Return whether the node's open case asks for deeper tests."""
         case = None if self._cases is None else await self._cases.get_open(node.id)
         return case is not None and case.deeper
 
@@ -279,9 +276,7 @@ class Observer:
         return await self._collector.without_system(node, None)
 
     def disks_of(self, node: Node) -> int:
-        """Return the number of disks in the bill of materials of the node's profile; 0: it has
-        none.
-        """
+        """The number of disks in the bill of materials of the node's profile; 0: it has none."""
         release = self._matrix.releases.get(node.release)
         profile = release.profiles.get(node.profile) if release is not None else None
         return profile.match.devices.get(DeviceKind.STORAGE.value, 0) if profile else 0
@@ -290,9 +285,7 @@ class Observer:
         return erasure.require_erasure(node, self._erasure)
 
     async def _without_system(self, node: Node, operation: str, view: View) -> View:
-        """Return a host in the maintenance image: its system comes first, all else when it is
-        up.
-        """
+        """A host in the maintenance image: its system comes first, all else when it is up."""
         last = await self._store.evidence.get_inventory(node.id)
         inventory, unseen = await self._collector.without_system(node, last)
         if inventory is None or unseen:

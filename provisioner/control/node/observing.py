@@ -106,7 +106,6 @@ class RestingLooks:
             await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
-        """End every look."""
         for name in list(self._tasks):
             await self.end(name)
 
@@ -197,7 +196,6 @@ class SiteObserver:
 
     @property
     def tenancy(self) -> Tenancy:
-        """Return the reader of ports."""
         return self._eyes.tenancy
 
     async def run(self) -> None:
@@ -207,7 +205,6 @@ class SiteObserver:
             await self._clock.sleep(ROUND_S)
 
     async def round(self) -> None:
-        """Read the nodes and leaves whose turn it is, some at a time."""
         nodes = {n.id: n for n in await self._store.nodes.list() if n.state is not State.RETIRED}
         now = self._clock.now()
         for name in [n for n in self._due if n not in nodes]:

@@ -203,9 +203,7 @@ class RepairWorkflow:
                 await self._book.save(began, events=[event], now=now)
 
     def _hopeless(self, case: Case) -> bool:
-        """Return whether people decide on the node itself first; once they did, its case goes
-        on.
-        """
+        """Whether people decide on the node itself first; once they did, its case goes on."""
         was_asked = any(s.stage is Stage.HARDWARE for s in case.stages)
         return case.score >= self._settings.repair_retire_score and not was_asked
 

@@ -68,9 +68,7 @@ def is_resting(node: Node) -> bool:
 
 
 def choose_remedy(node: Node, settings: Settings, now: float) -> Node | None:
-    """Return an automatic try to leave quarantine: passing causes only, rate-limited and
-    counted.
-    """
+    """An automatic try to leave quarantine: passing causes only, rate-limited and counted."""
     if node.state is not State.QUARANTINED or node.attempts >= settings.remedies_max:
         return None
     if node.placement is not Placement.MAINTENANCE or not node.blockers:

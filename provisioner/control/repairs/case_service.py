@@ -51,7 +51,6 @@ JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read agai
 
 
 def case_policy_of(settings: Settings) -> CasePolicy:
-    """Return this site's policy for cases."""
     return CasePolicy(
         service=settings.repair_service,
         notice_s=settings.repair_notice_s,
@@ -61,7 +60,6 @@ def case_policy_of(settings: Settings) -> CasePolicy:
 
 
 def offender_policy_of(settings: Settings) -> OffenderPolicy:
-    """Return the site's rule for repeat offenders."""
     return OffenderPolicy(
         deeper_at=settings.repair_deeper_score, retire_at=settings.repair_retire_score
     )
@@ -133,7 +131,6 @@ class CaseService:
         work: str,
         planned: PlannedWork | None,
     ) -> Case | None:
-        """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
         earlier, standing, inventory = await asyncio.gather(
             self.book.list(node.id, offenders.CASES_MAX),
@@ -219,7 +216,6 @@ class CaseService:
     # --- what people and tenants ask of an open case
 
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
-        """Record that the tenant needs more time."""
         now = self._clock.now()
         changed = policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):
@@ -243,9 +239,7 @@ class CaseService:
         return await self.book.save(case.model_copy(update=changes), events=[event], now=now)
 
     async def is_asked(self, case: Case) -> bool:
-        """Return whether people were asked, or it came back in a way that only people can
-        change.
-        """
+        """Whether people were asked, or it came back in a way that only people can change."""
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
         node = await self._store.nodes.get(case.node)
@@ -263,7 +257,6 @@ class CaseService:
         return await self.book.save(changed, events=[event], now=now)
 
     async def record_rma(self, case: Case, number: str, by: str) -> Case | str:
-        """Record the vendor's return number."""
         if case.ticket is None or not case.open:
             return "no work was asked for on it" if case.open else "it is closed"
         ticket = case.ticket.model_copy(update={"rma": number})
@@ -272,7 +265,6 @@ class CaseService:
         return await self.book.save(changed, events=[event], now=self._clock.now())
 
     async def record_spare(self, case: Case, part: Spare, by: str) -> Case | str:
-        """Record the part that is to go in."""
         if not case.open:
             return "it is closed"
         now = self._clock.now()
@@ -340,7 +332,6 @@ class CaseService:
 
 
 def close_case(case: Case, ending: Ending, now: float, why: str) -> Case:
-    """Return the case at its end."""
     return _ticket_closed(case, now).enter_stage(
         Stage.CLOSED, now, closed_at=now, ending=ending, note=why[:500], next_at=0.0
     )

@@ -85,7 +85,6 @@ class Repairs:
         return names
 
     async def look(self, name: str) -> None:
-        """Look at one node by its present rows."""
         try:
             # rows of three tables that are read at once cost one turn of the database
             node, standing, case = await asyncio.gather(
@@ -149,7 +148,6 @@ class Repairs:
         return by_node
 
     async def _list_standing(self, name: str) -> Sequence[Alert]:
-        """Return alerts of a node that have an effect."""
         if self._alerts is None:
             return ()
         overrides, present = await asyncio.gather(

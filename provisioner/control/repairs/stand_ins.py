@@ -43,7 +43,6 @@ class UnitIndex:
         self._changes = FleetChanges()
 
     def take(self, nodes: Sequence[Node]) -> None:
-        """Take in the present fleet."""
         changes = self._changes.take(nodes)
         for node in changes.changed:
             if node.kind is NodeKind.HOST:
@@ -122,7 +121,6 @@ class StandIns:
         self._units.take(nodes)
 
     def take_cases(self, cases: Iterable[Case]) -> None:
-        """Learn from the open cases which spares are promised."""
         self._promised = {}
         for case in sorted(cases, key=lambda c: c.id):
             if case.stand_in and not case.stood_in_at:
@@ -185,7 +183,6 @@ class StandIns:
             raise
 
     async def _allocate(self, case: Case, spare: Node, notices: Sequence[TenantNotice]) -> Case:
-        """Store the spare's allocation with its case, and begin its release."""
         case, _, operation = await self._book.allocate_spare(
             case, spare, notices=notices, now=self._clock.now()
         )
@@ -194,7 +191,6 @@ class StandIns:
         return case
 
     async def _list_unit(self, faulty: Node) -> Sequence[Node]:
-        """Return the hosts that may take its place by their present rows, and perhaps others."""
         names = self._units.list_names(faulty)
         if names is None:
             nodes = await self._store.nodes.list()
@@ -236,7 +232,6 @@ class StandIns:
         return await self._book.save(changed, now=self._clock.now())
 
     async def _is_held(self, spare: Node) -> bool:
-        """Return whether alerts keep a node from tenants."""
         if self._alerts is None:
             return False
         overrides, standing = await asyncio.gather(

@@ -97,7 +97,6 @@ class PortWatch:
                 del memory[key]
 
     def list_nodes(self) -> frozenset[str]:
-        """Return the nodes with any report."""
         return frozenset(node for node, _ in (*self._looks, *self._losses))
 
     def read_report_times(self) -> dict[str, dict[str, float]]:
@@ -254,9 +253,7 @@ class AlertKeeper:
 async def find_revocation(
     book: AlertRepository | None, store: Store, node: Node, now: float
 ) -> tuple[Blocker, ...]:
-    """Return why alerts of a node, or its time, take its certificate away, as blockers; () if
-    not.
-    """
+    """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
     certificate = (
         await store.evidence.get_certificate(node.certificate) if node.certificate else None
     )

@@ -79,7 +79,6 @@ class ConsoleWatch:
                 self._streams[name] = task
 
     async def close(self) -> None:
-        """Close every stream."""
         tasks = list(self._streams.values())
         self._streams.clear()
         for task in tasks:

@@ -65,7 +65,6 @@ class EventMemory:
         return document.model_copy(update={"events": tuple(fresh)})
 
     async def remember(self, node: str, bmc: str, document: Pushed) -> None:
-        """Keep the events of a document whose consequences are on disk."""
         meaningful = [identify_event(e) for e in document.events if is_meaningful(e)]
         new = [identity for identity in meaningful if identity is not None]
         if not new:
@@ -118,7 +117,6 @@ class Rate:
         return max(0.0, -self._left / PER_SECOND)
 
     def take_one(self, now: float) -> bool:
-        """Take one if it is there."""
         if self.wait_s(now) > 0:
             self._left += 1.0
             return False
@@ -171,11 +169,9 @@ class EventFeeds:
 
     @property
     def listens(self) -> bool:
-        """Return whether anything can be posted to us."""
         return bool(self._listener)
 
     def find_way(self, node: str, bmc: str) -> Way:
-        """Return the present way of this BMC's events to us."""
         if (node, bmc) in self._following:
             return Way.STREAM if (node, bmc) in self._connected else Way.STREAM_BROKEN
         made = self._ours.get((node, bmc))
@@ -394,7 +390,6 @@ class EventFeeds:
         self._tested[made.id] = now
 
     async def _prove(self, made: Subscription, *, delivers: bool) -> None:
-        """Write down whether anything comes by a subscription."""
         finding = "events come by" if delivers else "no test event came by"
         log.info("%s/%s: %s our subscription", made.node, made.bmc, finding)
         self._keep(made.model_copy(update={"delivers": delivers}))

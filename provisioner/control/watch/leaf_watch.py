@@ -178,7 +178,6 @@ class LeafWatch:
             await self.close()
 
     async def close(self) -> None:
-        """Stop looking."""
         await self._lane.close()
 
     async def run_round(self) -> None:
@@ -261,7 +260,6 @@ class LeafWatch:
         return f"a person adopted it in {vrf} after a restore: take its node in"
 
     async def _drop_adopted(self, leaf: str, seen: Mapping[str, TenantPort]) -> None:
-        """Drop the word on each port that has left the VRF that it was adopted in."""
         if self._book is None:
             return
         for name, vrf in self._adopted.items():
@@ -336,7 +334,6 @@ class LeafWatch:
             await self._fences.fence_ports(leaf, unowned)
 
     async def _without_switches(self, found: Suspects) -> tuple[PortPlacement, ...]:
-        """Return the ports that no node owns and whose LLDP neighbour is no switch."""
         keys = {(p.switch, p.interface) for p in found.unowned}
         linked = await self._unowned.find_switch_links(sorted(keys), self._owners.leaves)
         for switch, interface in linked:

@@ -185,9 +185,7 @@ class Outbox:
         return arrived
 
     async def _secrets_of(self, webhook: Webhook) -> tuple[Secret, ...]:
-        """Return the one that is coming and the one that is in force: both sign while it is
-        exchanged.
-        """
+        """The one that is coming and the one that is in force: both sign while it is exchanged."""
         name = secret_name(webhook.name)
         logins = (await self._secrets.pending(name), await self._secrets.current(name))
         return tuple(login[1] for login in logins if login is not None)

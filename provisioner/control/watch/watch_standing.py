@@ -56,7 +56,6 @@ class TimeStanding:
         await self._sure.wait()
 
     async def begin(self) -> None:
-        """Compare the time with the last one that is stored."""
         if self._clock is None:
             return
         self._accepted = await self._store.clock_marks.get(ACCEPTED)
@@ -65,7 +64,6 @@ class TimeStanding:
         await self.compare_clocks()
 
     async def run(self) -> None:
-        """Look for ever."""
         while True:
             await asyncio.sleep(CHECK_S)
             await self.compare_clocks()
@@ -148,7 +146,6 @@ def _date(at: float) -> str:
 
 
 def read_standing(watcher: Watcher, now: float, beside: PortWatches = ALONE) -> WatchStatus:
-    """Return the watch as it stands at `now`."""
     summary = read_summary(watcher, now, beside)
     return summary.model_copy(update={"nodes": tuple(iterate_nodes(watcher))})
 

@@ -54,7 +54,6 @@ class DueTimes:
         return self._at.get(name, float("inf"))
 
     def set(self, name: str, at: float) -> None:
-        """Have a name due at this time, and at no other."""
         if self._at.get(name) == at:
             return
         self._at[name] = at
@@ -65,7 +64,6 @@ class DueTimes:
             heapify(self._order)
 
     def forget(self, name: str) -> None:
-        """Drop a name."""
         self._at.pop(name, None)
         self._due.pop(name, None)
 
@@ -103,7 +101,6 @@ class Turns:
 
     @property
     def glance_at(self) -> float:
-        """When its BMCs' logs are read."""
         return self._glances.get(self.node)
 
     @glance_at.setter
@@ -113,7 +110,6 @@ class Turns:
 
     @property
     def sweep_at(self) -> float:
-        """When all of its versions are read."""
         return self._sweeps.get(self.node)
 
     @sweep_at.setter
@@ -158,7 +154,6 @@ class ReadQueue:
         self._fill()
 
     async def close(self) -> None:
-        """Stop looking."""
         self._waiting.clear()
         tasks = list(self.running.values())
         for task in tasks:
@@ -260,7 +255,6 @@ class LeafCounts:
                 self._due.set(leaf, self._clock.now() + share * self._interval_s)
 
     async def close(self) -> None:
-        """Stop asking."""
         await self._asking.close()
 
     async def _ask(self, leaf: Node, ports: list[tuple[str, str]]) -> None:
@@ -321,7 +315,6 @@ class LeakWatch:
                 await self._report(node, detectors)
 
     async def take(self, node: Node, bmc: BmcRef, read: Inventory) -> None:
-        """Take in a reading of all parts, which lists the detectors of the host."""
         if bmc.kind == "host":
             await self._report(node, read.leaks)
 
@@ -355,7 +348,6 @@ class WatchedNodes:
         self._changes = FleetChanges()
 
     def take(self, nodes: Sequence[Node]) -> None:
-        """Take in the present fleet."""
         self.entered = []
         self.left = []
         self.recabled = []

@@ -129,7 +129,6 @@ class Watcher:
             await self.close()
 
     async def close(self) -> None:
-        """Stop looking and listening."""
         await self._looking.close()
         await self._sweeping.close()
         await self.feeds.close()
@@ -209,9 +208,7 @@ class Watcher:
     def _measured(
         self, node_id: str, turns: Turns, bmc: str, metrics: Sequence[Metric]
     ) -> list[Signal]:
-        """Return the signals of streamed, posted or polled metrics: each report has other
-        counters.
-        """
+        """The signals of streamed, posted or polled metrics: each report has other counters."""
         before = turns.metrics.setdefault(bmc, {})
         after = watch_rules.fatal_counters((m.name, m.value) for m in metrics)
         grown = watch_rules.fatal_growth(before, after)
@@ -220,7 +217,6 @@ class Watcher:
         return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
 
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
-        """Take in a report on a node from outside, through the webhook."""
         node = await self._store.nodes.get(node_id)
         if node is not None and await self.keeper.report(node_id, told):
             await self.keeper.consider(node)
@@ -426,7 +422,6 @@ class Watcher:
         return inventory
 
     async def _leave(self, nodes: dict[str, Node]) -> None:
-        """End the watch of nodes that no longer serve."""
         for name in self._fleet.left:
             self._turns.pop(name).end()
             if self._unread:

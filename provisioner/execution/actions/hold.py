@@ -55,7 +55,6 @@ class Hold:
             self.operation, _ = await self._store.operations.record(entered, now=self._clock.now())
 
     async def list_nodes(self) -> Sequence[Node]:
-        """Return every node of the site."""
         return await self._store.nodes.list()
 
     async def read_node(self) -> Node | None:
@@ -63,11 +62,9 @@ class Hold:
         return await self._store.nodes.get(self.operation.node)
 
     async def get_case(self) -> Case | None:
-        """Return the open case of the operation's node."""
         return await self._store.cases.get_open(self.operation.node)
 
     async def list_open_cases(self) -> Sequence[Case]:
-        """Return every open case of the site."""
         return await self._store.cases.list_open()
 
     async def list_entries(self) -> Sequence[LedgerEntry]:

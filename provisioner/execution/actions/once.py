@@ -73,7 +73,6 @@ async def pass_login_gate(credentials: Credentials, name: str, new: Secret) -> B
 
 
 async def is_stored(credentials: Credentials, name: str, new: Secret) -> bool:
-    """Return whether the vault has this password as the one that follows."""
     pending = await credentials.pending(name)
     return pending is not None and pending[1].reveal() == new.reveal()
 
@@ -188,7 +187,6 @@ async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> 
 async def _answered(
     hold: Hold, entry: LedgerEntry, answer: Sent | Blocker
 ) -> LedgerEntry | Blocker:
-    """Record the device's answer to a request."""
     if isinstance(answer, Blocker):
         busy = answer.reason is Reason.BUSY
         status = ActionStatus.ABSENT if busy else ActionStatus.FAILED
@@ -200,9 +198,7 @@ async def _answered(
 async def _resolve(
     hold: Hold, clock: Clock, settings: Settings, act: Act, entry: LedgerEntry
 ) -> LedgerEntry | Blocker | None:
-    """Return an open intent: wait until it can no longer be under way, then look. None: it is
-    absent.
-    """
+    """An open intent: wait until it can no longer be under way, then look. None: it is absent."""
     if act.recall is not None:
         answer = await act.recall(entry.intended_at)
         if answer is not None:
@@ -233,7 +229,6 @@ async def _resolve(
 
 
 def blocked(error: PortError, subject: str) -> Blocker:
-    """Return a port's exception as a value."""
     remedy = {
         Reason.LOGIN_REFUSED: "Correct the credentials, then retry the node.",
         Reason.CERTIFICATE_CHANGED: "Check why the certificate changed, then pin the new one.",

@@ -40,7 +40,6 @@ class Pace:
 
 
 async def switch_off(host: Redfish, pace: Pace) -> Blocker | None:
-    """Switch the host off, and observe that it is off."""
     if await host.power() is Power.OFF:
         return None
     if (refused := await host.reset_system("ForceOff")) is not None:
@@ -49,8 +48,6 @@ async def switch_off(host: Redfish, pace: Pace) -> Blocker | None:
 
 
 async def switch_on(host: Redfish, pace: Pace) -> Blocker | None:
-    """Switch the host on, and observe that it is on."""
-
     async def ask() -> Blocker | None:
         on = await host.power() is Power.ON
         return None if on else await host.reset_system("On")

@@ -65,7 +65,6 @@ class SwitchSource:
         self._until = 0.0
 
     async def open(self) -> Switch:
-        """Return the switch at its present address."""
         if self._opened is None or self._clock.now() >= self._until:
             self._opened = None
             address = await self._lookup()
@@ -88,7 +87,6 @@ class SwitchSource:
 
 
 def describe_refusal(subject: str, refused: SwitchRefused) -> Blocker:
-    """Return a switch's refusal as a value."""
     return Blocker(
         reason=refused.reason,
         subject=subject,
@@ -212,9 +210,7 @@ class Reach:
         return BmcAddress(url=bmc.url, username=username, secret=secret, pin=bmc.pin)
 
     async def redfish(self, node: Node, name: str) -> Redfish | Blocker:
-        """Return a client for the BMC `name` of a node. Raises `PortError` if it does not
-        answer.
-        """
+        """A client for the BMC `name` of a node. Raises `PortError` if it does not answer."""
         bmc = next((b for b in node.bmcs if b.name == name), None)
         if bmc is None:
             return Blocker(
@@ -272,9 +268,7 @@ class Reach:
         return self._quirks[address.url]
 
     async def _root(self, address: BmcAddress) -> dict[str, Any]:
-        """Return the service root; a BMC that is starting has not said who it is, and is asked
-        again.
-        """
+        """The service root; a BMC that is starting has not said who it is, and is asked again."""
         bare = BmcAddress(url=address.url, pin=address.pin, insecure=address.insecure)
         call = Call("GET", "/redfish/v1", known_s=ROOT_KNOWN_S)
         reply = await self.transport.request(bare, call)

@@ -68,7 +68,6 @@ class BootTickets:
         self._by_node.pop(node, None)
 
     def find(self, ticket_id: str, name: str) -> Ticket | None:
-        """Return the ticket with this id and file, or None."""
         for ticket in self._by_node.values():
             if secrets.compare_digest(ticket.id.encode(), ticket_id.encode()):
                 return ticket if ticket.name == name else None
@@ -170,9 +169,7 @@ class Artifacts:
         self.boots = BootTickets()
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
-        """Return the verified file, or why it may not be used. The digest is computed once per
-        file.
-        """
+        """The verified file, or why it may not be used. The digest is computed once per file."""
         if not name:
             return make_unnamed_blocker(name)
         path = self.directory / name
@@ -241,7 +238,6 @@ class Artifacts:
         return bool(await asyncio.to_thread(find_slots, path))
 
     def boot_url(self, node: str, name: str, token: Secret) -> str:
-        """Return where the BMC of a node fetches an image that carries the token of this boot."""
         ticket = self.boots.issue(node, name, self._slots[self._served[name]], token)
         return f"{self.url}/boot/{ticket.id}/{name}"
 

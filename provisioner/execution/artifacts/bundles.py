@@ -202,7 +202,6 @@ class _Members:
         self._file.read(-size % tarfile.BLOCKSIZE)
 
     def skip_member(self, size: int) -> None:
-        """Leave a member out."""
         for _ in self.read_content(size):
             pass
 
@@ -234,9 +233,7 @@ def _bad(what: Path, problem: str) -> InputError:
 def find_missing_files(
     pinned: Mapping[str, str], directory: Path, seen: Sequence[BundleFile]
 ) -> tuple[str, ...]:
-    """Return the files that the matrix pins and the bundle lacks. Raises InputError for a wrong
-    digest.
-    """
+    """The files that the matrix pins and the bundle lacks. Raises InputError for a wrong digest."""
     have = {f.path.removeprefix("artifacts/"): f.sha256 for f in seen}
     for name, sha256 in sorted(pinned.items()):
         if sha256 and have.get(name, sha256) != sha256:

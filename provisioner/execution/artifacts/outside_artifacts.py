@@ -103,9 +103,7 @@ class OutsideArtifacts(Artifacts):
         return blocker
 
     async def read_outside(self, name: str) -> FileReading | Blocker:
-        """Return the file that the server has under this name, read whole if need be; it is not
-        stored.
-        """
+        """The file that the server has under this name, read whole if need be; it is not stored."""
         if not judge.is_plain_name(name):
             return judge.make_unnamed_blocker(name)
         return await self._joined(name, "", keep=False)
@@ -122,7 +120,6 @@ class OutsideArtifacts(Artifacts):
         await asyncio.gather(*flights, return_exceptions=True)
 
     async def _changed(self, name: str, seen: FileReading, *, doubled: bool) -> Blocker | None:
-        """Return why a file at one of its addresses may differ from the one that was read."""
         address = self._server.address(name, doubled=doubled)
         try:
             now = await self._server.head(name, ASK_MAX_S, doubled=doubled)

@@ -267,5 +267,4 @@ def _drop(path: Path) -> None:
 
 
 def build_blocker(name: str, detail: str, unblock: str) -> Blocker:
-    """Return why a file stays as it is."""
     return Blocker(reason=Reason.PRECONDITION, subject=name, detail=detail, unblock=unblock)

@@ -121,7 +121,6 @@ class CertificateExchange:
 
     @property
     def name(self) -> str:
-        """Return the name of its login."""
         return f"{self.hold.operation.node}/{self.bmc}"
 
     async def run(self) -> Blocker | None:

@@ -88,12 +88,10 @@ async def read_switch_settings(site: Site, node: Node, switch: Switch) -> tuple[
 
 
 def name_key(node: Node) -> str:
-    """Return the name under which the key that a switch was given is stored."""
     return f"{node.id}/tacacs"
 
 
 async def is_current_key(site: Site, node: Node, key: Secret | None) -> bool:
-    """Return whether a switch was given this key last."""
     stored = await site.reach.credentials.current(name_key(node))
     return key is not None and stored is not None and stored[1].reveal() == key.reveal()
 
@@ -488,7 +486,6 @@ def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
 
 
 def _is_dpu(device: Device) -> bool:
-    """Return whether a card's own BMC reports this device as its card."""
     return device.kind is DeviceKind.DPU
 
 
@@ -501,6 +498,5 @@ def _is_card(device: Device, own_serials: set[str]) -> bool:
 
 
 def build_collector(site: Site, matrix: Matrix) -> Collector:
-    """Return a collector for the nodes of one matrix."""
     drives = is_pinned_somewhere(matrix)
     return Collector(site, matrix.nic_profiles, select_sets(matrix), drives=drives)

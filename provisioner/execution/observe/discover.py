@@ -142,9 +142,7 @@ async def _introduce(
 
 
 def _shown(seen: Inventory) -> Inventory:
-    """Return a BMC's inventory after its new login; it must have more than the public service
-    root.
-    """
+    """A BMC's inventory after its new login; it must have more than the public service root."""
     if not (seen.devices or seen.system_serial or seen.system_uuid):
         raise Unreachable("it does not show its systems now", maybe_executed=False)
     return seen

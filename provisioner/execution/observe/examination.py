@@ -147,9 +147,7 @@ def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
 
 
 async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
-    """Return a switch's API: reached, and the login that we keep. Over ssh:// it is not looked
-    at.
-    """
+    """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
         finding = judge.report_not_looked(
@@ -233,9 +231,7 @@ async def taken(
 
 
 def file_digest(directory: Path, name: str) -> str | None:
-    """Return the SHA-256 of a file of the artifact directory; None if there is no such file.
-    Blocks.
-    """
+    """The SHA-256 of a file of the artifact directory; None if there is no such file. Blocks."""
     path = directory / name
     if Path(name).name != name or not path.is_file():
         return None

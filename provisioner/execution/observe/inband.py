@@ -129,7 +129,6 @@ def attach_answers(evidence: Evidence, directory: str) -> Evidence:
 
 
 def select_answers(directory: str, serials: Iterable[int]) -> list[bytes]:
-    """Return the OCSP answers of a folder about certificates with these serial numbers."""
     asked = set(serials)
     if not directory or not asked:
         return []
@@ -419,7 +418,6 @@ async def ask_host(
 def _attach(
     output: Evidence, nonce: str, asked_at: float, directory: str, context: CheckContext
 ) -> Evidence:
-    """Return the output with everything that it is judged by."""
     if output.exit_code is None or output.truncated:
         return output
     admitted = {digest for kind in KINDS for digest in select_admitted(kind, context).manifests}
@@ -437,7 +435,6 @@ def _attach(
 
 
 def _list_serials_inband(printed: str) -> Iterable[int]:
-    """Return the serial numbers of the certificates that came with the reports."""
     answer = find_answer(printed)
     if answer is None:
         return ()

@@ -346,7 +346,6 @@ T = TypeVar("T")
 
 
 async def open_switch(site: Site, node: Node) -> PortsSwitch | Blocker:
-    """Return a switch with its credential."""
     address = await site.reach.switch(node)
     if isinstance(address, Blocker):
         return address
@@ -365,12 +364,10 @@ async def ask(node: Node, asked: Awaitable[T]) -> T | Blocker:
 
 
 def turn_of(node: Node) -> AbstractAsyncContextManager[None]:
-    """Return the switch's turn, within which it is written to."""
     return turn(node.id)
 
 
 def describe(node: Node, refused: PortsSwitchRefused) -> Blocker:
-    """Return a refusal as a value."""
     return Blocker(
         reason=refused.reason,
         subject=f"{node.id}/switch.os",

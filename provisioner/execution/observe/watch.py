@@ -97,7 +97,6 @@ class Budget:
         self._extra = min(most, self._extra + passed_s * self.extra_per_s)
 
     def close(self) -> None:
-        """Give no more."""
         if self._pump is not None:
             self._pump.cancel()
 
@@ -150,9 +149,7 @@ class OutOfBand:
         return await self._urgent.redfish(node, bmc.name)
 
     async def read_log(self, node: Node, bmc: BmcRef) -> tuple[RedfishEvent, ...] | Blocker:
-        """Return the entries at a BMC in its system's log: one request, once its path is
-        recorded.
-        """
+        """The entries at a BMC in its system's log: one request, once its path is recorded."""
         try:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -170,7 +167,6 @@ class OutOfBand:
     async def read_entries(
         self, node: Node, bmc: BmcRef, paths: Sequence[str]
     ) -> tuple[Pushed, ...]:
-        """Return the log entries or events at these paths of a BMC, as far as it shows them."""
         try:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -181,7 +177,6 @@ class OutOfBand:
         return tuple(read_entry(entry.data) for entry in entries if entry.data)
 
     def find_registries(self, node: str, bmc: str, names: Sequence[str]) -> dict[str, Registry]:
-        """Return the message registries that are known of a BMC."""
         kept = {name: self.shelf.find(f"{node}/{bmc}", name) for name in names}
         return {name: registry for name, registry in kept.items() if registry is not None}
 
@@ -225,7 +220,6 @@ class OutOfBand:
             return None
 
     async def ask_roots(self, node: Node, patterns: Sequence[str]) -> Evidence | Blocker:
-        """Return the signed measurements of the roots of trust whose names match."""
         try:
             client = await self._patient.redfish(node, HOST)
             if isinstance(client, Blocker):

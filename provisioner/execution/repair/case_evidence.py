@@ -63,7 +63,6 @@ class Bundler:
         self._site = site
 
     async def make_archive(self, case: Case, now: float) -> bytes:
-        """Return the archive of a case as it is now."""
         node = await self._store.nodes.get(case.node)
         secrets = await self._secrets(node)
         files, left_out = await self._files(case, node, secrets)
@@ -113,7 +112,6 @@ class Bundler:
     async def _told(
         self, case: Case, node: Node | None, secrets: Sequence[str]
     ) -> list[BundleFile]:
-        """Return the daemon's records and actions, besides the raw evidence."""
         inventory = await self._store.evidence.get_inventory(case.node)
         rows = await self._book.list_journal_of(case.node, case.opened_at, ROWS_MAX)
         entries = list(await self._store.operations.list_entries(case.node))[-ENTRIES_MAX:]

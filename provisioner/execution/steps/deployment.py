@@ -94,7 +94,6 @@ async def verify_system(
 
 
 def parse_root_disks(text: str) -> tuple[str, ...]:
-    """Return the serials of disks in the answer to ROOT_DISKS."""
     return tuple(disk_answers.strip_control_characters(s, 64) for s in _DISK.findall(text[:4096]))
 
 
@@ -109,8 +108,6 @@ def _no(node: Node, detail: str) -> Blocker:
 
 @dataclass(frozen=True)
 class _Writing:
-    """What one deployment writes, to which disk, seen when."""
-
     stay: Stay
     agent: AgentAddress
     step: Step
@@ -159,9 +156,7 @@ async def deploy_image(
 
 
 def find_written_disk(rows: Sequence[LedgerEntry], version: str) -> str:
-    """Return the serial of the disk that this version was written to last; "": none is on
-    record.
-    """
+    """The serial of the disk that this version was written to last; "": none is on record."""
     begins = f"{HOST_OS} {version} on "
     written = [r for r in rows if r.action.startswith(begins)]
     newest = max(written, key=lambda r: r.intended_at, default=None)

@@ -81,7 +81,6 @@ class Eraser:
 
     @property
     def site(self) -> Site:
-        """Return the parts that reach devices."""
         return self._site
 
     async def forget_host_key(self, node: Node) -> None:

@@ -22,9 +22,7 @@ CARDS = "nvidia_openbmc"  # the vendor declaration of BlueField cards
 
 
 async def power_off(site: Site, node: Node) -> str:
-    """Return why the host is not off; "" if it accepted the request. An unreachable host is
-    reported.
-    """
+    """Why the host is not off; "" if it accepted the request. An unreachable host is reported."""
     try:
         client = await site.reach.redfish(node, "host")
         if isinstance(client, Blocker):

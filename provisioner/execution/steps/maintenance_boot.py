@@ -104,9 +104,7 @@ class Stay:
         )
 
     def off_row(self, rows: Sequence[LedgerEntry]) -> LedgerEntry | None:
-        """Return the row that proves that power was away in this stay: after the node was
-        fenced.
-        """
+        """The row that proves that power was away in this stay: after the node was fenced."""
         row = find_last(rows, OFF)
         if row is None or row.status is not ActionStatus.CONFIRMED:
             return None
@@ -140,9 +138,7 @@ class Stay:
         return leave_row is not None and (boot is None or leave_row.intended_at > boot.intended_at)
 
     def has_left(self, rows: Sequence[LedgerEntry]) -> bool:
-        """Return whether a predecessor saw the boot from disk to its end, but did not mark the
-        node.
-        """
+        """Whether a predecessor saw the boot from disk to its end, but did not mark the node."""
         leave_row = find_last(rows, LEAVE)
         boot = find_last(rows, BOOT)
         if leave_row is None or leave_row.status is not ActionStatus.CONFIRMED:
@@ -161,7 +157,6 @@ class Stay:
         return None
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
-        """Return whether the last boot of this stay was into the image."""
         off = self.off_row(rows)
         boot = find_last(rows, BOOT)
         leave_row = find_last(rows, LEAVE)
@@ -360,9 +355,7 @@ class Stay:
         more: Mapping[str, Any],
         happened: Callable[[Snapshot, Snapshot], bool | None] | None = None,
     ) -> Work:
-        """Return an absolute act: unless it surely happened it is repeated, and this is
-        harmless.
-        """
+        """An absolute act: unless it surely happened it is repeated, and this is harmless."""
         act = Act(
             name=name,
             before={"visit": self.node.fenced_at, **more},
@@ -387,9 +380,7 @@ class Stay:
 
 
 def find_image_fault(image: Pin | None, *, production: bool) -> str:
-    """Return why this image may not be booted; "": it may. Production boots none of unpinned
-    bytes.
-    """
+    """Why this image may not be booted; "": it may. Production boots none of unpinned bytes."""
     if image is None or not image.known or not image.artifact:
         return "the matrix pins no maintenance image"
     if production and not image.sha256:

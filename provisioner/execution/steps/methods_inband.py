@@ -48,7 +48,6 @@ _UNSURE = ("timeout", "unknown", "unreachable")  # something may still be at wor
 async def run_play(
     site: Site, node: Node, name: str, variables: Mapping[str, Any]
 ) -> PlaybookResult:
-    """Run one play on one node's host."""
     return await site.runner.run(_call(site, node, name, variables))
 
 
@@ -168,7 +167,6 @@ def set_baseline(
 def install_check_tools(
     site: Site, node: Node, step: Step, settings: Mapping[str, str]
 ) -> Work | Blocker:
-    """Install the pinned tools that the checks run, and start their services."""
     packages = list_packages(settings)
     variables = {
         "packages": packages,

@@ -49,7 +49,6 @@ _OF_CARDS = (CARD, DPU, SUPERNIC)
 
 
 async def write_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
-    """Return the work that writes one set."""
     if step.method == SWITCH_METHOD:
         return await write_switch_settings(site, node, step)
     bmc = step.slots[0] if step.component in _OF_CARDS else "host"
@@ -340,7 +339,6 @@ async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
 
 
 async def _runs(client: Redfish, node: Node, step: Step) -> bool:
-    """Return whether the version that was written is shown as running already."""
     inventory = await client.read_firmware(node.id, "")
     versions = [c.version for c in inventory.of_kind(step.component)]
     return bool(versions) and all(v == step.to_version for v in versions)

@@ -219,7 +219,6 @@ KEY_USER = "tacacs"  # in the store; a key has no user
 
 
 async def write_switch_settings(site: Site, node: Node, step: Step) -> Work | Blocker:
-    """Return the work that writes one set."""
     settings = site.machine_sets.get(SWITCH, {}).get(step.to_version)
     if settings is None:
         return _no(node, Reason.NOT_OFFERED, f"the matrix has no settings {step.to_version!r}")
@@ -242,8 +241,6 @@ async def write_switch_settings(site: Site, node: Node, step: Step) -> Work | Bl
 
 
 class _Writer:
-    """One set on its way to one switch."""
-
     def __init__(
         self, site: Site, node: Node, switch: SwitchSwitch, name: str, settings: Mapping[str, str]
     ) -> None:
@@ -291,7 +288,6 @@ class _Writer:
             return describe(self._node, refused)
 
     async def finish(self, _entry: LedgerEntry) -> Blocker | None:
-        """Read the switch again."""
         now = await self.look()
         if isinstance(now, Blocker):
             return now

@@ -62,8 +62,6 @@ LOOK_S = 20.0
 
 
 def build_work(site: Site, node: Node, step: Step) -> Work:
-    """Return the work of one reset of all GPUs of a node."""
-
     async def look() -> Snapshot | Blocker:
         busy = await until_quiet(site, node, LIMIT_S)
         return await _read_mark(site, node) if busy is None else busy

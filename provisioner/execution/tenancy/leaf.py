@@ -57,7 +57,6 @@ class SharedReading(Generic[Answer]):
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """Stop reading."""
         tasks = [task for task in (self._next, self._last) if task is not None]
         for task in tasks:
             task.cancel()
@@ -106,7 +105,6 @@ class LeafPlaces:
         return {interface: places[interface] for interface in interfaces}
 
     async def close(self) -> None:
-        """Stop reading."""
         await self._readings.close()
 
     async def _read_wanted(self) -> tuple[Places | Blocker, int]:
@@ -217,7 +215,6 @@ class Leaf:
             return self._source.describe(problem)
 
     async def labels(self) -> Mapping[str, PortLabel] | Blocker:
-        """Return what our descriptions at this leaf's ports say."""
         try:
             texts = await (await self._source.open()).read_descriptions()
         except PortError as problem:
@@ -353,7 +350,6 @@ class Leaf:
         return rules_hold and all(_is_there(m, placed[m.interface]) for m in moves)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
-        """Return whether the filter between hosts, where a move sets it, has its rules."""
         if not any(m.apart for m in moves):
             return True
         doors = next((m.doors for m in moves if m.doors is not None), None)
@@ -416,7 +412,6 @@ class Leaf:
 
 
 def apart_filter(settings: Settings, doors: Iterable[Door] = ()) -> HostFilter:
-    """Return the filter between hosts that the site's settings ask for, with these doors."""
     return make_host_filter(settings.lookup_networks, settings.lookup_reached, doors)
 
 

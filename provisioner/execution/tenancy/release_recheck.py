@@ -75,7 +75,6 @@ async def run_probes(site: Site, probe_sets: Sequence[ProbeSet]) -> tuple[GateRo
 
 
 def _may_still_answer(rows: Sequence[GateRow]) -> bool:
-    """Return whether silence is all that failed."""
     failed = {r.check for r in rows if r.verdict is RowVerdict.FAIL}
     return GateCheck.REACHES in failed and failed <= {GateCheck.REACHES, GateCheck.RDMA}
 
@@ -298,7 +297,6 @@ class Rechecks:
     async def _read_ends(
         self, node: Node, near: Iterable[Node], outputs: Mapping[str, Evidence]
     ) -> lldp.Ends | None:
-        """Return the host's ends, with the ports of its leaves by their own names."""
         leaves = {p.switch for p in node.ports}
         ports = [p for n in (node, *near) for p in n.ports if p.switch in leaves and not p.guid]
         names = await read_port_names(self._store, leaves)

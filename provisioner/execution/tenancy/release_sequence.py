@@ -63,7 +63,6 @@ class HostsApart:
 
     @property
     def enabled(self) -> bool:
-        """Return whether the leaves are to keep hosts apart."""
         return self._site.settings.keeps_hosts_apart
 
     async def doors(self) -> tuple[Door, ...]:
@@ -137,7 +136,6 @@ class HostsApart:
         return rules.judge_probes(probe_sets, await answers_of(self._site, probe_sets))
 
     async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
-        """Return the ports of these leaves that hosts are cabled to."""
         owned: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}
         for node in await self._store.nodes.list():
             if node.kind is NodeKind.HOST and node.origin is not Origin.DETACHED:
@@ -240,9 +238,7 @@ class Releases:
     async def judge_standing(
         self, node: Node, vrf: str, baseline: Sequence[LeafRecord]
     ) -> tuple[GateRow, ...]:
-        """Return the gate of a node that is a customer's, compared with the state at its
-        release.
-        """
+        """The gate of a node that is a customer's, compared with the state at its release."""
         judged = await self.judge(await self.build_ask(node, vrf), tuple(baseline))
         # one damaged frame in half an hour takes no node out of service: rates are the watch's own
         # rules
@@ -322,9 +318,7 @@ class Releases:
             await clock.sleep(settings.switch_poll_s)
 
     async def _elsewhere(self, node: Node, ask: GateAsk) -> tuple[GateRow, ...]:
-        """Return the rows of leaves of other units with ports of the tenant: routes follow there
-        later.
-        """
+        """The rows of leaves of other units with ports of the tenant: routes follow there later."""
         clock = self._site.clock
         settings = self._site.settings
         leaves = far_leaves(node, ask.vrf, await self._store.nodes.list())
@@ -379,9 +373,7 @@ def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateR
 def seal_release(
     node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
 ) -> ReleaseProof:
-    """Return the document of a release without blockers, sealed and bound to the node's
-    certificate.
-    """
+    """The document of a release without blockers, sealed and bound to the node's certificate."""
     assert not outcome.blockers
     proof = ReleaseProof(
         node=node.id,
@@ -402,7 +394,6 @@ def seal_release(
 
 
 def describe_handover(proof: ReleaseProof) -> NodeReleased:
-    """Return the event of a handover, which names its proof by the seal."""
     return NodeReleased(tenant=proof.tenant, certificate=proof.certificate, proof=proof.sha256)
 
 

@@ -85,7 +85,6 @@ class LeafLook:
             return {}
 
     async def close(self) -> None:
-        """Stop looking."""
         tasks = tuple(self._reading)
         for task in tasks:
             task.cancel()
@@ -109,7 +108,6 @@ class LeafLook:
 
 
 def plan_move(port: Port, vrf: str, label: str, tenant: Tenant | None, node: Node | None) -> Move:
-    """Return the move of one port, with the filter of its node in the tenant."""
     move = Move(port.interface, vrf, port.address, description=label)
     if tenant is None:
         return move
@@ -175,9 +173,7 @@ class Tenancy:
         self._looks: dict[str, LeafLook] = {}
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
-        """Return the VRF of every port; one that is not settled is named with each VRF it may
-        be in.
-        """
+        """The VRF of every port; one that is not settled is named with each VRF it may be in."""
         answers = await _answers(
             {
                 switch: self._leaf(switch).vrfs([p.interface for p in mine])
@@ -214,7 +210,6 @@ class Tenancy:
         return await self._leaf(switch).tenant_ports(site_vrfs)
 
     async def read_labels(self, switch: str) -> Mapping[str, PortLabel] | Blocker:
-        """Return what our descriptions at one leaf's ports say."""
         return await self._leaf(switch).labels()
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
@@ -257,9 +252,7 @@ class Tenancy:
         }
 
     async def partitions(self, ports: Sequence[Port], vrf: str) -> tuple[GateRow, ...]:
-        """Return the gate's rows of InfiniBand ports; leaves have none, so that they are
-        unknown here.
-        """
+        """The gate's rows of InfiniBand ports; leaves have none, so that they are unknown here."""
         return tuple(
             GateRow(check=GateCheck.PORT_VRF, subject=port.guid, verdict=RowVerdict.UNKNOWN)
             for port in ports
@@ -345,7 +338,6 @@ class Tenancy:
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
 
     async def filter_state(self, switch: str) -> FilterState | Blocker:
-        """Return the filter between hosts, and the ports that have it, on one leaf."""
         return await self._leaf(switch).filter_state()
 
     async def keep_apart(
@@ -405,16 +397,13 @@ class Tenancy:
         return outcome
 
     async def close(self) -> None:
-        """Stop all writers."""
         await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
         await asyncio.gather(*(look.close() for look in self._looks.values()))
 
     async def _leaks(
         self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str
     ) -> tuple[Blocker, ...]:
-        """Return the routes to the node in any other VRF of its leaves; a withdrawal is given its
-        time.
-        """
+        """The routes to the node in any other VRF of its leaves; a withdrawal is given its time."""
         if not prefixes:
             return ()
         settings = self._site.settings

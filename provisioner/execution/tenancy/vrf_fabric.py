@@ -281,7 +281,6 @@ class VrfIsolation:
         return outcome.blockers
 
     async def close(self) -> None:
-        """Stop the writers of ports."""
         if self._ports is not None:
             await self._ports.close()
 
@@ -295,9 +294,7 @@ class VrfIsolation:
 
 
 def _asked(tenants: Sequence[Tenant], only: Collection[str], plan: FabricPlan) -> set[str]:
-    """Return the leaves to be read. A tenant that was changed or leaves may have remains
-    anywhere.
-    """
+    """The leaves to be read. A tenant that was changed or leaves may have remains anywhere."""
     chosen = [t for t in tenants if t.number is not None and (not only or t.name in only)]
     if not only or any(t.phase is Phase.LEAVING or t.generation for t in chosen):
         return {leaf.switch for leaf in plan.leaves}

@@ -43,9 +43,7 @@ CLEAN = (
 
 
 def host_end(leaf_end: str) -> str:
-    """Return the host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "":
-    none.
-    """
+    """The host's address of a cable from its leaf's, "172.0.0.1/31" -> "172.0.0.0"; "": none."""
     end = find_host_end(leaf_end)
     return "" if end is None else str(end.ip)
 

@@ -136,7 +136,6 @@ def _marked(mark: str) -> str:
 
 
 def _network(member: Member) -> str:
-    """Return which interface has the address that tests use, and in which network it is."""
     return f"ip -o addr show to {shlex.quote(member.address)} 2>/dev/null | head -n 1"
 
 
@@ -302,9 +301,7 @@ class FabricTests:
         self._thresholds = thresholds or {}
 
     async def read_member(self, node: Node) -> Member | Blocker:
-        """Return the node as its tests need it. A Blocker: it does not answer, or cannot be
-        tested.
-        """
+        """The node as its tests need it. A Blocker: it does not answer, or cannot be tested."""
         inventory = await self._store.evidence.get_inventory(node.id)
         outputs = await run_commands(self._site, node, [("devices", LOOK, SHORT_S)])
         if isinstance(outputs, Blocker):
@@ -433,9 +430,7 @@ class FabricTests:
         return run.model_copy(update={"results": (result,), "evidence": digest})
 
     async def judge_runs(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
-        """Return the node's result, judged from all outputs of its tests that passed, as one
-        evidence.
-        """
+        """The node's result, judged from all outputs of its tests that passed, as one evidence."""
         texts = []
         for run in runs:
             if run.kind == "group":

@@ -82,7 +82,6 @@ def split_version(version: str) -> tuple[str, str]:
 
 
 def have_same_model(first: str, second: str) -> bool:
-    """Return whether both versions are of drives of one model."""
     model = split_version(first)[0]
     return model != "" and model == split_version(second)[0]
 

@@ -40,9 +40,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(?:/[A-Za-z][A-Za-z0-9_+-]{0,30
 
 @lru_cache(maxsize=1024)  # there are some 600 names
 def read_zone(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name such as `Europe/Berlin`; raise ValueError for other
-    names.
-    """
+    """The time zone of an IANA name such as `Europe/Berlin`; raise ValueError for other names."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:40]!r} is not the name of a time zone")
     file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))

@@ -42,7 +42,6 @@ _REASONS_MAX = 3  # of the nodes that a campaign left, in one sentence
 def build_initial_rows(
     campaign: Campaign, facts: Sequence[CampaignNode]
 ) -> dict[str, NodeProgress]:
-    """Return the rows of a campaign at its start, with every selected node in its wave."""
     waves = assign_waves(campaign, facts)
     return {name: NodeProgress(node=name, wave=wave) for name, wave in sorted(waves.items())}
 
@@ -50,7 +49,6 @@ def build_initial_rows(
 def apply_decision(
     decision: Decision, progress: Mapping[str, NodeProgress], now: float
 ) -> dict[str, NodeProgress]:
-    """Return the rows that a decision changes, in their new form."""
     changed: dict[str, NodeProgress] = {}
 
     def change_row(node: str, **what: object) -> None:
@@ -147,9 +145,7 @@ POSSIBLE_IN: Mapping[str, tuple[S, ...]] = {
 
 
 def describe_effects(word: str, campaign: Campaign, rows: Sequence[CampaignRow]) -> tuple[str, ...]:
-    """Return what the request would do to the campaign's nodes; `word`: pause, resume
-    or abort.
-    """
+    """Return what the request would do to the campaign's nodes; `word`: pause, resume or abort."""
     states = [row.progress.state for row in rows]
     under_way = sum(s in UNDER_WAY for s in states)
     begun = {*SETTLED, *UNDER_WAY, Progress.SOAKING}

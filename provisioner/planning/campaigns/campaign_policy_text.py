@@ -171,7 +171,6 @@ def _read(located: Located, tree: Tree, path: Path) -> object:
 
 
 def _is_window_list(path: Path) -> bool:
-    """Return whether a list at this path holds windows, of the site or of a tenant."""
     return path[-1:] == ("windows",) or (len(path) > 1 and path[-2] == "windows")
 
 

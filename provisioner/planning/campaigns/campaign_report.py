@@ -180,7 +180,6 @@ class Report(Record):
 
 
 def build_report(campaign: Campaign, rows: Sequence[CampaignRow]) -> Report:
-    """Return the report of a campaign's rows."""
     lasted = [
         (p.finished_at - p.admitted_at) / 60
         for p in (r.progress for r in rows)

@@ -83,7 +83,6 @@ class FleetVersions(NamedTuple):
 
 
 def gather_versions(inventories: Mapping[str, Inventory]) -> FleetVersions:
-    """Return the versions of nodes whose inventories are at hand."""
     listed = {name: list_versions(inventory) for name, inventory in inventories.items()}
     digests = {name: repr(versions) for name, versions in listed.items()}
     return FleetVersions(digests, {digests[name]: listed[name] for name in listed})
@@ -102,12 +101,10 @@ class FleetRecords(NamedTuple):
 
 
 def needs_records(expression: Expression) -> bool:
-    """Return whether an expression asks for more than the nodes themselves have."""
     return bool(expression.fields - TENANT_FIELDS)
 
 
 def needs_versions(fields: Collection[str]) -> bool:
-    """Return whether fields are of versions or of their pins."""
     return "drift" in fields or any(name in COMPONENT_FIELDS for name in fields)
 
 
@@ -188,7 +185,6 @@ def list_fitting(matrix: Matrix, profiles: Collection[str]) -> tuple[str, ...]:
 
 
 def _count_ancestors(matrix: Matrix, name: str) -> int:
-    """Return how many releases a release supersedes, one after the other."""
     seen = {name}
     while (release := matrix.releases.get(name)) and release.supersedes not in seen:
         name = release.supersedes

@@ -133,7 +133,6 @@ def list_differing(
 
 
 def build_line(found: Differing, pins: Sequence[ReleasePin], now: float) -> DriftLine:
-    """Return a node that differs as a line for people."""
     expired = found.expired
     return DriftLine.model_construct(  # of records that were validated when they were read
         node=found.node.id,
@@ -155,7 +154,6 @@ def find_drift(
     under_way: Mapping[str, tuple[CampaignRow, str]],
     now: float,
 ) -> tuple[DriftLine, ...]:
-    """Return every node whose release or versions differ from its target, as a line."""
     found = list_differing(nodes, versions, matrix, pins, under_way, now)
     return tuple(build_line(one, pins, now) for one in found)
 

@@ -72,7 +72,6 @@ class Packing:
 
     @property
     def taken(self) -> frozenset[int]:
-        """Return the nodes taken so far."""
         return frozenset(n for nodes in self.chosen.values() for n in nodes)
 
     def add(self, nodes: Iterable[int], most: int | None = None) -> None:
@@ -317,7 +316,6 @@ def build_floor(
 
 
 def switch_floor(here: Situation) -> Floor:
-    """Return the switches."""
     grouped = group_nodes(here, NodeKind.SWITCH)
     out = [i for i, n in enumerate(grouped.nodes) if not n.in_service or n.name in here.under_way]
     return build_floor(grouped.nodes, grouped.places, grouped.owners, out)

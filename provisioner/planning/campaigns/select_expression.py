@@ -165,11 +165,9 @@ class Expression:
 
     @property
     def fields(self) -> frozenset[str]:
-        """Return the fields that it asks for."""
         return frozenset(self.patterns)
 
     def matches_facts(self, facts: Facts) -> bool:
-        """Return whether an object with these fields is selected."""
         return self._root.matches_facts(facts)
 
 
@@ -198,7 +196,6 @@ def pick(
 
 
 def read_fields(node: Node, names: Iterable[str] = NODE_FIELDS) -> Facts:
-    """Return fields of a node for the evaluation of an expression."""
     return {name: _read(node, NODE_FIELDS[name], getattr) for name in names}
 
 

@@ -127,12 +127,10 @@ def _describe(here: Situation, floor: Floor, key: tuple[bool, int]) -> Standing:
 
 
 def waves_per_layer(policy: Policy) -> int:
-    """Return the number of waves in a layer, canaries included."""
     return 1 + len(policy.waves)
 
 
 def is_canary(policy: Policy, wave: int) -> bool:
-    """Return whether a wave consists of canaries."""
     return wave % waves_per_layer(policy) == 0
 
 
@@ -218,7 +216,6 @@ def _traits(node: CampaignNode) -> tuple[tuple[object, ...], ...]:
 
 
 def _count_new_traits(node: CampaignNode, covered: Sequence[set[object]]) -> tuple[int, ...]:
-    """Return the number of new hardware kinds, idleness and new places that a node would add."""
     new = [len(set(values) - trait) for trait, values in zip(covered, _traits(node), strict=True)]
     return (new[1], new[0], int(node.idle), *new[2:])
 

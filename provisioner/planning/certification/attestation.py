@@ -61,7 +61,6 @@ def encode_for_signing(payload_type: str, payload: bytes) -> bytes:
 
 
 def write_envelope(payload_type: str, payload: bytes, key_id: str, signature: bytes) -> str:
-    """Return an envelope as JSON text."""
     document = {
         "payloadType": payload_type,
         "payload": base64.b64encode(payload).decode(),
@@ -182,7 +181,6 @@ def read_certificate(envelope: Envelope) -> Certificate:
 def write_revocations(
     revoked: Sequence[Revocation], keys: Sequence[str], now: float, valid_s: float
 ) -> bytes:
-    """Return the revocation list as canonical JSON, to be signed."""
     rows: list[Any] = [
         {
             "certificate": r.certificate,
@@ -228,9 +226,7 @@ def read_revocations(envelope: Envelope) -> RevocationList:
 def find_objections(
     certificate: Certificate, now: float, listed: RevocationList | None = None
 ) -> tuple[str, ...]:
-    """Return why a certificate with a good signature is not valid at this time; () if it is
-    valid.
-    """
+    """Why a certificate with a good signature is not valid at this time; () if it is valid."""
     reasons = []
     if now < certificate.issued_at:
         reasons.append(f"it is from the future: issued at {_stamp(certificate.issued_at)}")

@@ -72,9 +72,7 @@ def count_days_since_proof(last: Certificate | None, now: float) -> dict[Gate, f
 
 
 def find_unproved_gates(certificate: Certificate, demanded: str) -> tuple[Blocker, ...]:
-    """Return why a certificate is not enough for a release that demands these gates; () if it
-    is.
-    """
+    """Why a certificate is not enough for a release that demands these gates; () if it is."""
     lacking = [g for g in Gate if g.value in demanded and g.value not in certificate.proved]
     if not lacking:
         return ()
@@ -119,16 +117,12 @@ def list_serials(inventory: Inventory) -> tuple[str, ...]:
 
 
 def list_versions(inventory: Inventory) -> tuple[tuple[str, str], ...]:
-    """Return the version vector: (kind/slot, running version), sorted; "" where none is
-    readable.
-    """
+    """The version vector: (kind/slot, running version), sorted; "" where none is readable."""
     return tuple(sorted((f"{c.kind}/{c.slot}", c.version or "") for c in inventory.components))
 
 
 def identify_installation(inventory: Inventory) -> str:
-    """Return the digest that a report is bound to: parts, running versions and boot, but not
-    power.
-    """
+    """The digest that a report is bound to: parts, running versions and boot, but not power."""
     content = [list_serials(inventory), list_versions(inventory), inventory.boot_id or ""]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -179,7 +173,6 @@ def find_blockers(
 
 
 def _dated(node: Node, report: HealthReport, now: float) -> list[Blocker]:
-    """Return a blocker if a report is too old or dated in the future."""
     age_s = now - report.ended_at
     if age_s > REPORT_AGE_MAX_S:
         detail = f"the checks are older than {REPORT_AGE_MAX_S / 3600:.0f} hours"
@@ -282,7 +275,6 @@ def find_invalidity(
 
 
 def find_expiry(certificate: Certificate, now: float) -> tuple[Blocker, ...]:
-    """Return a blocker if the certificate has expired; () if it has not."""
     if now < certificate.expires_at:
         return ()
     return (_invalid(Reason.CERTIFICATE_EXPIRED, certificate.node, "its time is over"),)
@@ -321,7 +313,6 @@ def _ports(node: Node) -> tuple[str, ...]:
 
 
 def _failed(report: HealthReport) -> list[Blocker]:
-    """Return one blocker for each check that failed, then for each that was skipped."""
     failed = [r for r in report.results if r.verdict is Verdict.FAIL]
     skipped = [r for r in report.results if r.verdict is Verdict.SKIPPED]
     return [_of(r, Reason.CHECK_FAILED) for r in failed] + [

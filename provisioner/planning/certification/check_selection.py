@@ -206,7 +206,6 @@ class Selection(Record):
 
     @property
     def demanded(self) -> tuple[str, ...]:
-        """Return the checks whose results a certificate requires."""
         return tuple(name for name in self.checks if name not in self.optional)
 
 
@@ -295,7 +294,6 @@ def select_checks(
 
 
 def domains_of(change: Change) -> frozenset[Domain]:
-    """Return the domains that a change concerns."""
     if {Cause.NEW, Cause.UNKNOWN, Cause.TURNOVER} & set(change.causes):
         return EVERYTHING
     domains: set[Domain] = set()

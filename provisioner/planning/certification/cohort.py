@@ -73,9 +73,7 @@ RULES: dict[str, MetricRule] = {
 
 @lru_cache(maxsize=16_384)
 def rule_of(name: str) -> MetricRule | None:
-    """Return the rule of "name/part", "name after load/part" or "name"; None: it is not
-    compared.
-    """
+    """The rule of "name/part", "name after load/part" or "name"; None: it is not compared."""
     metric = name.partition("/")[0].partition(" after ")[0]
     for ending in sorted(RULES, key=len, reverse=True):
         if metric.endswith(ending):
@@ -108,8 +106,6 @@ class Policy(Record):
 
 
 class Outlier(Record):
-    """One value that is worse than its cohort."""
-
     node: str
     metric: str  # "busbw_gb_s/GPU 3"
     value: float
@@ -119,7 +115,6 @@ class Outlier(Record):
 
     @property
     def part(self) -> str:
-        """Return the part that measured the value."""
         return self.metric.partition("/")[2] or "host"
 
 
@@ -202,7 +197,6 @@ def _centre(values: Sequence[float]) -> tuple[float, float]:
 
 
 def find_odd_siblings(sample: Sample) -> tuple[Outlier, ...]:
-    """Return the parts of one node that are worse than the others of their kind in it."""
     groups: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for metric, value in sample.measured.items():
         name, _, part = metric.partition("/")
@@ -266,9 +260,7 @@ def _with_siblings(sample: Sample, found: Sequence[Outlier]) -> tuple[Outlier, .
 
 
 def add_outliers(report: HealthReport, found: Sequence[Outlier]) -> HealthReport:
-    """Return the report after each outlier was added to the result that measured it as a
-    failure.
-    """
+    """The report after each outlier was added to the result that measured it as a failure."""
     results = []
     for result in report.results:
         mine = tuple(_finding(o) for o in found if _gave(result, o.metric))
@@ -282,7 +274,6 @@ def add_outliers(report: HealthReport, found: Sequence[Outlier]) -> HealthReport
 
 
 def _gave(result: CheckResult, metric: str) -> bool:
-    """Return whether this result measured this metric of a sample."""
     _, _, load = result.check.partition(AFTER)
     name, _, part = metric.partition("/")
     plain, _, after = name.partition(AFTER)
@@ -290,7 +281,6 @@ def _gave(result: CheckResult, metric: str) -> bool:
 
 
 def block_outlier(outlier: Outlier) -> Blocker:
-    """Return an outlier as a blocker that keeps a node from its tenant."""
     return Blocker(
         reason=Reason.CHECK_FAILED,
         subject=outlier.metric,
@@ -399,7 +389,6 @@ def _typical(sample: Sample, metric: str) -> list[float]:
 def _best_level(
     taught: Sequence[tuple[Sample, float]], rule: MetricRule, quorum: int, policy: LearningPolicy
 ) -> list[tuple[Sample, float]] | None:
-    """Return the best window of values that enough nodes in enough racks share, or None."""
     ordered = sorted(taught, key=lambda pair: -rule.sign * pair[1])
     end = 0
     for start, (_, best) in enumerate(ordered):

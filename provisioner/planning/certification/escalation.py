@@ -294,9 +294,7 @@ def find_escalations(
 
 
 def _own(part: str, mine: Sequence[Occurrence], now: float) -> Escalation | None:
-    """Return the step of the gravest single event of the last day, by the tables; None without
-    one.
-    """
+    """The step of the gravest single event of the last day, by the tables; None without one."""
     recent = [o for o in mine if now - o.at <= DAY_S]
     if not recent:
         return None
@@ -346,7 +344,6 @@ def _match(
 def _counted(
     rule: Rule, part: str, seen: Sequence[Occurrence], remedies: Sequence[Remedy], now: float
 ) -> list[Occurrence]:
-    """Return the occurrences on a part that a rule counts."""
     recent = [
         o
         for o in seen
@@ -452,7 +449,6 @@ def select_since_parts_changed(reports: Sequence[HealthReport]) -> tuple[HealthR
 
 
 def evidence_of(reports: Sequence[HealthReport]) -> tuple[str, ...]:
-    """Return the digests of the kernel logs that these reports judged."""
     name = KERNEL_LOG.name
     digests = [
         r.evidence

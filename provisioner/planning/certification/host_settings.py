@@ -36,8 +36,6 @@ PRIORITY_FIRST = 3000  # the kernel has 1000 for VRF devices and 32766 for the m
 
 
 class RailLink(Record):
-    """One rail of one host."""
-
     rail: int
     mac: str
     address: str  # with prefix length, "172.0.0.0/31"
@@ -137,7 +135,6 @@ class Runtime(Record):
 
 
 def find_fault(place: str, value: str) -> str | None:
-    """Return the error in one line of a profile, or None."""
     path, mark, overlay = place.partition("@")
     if mark and overlay not in OVERLAYS:
         return f"there is no overlay '{overlay}'"
@@ -200,7 +197,6 @@ _PREFIXED = ((PACKAGE, _WORD.replace("=", "~+")), (SERVICE, "on"))
 
 
 def find_setting_fault(name: str, value: str) -> str | None:
-    """Return the error in one setting of a set, or None."""
     for prefix, values in _PREFIXED:
         if name.startswith(prefix):
             is_name = re.fullmatch(_NAME, name.removeprefix(prefix))
@@ -232,7 +228,6 @@ def list_packages(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def list_services(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the services that must run."""
     return tuple(n.removeprefix(SERVICE) for n in settings if n.startswith(SERVICE))
 
 

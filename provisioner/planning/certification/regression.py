@@ -45,7 +45,6 @@ class RepeatPolicy(Record):
 
 
 def is_narrow_miss(finding: Finding, policy: RepeatPolicy) -> bool:
-    """Return whether a finding is a figure that narrowly misses its limit."""
     measured = _NUMBER.search(finding.measured)
     limit_text = _NUMBER.search(finding.wanted)
     if measured is None or limit_text is None:
@@ -226,7 +225,6 @@ def _judge_changes(
 
 
 def _wanted(case: Case) -> set[str]:
-    """Return the slots into which the case asked people to put another part."""
     last = case.tries[-1] if case.tries else None
     return {last.part} if last is not None and last.remedy is RemedyKind.REPLACE else set()
 

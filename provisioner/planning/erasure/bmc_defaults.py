@@ -222,7 +222,6 @@ def _leads_there(destination: str, patterns: Sequence[str]) -> bool:
 
 
 def record_part(part: str, result: Result, detail: str, now: float) -> ErasureRecord:
-    """Return the record of one part of a BMC, which was read and compared."""
     return ErasureRecord(
         holder=Holder.BMC,
         device=part,

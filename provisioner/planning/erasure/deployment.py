@@ -409,9 +409,7 @@ def first_boot(
 
 
 def render_stamp(label: str, sha256: str) -> str:
-    """Return the contents of the stamp file, which names the image that this system was made
-    from.
-    """
+    """The contents of the stamp file, which names the image that this system was made from."""
     return f"IMAGE={label}\nSHA256={sha256}\n"
 
 

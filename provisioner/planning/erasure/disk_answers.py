@@ -50,9 +50,7 @@ class ReadBack(Record):
 
 
 def parse_disks(answer: object, node: str) -> tuple[Disk, ...] | Blocker:
-    """Return the disks of a `provisioner_disks` answer, by serial; a blocker if one is
-    ambiguous.
-    """
+    """The disks of a `provisioner_disks` answer, by serial; a blocker if one is ambiguous."""
     listed = answer.get("disks") if isinstance(answer, Mapping) else None
     if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) > DISKS_MAX:
         return make_malformed_blocker(node, "its disks are no list of a credible length")
@@ -100,7 +98,6 @@ def _disk(entry: object) -> Disk | None:
 
 
 def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
-    """Return the methods that the disk supports, from the values that its own tools printed."""
     methods: list[Method] = []
     nvme = entry.get("nvme")
     ata = entry.get("ata")

@@ -56,7 +56,6 @@ def find_strange_drives(known: tuple[str, ...] | None, inventory: Inventory) -> 
 
 
 def describe_strange_drives(node: str, strange: tuple[str, ...]) -> Blocker:
-    """Return the blocker that keeps a node with such drives from all tenants."""
     return Blocker(
         reason=Reason.NOT_SANITIZED,
         subject=node,
@@ -116,7 +115,6 @@ BMC_SETTINGS = "those that no set pins are not reset: `erase_bmc_defaults` is of
 
 
 def policy_of(settings: Settings) -> ErasurePolicy:
-    """Return the site's requirements for an erasure."""
     return ErasurePolicy(
         required=tuple(h for h in Holder if h.value in settings.erase_required.split()),
         overwrite=settings.erase_overwrite,
@@ -177,9 +175,7 @@ def merge_tries(records: Sequence[ErasureRecord]) -> ErasureRecord:
 
 
 def find_disk_changes(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[str, ...]:
-    """Return the differences of two readings of a node's disks as sentences; () if there are
-    none.
-    """
+    """The differences of two readings of a node's disks as sentences; () if there are none."""
     old = {d.identity: d for d in before}
     new = {d.identity: d for d in after}
     removed = [f"disk {d.serial} is no longer present" for k, d in old.items() if k not in new]
@@ -188,7 +184,6 @@ def find_disk_changes(before: Iterable[Disk], after: Iterable[Disk]) -> tuple[st
 
 
 def find_missing_disks(report: ErasureReport) -> tuple[str, ...]:
-    """Return sentences for disks that are missing in a report."""
     serials = {d.serial.casefold() for d in report.before}
     sentences = [
         f"the BMC lists drive {serial}, the agent does not see it"

@@ -128,7 +128,6 @@ def plan_rewriting(
 def build_reset(
     node: Node, reset: Activation, activates: Sequence[tuple[str, str]], label: str
 ) -> Step:
-    """Return the step of a reset that activates these versions."""
     return Step(
         kind=StepKind.ACTIVATE,
         activation=reset,
@@ -141,9 +140,7 @@ def build_reset(
 
 
 def find_wrong_versions(write: Step, slot: str, after: Inventory, matrix: Matrix) -> str:
-    """Return how a written component reads afterwards, where that is not the version; "": it
-    runs.
-    """
+    """How a written component reads afterwards, where that is not the version; "": it runs."""
     kind = write.component
     if slot == SLOT:
         contents = matrix.bundles.get(kind, {}).get(write.to_version, {})

@@ -62,9 +62,7 @@ def plan_round(
     number: int,
     policy: IsolationPolicy,
 ) -> Round | None:
-    """Return the next collectives of the first size that is not complete; None: all are
-    complete.
-    """
+    """The next collectives of the first size that is not complete; None: all are complete."""
     for size in sizes:
         mine = [o for o in seen if _is_of(o, size)]
         tests = _tests(fabric, mine, good, size, policy)
@@ -376,9 +374,7 @@ def _test(run: FabricRun) -> FabricTest:
 
 
 def decide_next(session: FabricSession, policy: SessionPolicy) -> Round | Verdicts:
-    """Return the tests to run next, or the verdicts: pairs first, then collectives of cleared
-    nodes.
-    """
+    """The tests to run next, or the verdicts: pairs first, then collectives of cleared nodes."""
     fabric = fabric_of(session)
     runs = list_observations(session)
     answer = plan_next_round(fabric, runs, policy.isolation)
@@ -393,7 +389,6 @@ def decide_next(session: FabricSession, policy: SessionPolicy) -> Round | Verdic
 def find_outcome_blockers(
     session: FabricSession, verdicts: Verdicts, policy: SessionPolicy
 ) -> dict[str, tuple[Blocker, ...]]:
-    """Return the blockers of each member, and of each leaf that is at fault."""
     ends = ends_of(session)
     named = tuple(name_part(blame, ends) for blame in verdicts.condemned)
     verdicts = verdicts.model_copy(update={"condemned": named})

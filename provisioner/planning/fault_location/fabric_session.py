@@ -43,9 +43,7 @@ def look_for_rate(rate_min: float) -> IsolationPolicy:
 
 
 def needs_session(node: Node, report: HealthReport | None, outcome: FabricOutcome | None) -> bool:
-    """Return whether this node needs a session now: it passed everything before gate C in this
-    stay.
-    """
+    """Whether this node needs a session now: it passed everything before gate C in this stay."""
     if node.kind is not NodeKind.HOST or node.state is not State.VALIDATING or report is None:
         return False
     if report.started_at < node.entered_at or not report.fabric or report.failures:
@@ -54,12 +52,10 @@ def needs_session(node: Node, report: HealthReport | None, outcome: FabricOutcom
 
 
 def has_fabric_results(report: HealthReport) -> bool:
-    """Return whether gate C's results are in the report."""
     return any(r.gate is Gate.C for r in report.results)
 
 
 def is_current_outcome(outcome: FabricOutcome | None, report: HealthReport) -> bool:
-    """Return whether an outcome is of these parts and of this validation."""
     return (
         outcome is not None
         and outcome.bound == report.inventory_digest
@@ -79,9 +75,7 @@ def may_pair(node: Node, other: Node) -> bool:
 
 
 def may_lend(node: Node) -> bool:
-    """Return whether a node may be lent: certified, in the maintenance VRF, and without a
-    tenant.
-    """
+    """Whether a node may be lent: certified, in the maintenance VRF, and without a tenant."""
     return (
         node.kind is NodeKind.HOST
         and node.state is State.CERTIFIED
@@ -97,7 +91,6 @@ def count_partners(node: Node, nodes: Iterable[Node]) -> int:
 
 
 def describe_wait(there: int, partners_min: int) -> str:
-    """Return the note for people on a node that needs a session."""
     if there < partners_min:
         return f"gate C waits for partners: {there} of at least {partners_min} are there"
     return f"gate C waits for its session, {there} partners are there"

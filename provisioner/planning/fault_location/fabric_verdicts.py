@@ -55,7 +55,6 @@ class BothEnds(Record):
 
     @property
     def complete(self) -> bool:
-        """Return whether both ends were read, for overlapping times."""
         if self.node is None or self.leaf is None:
             return False
         began = max(self.node.began_at, self.leaf.began_at)
@@ -245,7 +244,6 @@ def list_partners(session: FabricSession, name: str) -> tuple[str, ...]:
 
 
 def describe_end(session: str, note: str, outcomes: Sequence[FabricOutcome]) -> FabricSessionEnded:
-    """Return the event of a session's end."""
     return FabricSessionEnded(
         session=session,
         note=note,

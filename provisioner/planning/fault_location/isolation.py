@@ -168,9 +168,7 @@ def _find_partner(
     used: set[str],
     order: Sequence[str],
 ) -> str | None:
-    """Return a partner for a node that is still open; one that it met before only after all
-    others.
-    """
+    """A partner for a node that is still open; one that it met before only after all others."""
     free = [n for n in trials.fabric.rails_of if n != name and n not in used]
     meetings = trials.partners.get(name, Counter())
     for most in sorted({meetings[n] for n in free}):
@@ -241,14 +239,12 @@ def _behind(trials: Trials, name: str, rails: Sequence[int], cut: Set[str]) -> b
 
 
 def _good(trials: Trials, name: str, rails: Sequence[int]) -> bool:
-    """Return whether a node is proved good on all these rails."""
     no_nodes: frozenset[str] = frozenset()
     leaf_of = trials.fabric.leaf_of
     return all((name, r) in leaf_of and trials.is_good((name, r), no_nodes) for r in rails)
 
 
 def find_shared_rails(trials: Trials, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the rails that all these nodes have."""
     rails = set(trials.fabric.rails_of[names[0]])
     for name in names[1:]:
         rails &= set(trials.fabric.rails_of[name])
@@ -270,7 +266,6 @@ class Campaign:
         self.seen: list[Observation] = []
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Take these observations as well."""
         listed = tuple(observations)
         self.seen += listed
         self.trials.add(listed)

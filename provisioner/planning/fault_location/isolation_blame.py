@@ -167,7 +167,6 @@ def _explain(
     weight: tuple[float, float, float],
     rivals: tuple[tuple[Part, float], ...],
 ) -> Explanation:
-    """Return the explanation by a part, beside the others that are taken."""
     gain, rate, margin = weight
     listed = fit.trials.listed
     mine = fit.find_trials(part)
@@ -338,12 +337,10 @@ class Judgement:
 
     @cached_property
     def in_doubt(self) -> frozenset[Cell]:
-        """Return the cells whose tests decide between two explanations."""
         return frozenset().union(*(doubt.cells for doubt in self.doubts if doubt.has_rivals))
 
 
 def judge_trials(trials: CountedTrials) -> Judgement:
-    """Return all blame that the trials prove."""
     blames: list[Blame] = []
     doubtful: list[Blame] = []
     doubts: list[Doubt] = []
@@ -472,7 +469,6 @@ def _leaf_of(trials: Trials, part: Part) -> str:
 
 
 def _describe(trials: Trials, explanation: Explanation, part: Part) -> str:
-    """Return the symptom by which a kind of part is known."""
     ends = {c for t in explanation.failures for c in (t.one, t.other)}
     cells = trials.fabric.find_cells(part)
     bad = len(ends & cells)

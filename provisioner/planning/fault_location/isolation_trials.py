@@ -39,7 +39,6 @@ class Trial(NamedTuple):
     local: bool  # both cells on one leaf
 
     def get_far_end(self, cell: Cell) -> Cell:
-        """Return the other end of the trial."""
         return self.other if cell == self.one else self.one
 
 
@@ -75,7 +74,6 @@ class Trials:
         return log(max(1, len(self.fabric.leaf_of)) / self.policy.innocent_risk)
 
     def is_good(self, cell: Cell, apart_from: frozenset[str]) -> bool:
-        """Return whether a cell is good by its trials with nodes other than these."""
         if apart_from:
             return self._count_good(cell, apart_from)
         if cell not in self._sound:
@@ -98,7 +96,6 @@ class Trials:
         return passes >= 1 and passes > failures
 
     def count_against(self, cell: Cell) -> tuple[list[Trial], int]:
-        """Return the failures that count against a cell, and the number of its passes."""
         mine = self.by_cell.get(cell, ())
         passes = sum(not t.failed for t in mine) + len(self.groups.get(cell[0], ()))
         return [t for t in mine if t.failed and self._counts(cell, t)], passes
@@ -127,7 +124,6 @@ class Trials:
         return passes - own_passes > failures - own_failures
 
     def passed_far(self, cell: Cell) -> bool:
-        """Return whether a cell passed with another leaf."""
         if any(not (t.failed or t.local) for t in self.by_cell.get(cell, ())):
             return True
         return _across(self, cell)[0] > 0
@@ -282,7 +278,6 @@ class CountedTrials(Trials):
             self.raw[cell] += -1 if trial.failed else 1
 
     def _replace(self, trial: Trial, number: int) -> None:
-        """Count a worse report of a trial in the place of the better one."""
         before = self.listed[number]
         self.listed[number] = trial
         worse = trial.failed and not before.failed
@@ -306,7 +301,6 @@ def _badness(trial: Trial) -> tuple[bool, bool, bool, float]:
 
 
 def _across(trials: Trials, cell: Cell) -> tuple[int, int]:
-    """Return passes and failures of a cell with other leaves."""
     far = [t.failed for t in trials.by_cell.get(cell, ()) if not t.local]
     leaf = trials.fabric.leaf_of[cell]
     wide = sum(
@@ -317,7 +311,6 @@ def _across(trials: Trials, cell: Cell) -> tuple[int, int]:
 
 
 def _ways(trials: Trials) -> dict[str, tuple[int, int]]:
-    """Return the passes and failures of each leaf's cells with other leaves."""
     by_leaf = {}
     for leaf, cells in trials.fabric.cells_of_leaf.items():
         counts = [_across(trials, c) for c in cells]

@@ -74,7 +74,6 @@ class Part(NamedTuple):
 
     @property
     def kind(self) -> Culprit:
-        """Return the kind of the part."""
         return PART_ORDER[self.rank]
 
 
@@ -235,8 +234,6 @@ class FabricTest(Record):
 
 
 class RailOutcome(StrEnum):
-    """The outcome of one rail of a test."""
-
     PASS = "pass"  # noqa: S105 (an outcome, not a password)
     FAIL = "fail"  # it ended with an error
     TIMEOUT = "timeout"  # it did not end: counts as a failure
@@ -253,8 +250,6 @@ class RailResult(Record):
 
 
 class Observation(Record):
-    """A test with its results."""
-
     test: FabricTest
     round_number: int = Field(ge=0)
     results: tuple[RailResult, ...]
@@ -302,7 +297,6 @@ class IsolationPolicy(Record):
         return max(self.trials_max, 12 * self.screening_rounds)
 
     def get_minutes(self, kind: FabricTestKind) -> float:
-        """Return the minutes for which a test of this kind occupies each of its nodes."""
         return {
             FabricTestKind.PAIR: self.pair_minutes,
             FabricTestKind.RAIL: self.rail_minutes,
@@ -311,8 +305,6 @@ class IsolationPolicy(Record):
 
 
 class Blame(Record):
-    """One culprit or suspect, with the reason."""
-
     culprit: Culprit
     node: str = ""
     rail: int = -1

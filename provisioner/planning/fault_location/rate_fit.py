@@ -104,7 +104,6 @@ class Fit:
         return changed
 
     def find_rate(self, part: Part) -> tuple[float, float]:
-        """Return the gain of a part and its best rate."""
         return self._rate(self.counts[part])
 
     def find_rate_with(self, part: Part, survives: Mapping[int, float]) -> tuple[float, float]:
@@ -155,7 +154,6 @@ class Fit:
 
 @lru_cache(maxsize=2**18)
 def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
-    """Return the best gain and its rate of a part whose tests all survive others as often."""
     passes = tests - failures
     gains = (
         (failures * by_failure + passes * by_pass, rate)
@@ -214,7 +212,6 @@ def count_trials(trials: CountedTrials) -> Fit:
 
 
 def _count_group_passes(trials: CountedTrials, part: Part) -> int:
-    """Return the passed collectives that a part took part in."""
     if not trials.groups:
         return 0
     if part.kind in (Culprit.NODE, Culprit.LINK):
@@ -240,5 +237,4 @@ def estimate_noise(trials: CountedTrials) -> float:
 
 
 def bound_noise(policy: IsolationPolicy, share: float) -> float:
-    """Return the share of wrong results to assume where this share was seen."""
     return min(max(policy.noise, round(share, 3)), NOISE_MAX)

@@ -27,9 +27,7 @@ def pair_by_circle(names: Sequence[str], number: int) -> list[tuple[str, str]]:
 
 
 def pair_within(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str, str]]:
-    """Return the pairs of one round within each group; nodes that sit out are paired across
-    groups.
-    """
+    """The pairs of one round within each group; nodes that sit out are paired across groups."""
     pairs: list[tuple[str, str]] = []
     alone: list[str] = []
     for group in groups:

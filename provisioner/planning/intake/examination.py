@@ -53,7 +53,6 @@ class Examined(Record):
 
 
 def report_good(area: str, subject: str, detail: str) -> Examined:
-    """Return the result of an item that is as required."""
     return Examined(area=area, subject=subject, standing=Standing.GOOD, detail=detail)
 
 
@@ -63,7 +62,6 @@ def report_bad(area: str, subject: str, detail: str, remedy: str) -> Examined:
 
 
 def report_warning(area: str, subject: str, detail: str, remedy: str) -> Examined:
-    """Return the result of an item that should be changed."""
     return Examined(
         area=area, subject=subject, standing=Standing.WARNING, detail=detail, remedy=remedy
     )
@@ -102,7 +100,6 @@ _REMEDIES: Mapping[Reason, str] = {
 
 
 def report_failure(area: str, subject: str, reason: Reason, detail: str) -> Examined:
-    """Return the result of a device that failed, with the remedy for its reason."""
     remedy = _REMEDIES.get(reason, "See its log; then ask again.")
     return report_bad(area, subject, f"{reason}: {detail}", remedy)
 
@@ -121,7 +118,6 @@ def judge_first_login(url: str, endpoint: Endpoint | None, refusal: Blocker | No
 
 
 def judge_pairing(seen: Foreseen) -> tuple[Examined, ...]:
-    """Judge the nodes of a list by what an intake would do with them."""
     refused = [report_bad("list", b.subject, b.detail, b.unblock) for b in seen.refused]
     ready = [report_good("list", name, "it would be taken in") for name in seen.ready]
     strangers = [report_warning("list", b.subject, b.detail, b.unblock) for b in seen.strangers]
@@ -216,7 +212,6 @@ def _format_offset(seconds: float) -> str:
 
 
 def judge_disk(subject: str, free_bytes: int) -> Examined:
-    """Judge the free space of the data directory."""
     detail = f"{free_bytes / 2**30:.1f} GiB free"
     remedy = f"Make room: at least {FREE_MIN_BYTES >> 30} GiB."
     if free_bytes < FREE_BAD_BYTES:
@@ -227,7 +222,6 @@ def judge_disk(subject: str, free_bytes: int) -> Examined:
 
 
 def judge_open_files(limit: int, settings: Settings) -> Examined:
-    """Judge the limit of open files by what all settings together let the daemon open."""
     shares = {
         "Redfish requests": settings.requests_max,
         "event streams": settings.watch_streams_max,
@@ -302,7 +296,6 @@ def find_use(
 
 
 def judge_list(expected: Expected, matrix: Matrix) -> Examined:
-    """Judge whether the list's release is one of the matrix."""
     if expected.release in matrix.releases:
         return report_good("list", expected.release, f"{len(expected.nodes)} nodes")
     remedy = f"Name one of: {', '.join(matrix.releases)}."

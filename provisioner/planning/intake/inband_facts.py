@@ -80,7 +80,6 @@ def read_drives(evidence: Evidence) -> tuple[tuple[Component, ...], tuple[Gap, .
 
 
 def _split_blocks(lines: Iterable[str]) -> list[list[str]]:
-    """Return the lines of each drive."""
     blocks: list[list[str]] = []
     for line in lines:
         if _NAME.fullmatch(line) and len(blocks) < DRIVES_MAX:
@@ -148,7 +147,6 @@ def _get_text(document: Mapping[str, object], name: str) -> str:
 
 
 def _find_next_revision(slots: Mapping[str, object]) -> str | None:
-    """Return the revision in the slot that the next reset activates; None if none is announced."""
     active = slots.get("Active Firmware Slot (afi)")
     if not isinstance(active, int) or not (following := active >> 4 & 0x7):
         return None
@@ -486,7 +484,6 @@ _SWITCH = tuple(
 
 
 def is_reading_command(line: str) -> bool:
-    """Return whether a line is on the list."""
     return (
         line in _LINES
         or host_look.is_look(line)

@@ -208,7 +208,6 @@ def write_sonic_data(site: ManagementNetwork) -> str:
 
 
 def write_sonic_script(site: ManagementNetwork) -> str:
-    """Return the script that the ZTP data name."""
     return _SONIC.format(
         names=_write_names(site.switches, SONIC),
         user=shlex.quote(site.ssh_user),
@@ -217,7 +216,6 @@ def write_sonic_script(site: ManagementNetwork) -> str:
 
 
 def _write_names(switches: Iterable[SwitchName], system: str) -> str:
-    """Return the shell function that knows the names of one system's switches by address."""
     cases = "\n".join(
         f"  {shlex.quote(s.address)}) echo {shlex.quote(s.name)} ;;"
         for s in switches
@@ -239,7 +237,6 @@ _DNSMASQ = f"""    install -m 0755 note-lease /usr/local/sbin/note-lease
 
 
 def write_steps(server: str, site: ManagementNetwork) -> str:
-    """Return the steps as Markdown."""
     install = _KEA if server == "kea" else _DNSMASQ
     source = f"--kea-socket {SOCKET}" if server == "kea" else f"{NOTES}/notes"
     serve = (
@@ -355,7 +352,6 @@ def _parse_member(network: ipaddress.IPv4Network, text: str, option: str) -> str
 
 
 def _is_inside(address: str, network: ipaddress.IPv4Network) -> bool:
-    """Return whether an address is one that a host of the network may have."""
     if not address or ":" in address:
         return False
     place = ipaddress.IPv4Address(address)
@@ -363,7 +359,6 @@ def _is_inside(address: str, network: ipaddress.IPv4Network) -> bool:
 
 
 def _check_words(wishes: Wishes) -> None:
-    """Refuse words that would mean something else in a file of configuration."""
     rules = (
         ("--interface", wishes.interface, INTERFACE, "Name it as `ip link` shows it."),
         ("--url", wishes.url, URL, "Write it like http://10.0.1.1 or https://ztp.example/racks."),
@@ -391,7 +386,6 @@ def _read_host(url: str) -> str:
 
 
 def _check_unique(listed: Sequence[_Listed]) -> None:
-    """Refuse a list in which two entries have one MAC or one address."""
     owners: dict[str, str] = {}
     for entry in listed:
         for value in filter(None, (entry.mac, entry.address)):

@@ -86,7 +86,6 @@ class Seen(Record):
 
     @property
     def unnamed(self) -> frozenset[str]:
-        """Host names that name nobody."""
         return UNNAMED | self.factory_hostnames
 
     @property
@@ -110,11 +109,9 @@ class Proposal(Record):
     guesses: tuple[str, ...]
 
     def name_inventories(self, hosts: Sequence[SeenHost]) -> list[Inventory]:
-        """Return the hosts' inventories under the names that are proposed for them."""
         return [h.inventory.model_copy(update={"node": self.names[h.url]}) for h in hosts]
 
     def name_release(self, release: str) -> Proposal:
-        """Return the proposal with the release that fits what was seen."""
         return self.model_copy(update={"expected": {**self.expected, "release": release}})
 
 
@@ -379,7 +376,6 @@ def _propose_cards(
 def _name_switches(
     seen: Seen, names: Mapping[str, str], known: Mapping[str, ExpectedNode], draft: _Draft
 ) -> dict[str, str]:
-    """Return the name of each switch by its address."""
     times = Counter(s.hostname for s in seen.switches)
     chosen: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -510,7 +506,6 @@ class ReleaseFit(Record):
 
 
 def fit_release(matrix: Matrix, release: str, inventories: Sequence[Inventory]) -> ReleaseFit:
-    """Return how well a release fits these nodes."""
     met = 0
     profiles: dict[str, str] = {}
     unfit = []

@@ -77,7 +77,6 @@ def find_strains(load: Load) -> tuple[Strain, ...]:
 
 
 def highest_level(strains: tuple[Strain, ...]) -> Level:
-    """Return the highest level of all strains."""
     return max((s.level for s in strains), default=Level.CALM)
 
 
@@ -180,7 +179,6 @@ def _describe_missing(word: str, had: object, have: Iterable[str]) -> list[str]:
 
 
 def find_damaged_ports(before: Counters, after: Counters) -> tuple[str, ...]:
-    """Return the ports that counted corrupt packets between two readings."""
     return tuple(p for p in sorted({*before} & {*after}) if before[p] != after[p])
 
 

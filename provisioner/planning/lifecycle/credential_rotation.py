@@ -225,7 +225,6 @@ def judge_ports(
 def build_view(
     node: Node, inventory: Inventory | None, plan: Plan | None, read: Sequence[PortPlacement] | None
 ) -> View:
-    """Return the view that a turn of this node would be decided by."""
     placed: tuple[Placement | None, str] = (None, "")
     if node.kind is NodeKind.SWITCH:
         placed = (Placement.NONE, "")

@@ -317,7 +317,6 @@ def ask_about_data(node: Node) -> Blocker:
 
 
 def list_leaves(node: Node) -> frozenset[str]:
-    """Return the switches that a host is cabled to."""
     return frozenset(port.switch for port in node.ports)
 
 
@@ -506,7 +505,6 @@ def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
 
 
 def render_table() -> str:
-    """Return the table, which a generated page shows."""
     heads = ("act", "allowed by", "conditions", "confirmed by", "at once", "told", "undone")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for act, row in TABLE.items():
@@ -517,5 +515,4 @@ def render_table() -> str:
 
 
 def render_needs() -> str:
-    """Return the meaning of each condition, as a list."""
     return "".join(f"- `{need.value}`: {MEANINGS[need]}.\n" for need in Need)

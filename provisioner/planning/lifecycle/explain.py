@@ -223,8 +223,6 @@ class Situation(Record):
 
 
 class Explanation(Record):
-    """The explanation of one node as sentences."""
-
     node: str
     what: tuple[str, ...]
     why: tuple[str, ...]

@@ -19,8 +19,6 @@ from provisioner.planning.lifecycle.decide import PASSING
 
 
 class Party(StrEnum):
-    """The party whose turn it is."""
-
     TECHNICIAN = "technician"  # works on the hardware
     TENANT = "tenant"  # may agree to a drain, or defer it
     PERSON = "person"  # decides where no rule does
@@ -109,7 +107,6 @@ def describe_cause(case: Case) -> str:
 
 
 def describe_next_step(case: Case) -> str:
-    """Return in one sentence the event that moves the case on, and who causes it."""
     match case.stage:
         case Stage.CLOSED:
             return "The case is closed: nothing follows."
@@ -160,7 +157,6 @@ def find_party(case: Case, now: float, confidence_min: float) -> Party | None:
 
 
 def describe_wait(case: Case) -> str:
-    """Return the work or the condition in one line."""
     if case.ticket is not None and case.ticket.work:
         return case.ticket.work
     return case.note or case.reason

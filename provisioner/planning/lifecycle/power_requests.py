@@ -22,20 +22,16 @@ AT_REST = frozenset({Stage.OPENED, Stage.MEASURING, Stage.RETURNING})
 
 
 class PowerAct(StrEnum):
-    """The acts that a person may request."""
-
     ON = "on"
     OFF = "off"
     CYCLE = "cycle"
 
     @property
     def end(self) -> Power:
-        """Return the power state that it ends with."""
         return Power.OFF if self is PowerAct.OFF else Power.ON
 
 
 def write_want(act: PowerAct, *, for_tenant: bool = False) -> str:
-    """Return the purpose of the operation that carries out an act."""
     return f"{PREFIX}{act.value}{FOR_TENANT if for_tenant else ''}"
 
 
@@ -75,7 +71,6 @@ def find_objection(node: Node, *, for_tenant: bool = False) -> Blocker | None:
 
 
 def serves_tenant(node: Node) -> bool:
-    """Return whether a node is released to a tenant, and in the tenant's network."""
     released = node.state is State.RELEASED and node.placement is Placement.CUSTOMER
     return released and bool(node.tenant)
 
@@ -124,7 +119,6 @@ def judge_effect(act: PowerAct, before: Power, now: Power) -> bool | None:
 
 
 def describe_effect(node: Node, act: PowerAct) -> tuple[str, ...]:
-    """Return the effects of an act, in sentences for the person who decides."""
     match act:
         case PowerAct.ON:
             first = f"{node.id} is switched on by its BMC."

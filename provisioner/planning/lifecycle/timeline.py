@@ -41,8 +41,6 @@ class Move(NamedTuple):
 
 
 class FleetDay(Record):
-    """One day of the fleet."""
-
     begins_at: Instant = Field(description="Begin of the day.")
     states: dict[str, int] = Field(description="Hosts in each state at its end.")
     opened: int = Field(description="Repair cases that were opened.")
@@ -51,8 +49,6 @@ class FleetDay(Record):
 
 
 class WorkingNode(Record):
-    """A node on its way."""
-
     node: str = Field(description="Name of the node.")
     state: State = Field(description="Where it is on its journey.")
     since: Instant = Field(description="Time at which it came into this state.")
@@ -178,7 +174,6 @@ def list_stays(rows: Sequence[Mapping[str, Any]], node: Node) -> list[LifeSpan]:
 
 
 def list_case_spans(cases: Iterable[Case]) -> list[LifeSpan]:
-    """Return the repair cases of a node."""
     return [
         LifeSpan(
             lane="case",
@@ -193,7 +188,6 @@ def list_case_spans(cases: Iterable[Case]) -> list[LifeSpan]:
 
 
 def list_alert_spans(alerts: Iterable[Alert]) -> list[LifeSpan]:
-    """Return the alerts of a node."""
     return [
         LifeSpan(
             lane="alert",

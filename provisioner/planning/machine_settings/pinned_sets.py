@@ -43,7 +43,6 @@ _CLOCK = re.compile(r"DateTime|SystemTime|SystemDate", re.IGNORECASE)
 
 
 def find_setting_fault(name: str, value: str) -> tuple[str, str] | None:
-    """Return the fault of one setting and its remedy, or None."""
     if name.startswith(ATTRIBUTE):
         return _find_attribute_fault(name.removeprefix(ATTRIBUTE), value)
     meaning = VOCABULARY.get(name)
@@ -85,7 +84,6 @@ def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
 
 
 def find_kind(name: str) -> str:
-    """Return the component kind under which a setting can be pinned."""
     meaning = VOCABULARY.get(name)
     return BIOS if meaning is None else _GROUPS.get(meaning.group, BIOS)
 

@@ -36,7 +36,6 @@ class PinChange(Record):
 
 
 def find_lost_releases(nodes: Iterable[Node], after: Matrix) -> Mapping[str, tuple[str, ...]]:
-    """Return the releases that nodes are at or on the way to, and that a new matrix lacks."""
     lost: dict[str, list[str]] = {}
     for node in nodes:
         if node.release and node.release not in after.releases:
@@ -125,7 +124,6 @@ def compare_profile(
     kinds: dict[str, ComponentKind] = ALL,
     production: bool = False,
 ) -> ProfileDiff:
-    """Return the move of one profile that both releases have."""
     before = matrix.releases[older].profiles[name]
     after = matrix.releases[newer].profiles[name]
     move = plan(
@@ -150,7 +148,6 @@ def compare_profile(
 
 
 def build_node_at_pins(profile: Profile, name: str) -> Inventory:
-    """Return a hypothetical node that runs the pins of a profile, with one slot of each kind."""
     return Inventory(
         node=f"a node of {name}",
         vendor="generic",

@@ -54,7 +54,6 @@ class Lane(Record):
     rows: int
 
     def stop(self, version: str) -> Stop:
-        """Return the stop of a version that is on this line."""
         return next(s for s in self.stops if s.version == version)
 
 
@@ -79,7 +78,6 @@ def list_lines(matrix: Matrix) -> tuple[tuple[str, ...], ...]:
 
 
 def _rank(matrix: Matrix, name: str) -> int:
-    """Return how many releases come before one in its line."""
     before: set[str] = set()
     todo = [name]
     while todo:

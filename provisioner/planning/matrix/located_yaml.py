@@ -56,7 +56,6 @@ class Located:
         return source, int(number) if number.isdecimal() else 0
 
     def build_error(self, path: Path, problem: str, remedy: str) -> InputError:
-        """Return the error for a fault at a path."""
         source, where = self.find_place(path)
         return InputError(source, where, problem, remedy)
 

@@ -62,8 +62,6 @@ class Weight(StrEnum):
 
 
 class Remark(Record):
-    """One result of the review."""
-
     weight: Weight
     where: str  # "spectrum-x-1.3.0/hgx-h100-bf3: host.bios"
     problem: str
@@ -76,8 +74,6 @@ Placed = tuple[Path, Remark]  # a remark with the path at which its cause is wri
 
 
 class Found(Record):
-    """One fault, with every place that has it."""
-
     weight: Weight
     problem: str
     remedy: str
@@ -156,7 +152,6 @@ class Readiness(Record):
 
     @property
     def ready(self) -> bool:
-        """Return whether production mode accepts it."""
         return not self.list_gaps()
 
     def list_gaps(self) -> tuple[Gap, ...]:
@@ -334,7 +329,6 @@ def _list_versions(profile: Profile) -> tuple[tuple[str, str, tuple[str, ...]], 
 
 
 def _find_empty_notices(matrix: Matrix) -> list[Placed]:
-    """Return the conditions of notices and bounds with which no version compares."""
     texts: list[tuple[Path, str, str, str]] = [
         (("security", name), f"security.{name}: {kind}", kind, text)
         for name, notice in matrix.security.items()

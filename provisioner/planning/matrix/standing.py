@@ -17,8 +17,6 @@ from provisioner.planning.path.distances import Ways, normalize_version
 
 
 class ReleaseStanding(Record):
-    """A release as it stands on one day."""
-
     release: str
     dated: str  # the day or month of its publication, or of the document that first names it
     is_exact: bool  # its publisher dates it
@@ -86,14 +84,12 @@ def find_notices(matrix: Matrix, kind: str, version: str) -> tuple[str, ...]:
 
 
 def list_pin_notices(matrix: Matrix, kind: str, pin: Pin) -> tuple[str, ...]:
-    """Return the notices that concern a pinned version, also those that the pin names itself."""
     named = (n for n in pin.security if not matrix.security[n].accepted)
     found = find_notices(matrix, kind, pin.version) if pin.known else ()
     return tuple(dict.fromkeys((*named, *found)))
 
 
 def list_release_notices(matrix: Matrix, name: str) -> dict[str, list[str]]:
-    """Return the notices that concern the pins of a release, with the component kinds of each."""
     found: dict[str, list[str]] = {}
     for profile in matrix.releases[name].profiles.values():
         for kind, pin in profile.pins.items():

@@ -40,13 +40,11 @@ class PinVerdict:
 
 
 def grammar_of(kind: str) -> str:
-    """Return the name of the grammar of a component's versions."""
     declared = components.ALL.get(kind)
     return "opaque" if declared is None else declared.grammar
 
 
 def is_pinned(grammar: str, version: str, pin: Pin) -> bool:
-    """Return whether a version is the pinned one or another that the pin approves."""
     return any(is_same_version(grammar, version, name) for name in (pin.version, *pin.also))
 
 

@@ -22,7 +22,6 @@ Slot = tuple[str, str]  # kind of component, slot
 
 
 def read_step(entry: LedgerEntry) -> Step:
-    """Return the step that a ledger row carries out."""
     return Step.model_validate(entry.before["step"])
 
 

@@ -126,7 +126,6 @@ class Joining:
         return None
 
     def list_letters(self, resets: tuple[JointReset, ...]) -> Iterator[tuple[Letter, ...]]:
-        """Return for each part the resets as it takes part in them."""
         situations = [
             (self._numbers[id(part)], part.number_start(self._effort)) for part in self.parts
         ]
@@ -283,7 +282,6 @@ class Partition:
         self._needs = list(dict.fromkeys(self._find_needs()))
 
     def list_layouts(self) -> tuple[Layout, ...]:
-        """Return the parts, each with a hub where it is large."""
         every = range(len(self._problem.tracks))
         return tuple(self._lay_out(tracks) for tracks in self._unite(every, frozenset()))
 
@@ -415,7 +413,6 @@ class Partition:
             yield self._complete_hub(hub | {kind})
 
     def _complete_hub(self, hub: frozenset[str]) -> frozenset[str]:
-        """Add the kinds that the hub's own moves depend on, and those bound to it."""
         kind_of = [t.kind for t in self._problem.tracks]
         while True:
             wider = set(hub)
@@ -430,7 +427,6 @@ class Partition:
             hub = frozenset(wider)
 
     def _group(self, tracks: Indexes, hub: frozenset[str]) -> Group:
-        """Return a group with the rules that concern it beside the hub's kinds."""
         problem = self._problem
         kinds = {problem.tracks[i].kind for i in tracks}
         read = {kind for i in tracks for kind in self._met_for_good.get(i, ())} - kinds - hub

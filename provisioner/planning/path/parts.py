@@ -87,7 +87,6 @@ class Part:
 
     @property
     def heavy(self) -> bool:
-        """Return whether a hop of it waits for an AC cycle."""
         return self.hub.distances.heavy or any(leaf.distances.heavy for leaf in self.leaves)
 
     def number_start(self, effort: Effort) -> int:
@@ -117,7 +116,6 @@ class Part:
         return self._goals[number]
 
     def bound(self, number: int) -> RemainingCost:
-        """Return a lower bound of all pushes and of the resets that remain."""
         if number not in self._bounds:
             bounds = []
             for spot, way in self._frontiers[number].items():
@@ -129,7 +127,6 @@ class Part:
         return self._bounds[number]
 
     def list_waits(self, number: int) -> frozenset[Activation]:
-        """Return the resets that a staged version of any state waits for."""
         if number not in self._waits:
             waits: set[Activation] = set()
             for spot in self._frontiers[number]:
@@ -175,7 +172,6 @@ class Part:
         return self._numbers[key]
 
     def _drop_dominated(self, spots: Spots) -> Spots:
-        """Leave out each spot from which another one of the same hub state can do all it can."""
         if not self.leaves:
             return spots
         by_hub: dict[State, list[tuple[Spot, Way]]] = {}
@@ -192,7 +188,6 @@ class Part:
         )
 
     def _get_outside(self, leaf: int, running: Running) -> Outside:
-        """Return the versions of the hub that a leaf reads."""
         if not self.leaves[leaf].reads:
             return ()
         key = (leaf, running)
@@ -324,7 +319,6 @@ class Part:
 
 
 def _mark(way: Way) -> Way:
-    """Return the way with a mark that one event of the hub took place."""
     return (way[0], way[1], way[2], Trail(way[3], None))
 
 

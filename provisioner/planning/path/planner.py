@@ -438,7 +438,6 @@ def _refuse_unknown_pin(kind: str, release: str, sought: str) -> Blocker:
 
 
 def _name_neighbours(blocker: Blocker, neighbours: tuple[Neighbour, ...]) -> Blocker:
-    """Add the names and versions of the neighbours to a blocker that concerns them."""
     if blocker.reason is not Reason.CONSTRAINT or "neighbours" not in blocker.detail:
         return blocker
     sentences = [

@@ -81,7 +81,6 @@ class Problem:
         self.by_kind = {kind: tuple(indexes) for kind, indexes in kinds.items()}
 
     def is_at_goal(self, index: int, version: str) -> bool:
-        """Return whether the track may stay at this version."""
         goal = self.tracks[index].goal
         return goal is None or version in goal
 
@@ -309,7 +308,6 @@ def cost_of_push(hop: Hop) -> tuple[int, int]:
 
 
 def cost_of_reset(reset: Activation) -> Cost:
-    """Return the cost of one reset."""
     return (int(act.is_outage(act.get_disruption(reset))), 1, act.estimate_duration_s(reset))
 
 
@@ -359,7 +357,6 @@ def activate_staged(problem: Problem, state: State, reset: Activation) -> tuple[
 
 
 def waits_exactly(state: State, reset: Activation) -> bool:
-    """Return whether a staged version waits for exactly this reset."""
     return any(w is not None and w.activation is reset for w in state.waiting)
 
 
@@ -374,7 +371,6 @@ def _is_allowed(
 
 
 def _drop_running(running: Running, waiting: Waiting) -> Waiting:
-    """Remove the staged versions that already run."""
     return tuple(
         None if w is not None and w.version == r else w
         for r, w in zip(running, waiting, strict=True)
@@ -382,7 +378,6 @@ def _drop_running(running: Running, waiting: Waiting) -> Waiting:
 
 
 def _collides(problem: Problem, state: State, index: int, staged: Staged) -> bool:
-    """Return whether two staged writes would give one component two different versions."""
     for kind, version in staged.carries:
         for target in problem.find_targets(index, kind):
             other_staged = state.waiting[target]

@@ -32,7 +32,6 @@ class BadTemplate(ValueError):
 
 
 def write_name(template: str, numbers: Mapping[str, int]) -> str:
-    """Return the name for these numbers."""
     return template.format(**numbers)
 
 
@@ -46,7 +45,6 @@ def read(template: str, name: str) -> dict[str, int] | None:
 
 
 def list_fields(template: str) -> frozenset[str]:
-    """Return the fields of a template."""
     return frozenset(_pattern(template).groupindex)
 
 
@@ -149,7 +147,6 @@ class AddressPlan(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many values each number of an address has."""
         return {
             "rail": self.rails,
             "plane": self.planes,
@@ -161,7 +158,6 @@ class AddressPlan(Record):
 
     @property
     def switches(self) -> dict[str, int]:
-        """Return the number of switches in each tier."""
         return {
             "leaf": self.pods * self.units * self.leaves * self.planes,
             "spine": self.pods * self.spines * self.planes,
@@ -253,7 +249,6 @@ _NEEDS = {
 
 
 def _check_names(plan: AddressPlan) -> list[Problem]:
-    """Require each name to contain every number that has more than one value."""
     many = {"pod": plan.pods, "unit": plan.units, "plane": plan.planes, "link": plan.links}
     faults = []
     for kind, allowed in _NEEDS.items():

@@ -17,8 +17,6 @@ from provisioner.planning.places.address_plan import COUNTED, AddressPlan
 
 
 class _Bits(NamedTuple):
-    """The position of one number in an address."""
-
     shift: int
     mask: int
     many: int
@@ -89,7 +87,6 @@ class Addressing:
         return end if self.has_end(end) else None
 
     def has_end(self, end: RailEnd) -> bool:
-        """Return whether the plan has this place."""
         return (
             0 <= end.rail < self._rail.many
             and 0 <= end.plane < self._plane.many
@@ -122,7 +119,6 @@ class Addressing:
 
     @cached_property
     def _first(self) -> dict[str, int]:
-        """Return the running number of the first switch of each tier."""
         counts = self.plan.switches
         return {
             "leaf": 0,
@@ -143,7 +139,6 @@ class Addressing:
         return self._first[switch.tier] + inner * plan.planes + at.plane
 
     def find_switch(self, number: int) -> SwitchPlace | None:
-        """Return the switch with this running number, or None."""
         plan = self.plan
         if number < 0:
             return None
@@ -164,15 +159,12 @@ class Addressing:
         return None
 
     def has_switch(self, switch: SwitchPlace) -> bool:
-        """Return whether the plan has this switch."""
         return min(switch[1:]) >= 0 and self.find_switch(self.get_switch_number(switch)) == switch
 
     def get_asn(self, switch: SwitchPlace) -> int:
-        """Return the AS number of a switch."""
         return self.plan.asn_first + self.get_switch_number(switch)
 
     def find_switch_by_asn(self, asn: int) -> SwitchPlace | None:
-        """Return the switch with this AS number, or None."""
         return self.find_switch(asn - self.plan.asn_first)
 
     def get_loopback(self, switch: SwitchPlace) -> str:
@@ -180,7 +172,6 @@ class Addressing:
         return f"{self._loopbacks[self.get_switch_number(switch)]}/32"
 
     def find_switch_by_loopback(self, address: str) -> SwitchPlace | None:
-        """Return the switch with this loopback, or None."""
         try:
             ip = ipaddress.ip_interface(address).ip
         except ValueError:
@@ -204,12 +195,10 @@ class Addressing:
         return f"{self.plan.route_target_as}:{self.get_vni(tenant)}"
 
     def find_tenant(self, vni: int) -> TenantPlace | None:
-        """Return the tenant with this VNI, or None."""
         number = vni - self.plan.vni_first
         return TenantPlace(number) if 0 <= number < self.plan.tenants else None
 
     def find_tenant_by_target(self, route_target: str) -> TenantPlace | None:
-        """Return the tenant with this route target, or None."""
         head, _, tail = route_target.partition(":")
         if head != str(self.plan.route_target_as) or not tail.isdecimal() or len(tail) > 8:
             return None

@@ -59,7 +59,6 @@ def plan_port_filter(tenant: Tenant, node: str, rail: int) -> tuple[str, PortFil
 
 
 def list_filters(tenant: Tenant) -> dict[str, PortFilter]:
-    """Return every filter that a port in this tenant may have, by name."""
     groups = tenant.security_groups
     # one node and one rail of those that are in the same groups
     nodes = {
@@ -98,8 +97,6 @@ End = tuple[str, str]  # (name of the device, name of its interface), as in LLDP
 
 
 class Ports:
-    """The names and ports of a plan."""
-
     def __init__(self, addressing: Addressing) -> None:
         self.addressing = addressing
         self._plan = addressing.plan
@@ -108,12 +105,10 @@ class Ports:
     # names of things
 
     def name_node(self, place: NodePlace | RailEnd) -> str:
-        """Return the node's name."""
         numbers = {"pod": place.pod, "unit": place.unit, "node": place.node}
         return place_names.write_name(self._names.node, numbers)
 
     def find_node(self, name: str) -> NodePlace | None:
-        """Return the place of the node with this name, or None."""
         numbers = place_names.read(self._names.node, name)
         if numbers is None:
             return None
@@ -121,26 +116,21 @@ class Ports:
         return place if self.addressing.has_end(RailEnd(*place, 0)) else None
 
     def name_rack(self, place: NodePlace | RailEnd) -> str:
-        """Return the name of the rack of a node."""
         rack = place.node // self._plan.nodes_per_rack
         numbers = {"pod": place.pod, "unit": place.unit, "rack": rack}
         return place_names.write_name(self._names.rack, numbers)
 
     def name_card(self, end: RailEnd) -> str:
-        """Return the slot of the SuperNIC."""
         return place_names.write_name(self._names.card, _cable(end))
 
     def name_host_interface(self, end: RailEnd) -> str:
-        """Return the name of the SuperNIC's network interface on the host."""
         return place_names.write_name(self._names.host_interface, _cable(end))
 
     def name_switch(self, place: SwitchPlace) -> str:
-        """Return the switch's name."""
         numbers = dict(zip(("pod", "unit", "number", "plane"), place[1:], strict=True))
         return place_names.write_name(getattr(self._names, place.tier), numbers)
 
     def find_switch(self, name: str) -> SwitchPlace | None:
-        """Return the place of the switch with this name, or None."""
         for tier in ("leaf", "spine", "superspine"):
             numbers = place_names.read(getattr(self._names, tier), name)
             if numbers is None:
@@ -159,7 +149,6 @@ class Ports:
     # ports
 
     def find_leaf(self, end: RailEnd) -> SwitchPlace:
-        """Return the leaf that a rail is cabled to."""
         number = end.rail // self._plan.rails_per_leaf
         return SwitchPlace("leaf", end.pod, end.unit, number, end.plane)
 
@@ -181,7 +170,6 @@ class Ports:
         return end if self.addressing.has_end(end) and self.find_leaf(end) == leaf else None
 
     def count_uplinks(self, lower: SwitchPlace) -> int:
-        """Return how many cables a switch has to the tier above."""
         plan = self._plan
         if lower.tier == "leaf":
             return plan.spines * plan.links_per_spine
@@ -404,7 +392,6 @@ class Gazetteer:
         }
 
     def list_rails(self, place: NodePlace) -> list[RailEnd]:
-        """Return every rail of a node, at the host's end."""
         plan = self._plan
         return [
             RailEnd(*place, rail, plane, link)

@@ -87,7 +87,6 @@ def _find_dependents(node: Node, nodes: Sequence[Node]) -> Iterator[Blocker]:
 
 
 def describe_detachment(node: Node) -> tuple[str, ...]:
-    """Return the effects of a detachment, in sentences for the person who decides."""
     lines = [f"{node.id} stays as it is: nothing is sent to it, to its BMCs or to its leaves."]
     if node.vrf and node.kind is NodeKind.HOST:
         lines.append(
@@ -109,7 +108,6 @@ def describe_detachment(node: Node) -> tuple[str, ...]:
 
 
 def describe_end(node: Node) -> tuple[str, ...]:
-    """Return the effects of the word that a detached node is gone."""
     return (
         f"{node.id} is retired: its BMCs and ports are free for other hardware.",
         "A port of it that still stands in a tenant's network may be fenced.",
@@ -153,7 +151,6 @@ _FIRMWARE_PLAYS = ("bluefield_bundle", "nic_firmware", "nic_reset", "switch_")
 
 
 def covers_node(grant: Grant, node: Node) -> bool:
-    """Return whether a decision is about a node."""
     match grant.scope:
         case GrantScope.SITE:
             return True
@@ -217,7 +214,6 @@ def plan_withdrawal(
 def find_change(
     node: Node, before: Iterable[Grant], after: Iterable[Grant]
 ) -> tuple[frozenset[Capability], frozenset[Capability]]:
-    """Return the capabilities that a node gains and loses by a change of decisions."""
     had = list_allowed(node, before)
     has = list_allowed(node, after)
     return has - had, had - has
@@ -230,7 +226,6 @@ def find_need_of_request(path: str) -> Capability:
 
 
 def find_need_of_play(play: str) -> Capability:
-    """Return the capability that a play on a host needs."""
     return Capability.FIRMWARE if play.startswith(_FIRMWARE_PLAYS) else Capability.CERTIFICATION
 
 
@@ -330,7 +325,6 @@ class Owners:
             self.add(row)
 
     def add(self, row: Node) -> None:
-        """Add a row."""
         if _keeps_identity(row):
             for identity in _list_identities(row):
                 self._owners.setdefault(identity, row.id)
@@ -354,7 +348,6 @@ class Owners:
 
 
 def _list_identities(node: Node) -> Iterator[str]:
-    """Yield the words for everything of a node that no other may have."""
     for bmc in node.bmcs:
         yield f"BMC {bmc.url}"
     for bmc in node.bmcs:

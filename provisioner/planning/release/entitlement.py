@@ -167,9 +167,7 @@ def find_foreign_service(node: Node, placements: Iterable[PortPlacement]) -> tup
 
 
 def list_isolation_violations(found: Iterable[PortPlacement]) -> tuple[Blocker, ...]:
-    """Return the blockers that keep a node out of service until a person has examined the
-    change.
-    """
+    """The blockers that keep a node out of service until a person has examined the change."""
     return tuple(
         Blocker(
             reason=Reason.TRESPASS,
@@ -202,7 +200,6 @@ def unanswered(node: Node) -> tuple[Blocker, ...]:
 
 
 def isolation_violations_of(node: Node) -> tuple[Blocker, ...]:
-    """Return the isolation violations for which a node of ours is quarantined."""
     if node.state is not State.QUARANTINED or is_stranger(node):
         return ()
     return tuple(b for b in node.blockers if b.reason is Reason.TRESPASS)

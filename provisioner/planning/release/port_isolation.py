@@ -58,7 +58,6 @@ class GateAsk:
 
     @cached_property  # compared with every leaf and VRF
     def prefixes(self) -> frozenset[str]:
-        """Return the planned networks of its links."""
         addresses = (p.address for p in self.ports if p.address)
         return frozenset(str(ipaddress.ip_interface(a).network) for a in addresses)
 
@@ -135,7 +134,6 @@ def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
 
 
 def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
-    """Return the part of a leaf's state that is stored, for the ports of one node."""
     mine = [i for i in interfaces if i in leaf.ports]
     ports = {i: leaf.ports[i] for i in mine}
     return LeafRecord(
@@ -183,9 +181,7 @@ _NEVER = frozenset({"mgmt"})
 def placement_of(
     ports: Sequence[Port], placements: Iterable[PortPlacement]
 ) -> tuple[Placement, str]:
-    """Return the network of all of a node's ports, with its VRF; MIXED unless each port proves
-    it.
-    """
+    """The network of all of a node's ports, with its VRF; MIXED unless each port proves it."""
     planned = {(p.switch, p.interface) for p in ports}
     vrf_of: dict[tuple[str, str], str] = {}
     for place in placements:
@@ -261,7 +257,6 @@ def find_route_leaks(
 
 
 def make_leak_blocker(switch: str, listed: Sequence[str]) -> Blocker:
-    """Return the blocker for leaks on one switch."""
     return _blocker(switch, f"routes to this node outside its VRF: {', '.join(listed[:4])}")
 
 

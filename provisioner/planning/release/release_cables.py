@@ -62,7 +62,6 @@ def find_far_ends(learned: Learned, cards: Iterable[tuple[str, End]]) -> dict[En
 
 
 def _take_unique(pairs: Iterable[tuple[Key, End]]) -> dict[Key, End]:
-    """Return the keys that have one value only."""
     values: dict[Key, set[End]] = {}
     for key, value in pairs:
         values.setdefault(key, set()).add(value)
@@ -286,7 +285,6 @@ def find_cable_faults(
 
 
 def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
-    """Return a blocker for each cable that a person has to plug elsewhere."""
     return tuple(
         Blocker(reason=Reason.CABLING, subject="/".join(f.at), detail=str(f), unblock=f.remedy)
         for f in wrong
@@ -294,7 +292,6 @@ def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
 
 
 def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
-    """Return the neighbours of the ports in these readings."""
     return {
         (leaf.switch, name): port.neighbours
         for leaf in leaves.values()
@@ -341,7 +338,6 @@ def judge_cables(
 
 
 def make_fault_rows(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
-    """Return a row for each fault."""
     return tuple(
         GateRow(
             check=GateCheck.CABLES,

@@ -26,7 +26,6 @@ UP = "established"
 
 
 def judge(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> Iterator[GateRow]:
-    """Return every row of one leaf."""
     name = leaf.switch
     own = leaf.vrfs.get(ask.vrf)
     if own is None:
@@ -98,9 +97,7 @@ def _learnt(ask: GateAsk, leaf: LeafState, own: VrfState, here: Set[str]) -> Gat
 
 
 def own_networks(ask: GateAsk, leaf: LeafState) -> frozenset[str]:
-    """Return the node's networks: the planned ones, and those of all addresses of its ports
-    here.
-    """
+    """The node's networks: the planned ones, and those of all addresses of its ports here."""
     networks = set(ask.prefixes)
     for port in ask.ports:
         state = leaf.ports.get(port.interface) if port.switch == leaf.switch else None
@@ -139,9 +136,7 @@ def _foreign(ask: GateAsk, own: VrfState) -> str:
 
 
 def _default(ask: GateAsk, own: VrfState) -> str:
-    """Return an unexpected default route. The kernel's own `unreachable default` has no next
-    hop.
-    """
+    """An unexpected default route. The kernel's own `unreachable default` has no next hop."""
     for route in own.routes:
         unreachable = route.protocol in ("kernel", "table") and not route.via
         if route.prefix in DEFAULTS - ask.defaults and not unreachable:
@@ -272,7 +267,6 @@ def _bridged(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
 
 @lru_cache(maxsize=65_536)  # the prefixes of a site; parsing them is most of a judgement's time
 def parse_network(prefix: str) -> Network:
-    """Return a prefix or an address as a network."""
     return ipaddress.ip_network(prefix, strict=False)
 
 

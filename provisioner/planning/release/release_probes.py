@@ -35,9 +35,7 @@ VERSION = 2
 
 
 def render_canonical(proof: ReleaseProof) -> str:
-    """Return the document as it is sealed: sorted keys, no blanks, no defaults, without its
-    digest.
-    """
+    """The document as it is sealed: sorted keys, no blanks, no defaults, without its digest."""
     return _canonical(proof.model_dump(mode="json", exclude={"sha256"}, exclude_defaults=True))
 
 
@@ -52,7 +50,6 @@ def _canonical(document: dict[str, object]) -> str:
 
 
 def seal_proof(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
-    """Return the proof with its version, the certificate's digest and its own."""
     certificate_sha256 = "" if certificate is None else certificate_digest(certificate)
     bound = proof.model_copy(update={"version": VERSION, "certificate_digest": certificate_sha256})
     digest = hashlib.sha256(render_canonical(bound).encode()).hexdigest()
@@ -79,7 +76,6 @@ def list_proof_objections(proof: ReleaseProof, certificate: Certificate | None) 
 
 
 def list_bad_rows(proof: ReleaseProof) -> tuple[GateRow, ...]:
-    """Return the rows that should have kept the node from its tenant."""
     return tuple(row for row in proof.gate if row.bad)
 
 
@@ -106,14 +102,11 @@ class Ping:
 
     @property
     def wanted(self) -> bool:
-        """Return whether it must be answered."""
         return self.check in WANTED
 
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """All probes that one host sends."""
-
     host: str
     address: str  # in-band address for the login
     pings: tuple[Ping, ...]

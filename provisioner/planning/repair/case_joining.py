@@ -192,7 +192,6 @@ def compute_score(node: str, cases: Sequence[Case], now: float, policy: Offender
 
 
 def compute_weight(case: Case, seen: Counter[str]) -> float:
-    """Return the weight of one case against a node."""
     if case.ending is Ending.REPLACED:
         return 0.0  # it was another host
     if is_planned(case):  # it had no fault
@@ -243,7 +242,6 @@ _STRICTNESS = (Service.KEEP, Service.DRAIN, Service.CUT_OFF)
 
 
 def is_stricter(service: Service, than: Service) -> bool:
-    """Return whether a service takes more from the tenant than another one."""
     return _STRICTNESS.index(service) > _STRICTNESS.index(than)
 
 
@@ -270,7 +268,6 @@ def find_new_alerts(case: Case, standing: Iterable[Alert]) -> tuple[Alert, ...]:
 
 
 def add_weighed(case: Case, alerts: Iterable[Alert]) -> Case:
-    """Return the case with these alerts recorded as weighed."""
     keys = dict.fromkeys([*(case.weighed or ()), *(weigh_key(a) for a in alerts)])
     return case.model_copy(update={"weighed": tuple(keys)[-WEIGHED_MAX:]})
 
@@ -348,5 +345,4 @@ def write_joined_notice(before: Case, after: Case, now: float) -> TenantNotice |
 def choose_service_of_alerts(
     alerts: Iterable[Alert], origin: Origin, policy: CasePolicy
 ) -> Service:
-    """Return the service that policy chooses for these alerts."""
     return service_for([c for a in alerts for c in a.classifications], origin, policy)

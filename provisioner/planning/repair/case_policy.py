@@ -185,9 +185,7 @@ def is_repairable(node: Node, remedies_max: int) -> bool:
 
 
 def is_incurable(case: Case, node: Node) -> bool:
-    """Return whether only the matrix and its files keep a node, not to be retired, in
-    quarantine.
-    """
+    """Whether only the matrix and its files keep a node, not to be retired, in quarantine."""
     if case.retire_at or node.state is not State.QUARANTINED:
         return False
     reasons = {b.reason for b in node.blockers}
@@ -212,7 +210,6 @@ def lapsed_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
 def faults_of(
     node: Node, report: HealthReport | None, alerts: Iterable[Alert], case: Case | None = None
 ) -> tuple[Fault, ...]:
-    """Return all present faults of a node, as the diagnosis reads them."""
     faults = [
         Fault(source="report", id="reported", detail=case.reason, at=case.opened_at)
         for case in (case,)
@@ -337,7 +334,6 @@ def is_planned(case: Case) -> bool:
 
 
 def _describe_work(case: Case) -> str:
-    """Return the notice of planned maintenance, with its times."""
     sentences = {
         Service.KEEP: "It goes on serving you meanwhile.",
         Service.DRAIN: f"It is taken back at {_moment(case.drain_at)}; move your work before that, "
@@ -354,7 +350,6 @@ def _moment(at: float) -> str:
 
 
 def first_notice(case: Case, now: float) -> TenantNotice:
-    """Return the notice to the tenant at the opening of the case."""
     if case.origin is Origin.MAINTENANCE:
         return make_notice(case, "maintenance", _describe_work(case), now, case.drain_at)
     sentences = {
@@ -415,7 +410,6 @@ def list_due_verbs(case: Case, node: Node | None, *, staff: bool) -> tuple[Verb,
 
 
 def list_serials(case: Case) -> tuple[str, ...]:
-    """Return the serials that a person may read on a part of the case's node."""
     changes = () if case.difference is None else case.difference.changes
     serials: Iterable[str | None] = (
         case.system_before,

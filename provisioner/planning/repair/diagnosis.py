@@ -75,7 +75,6 @@ class SharedCause(Record):
         return members if is_enough else ()
 
     def accuse(self, members: Sequence[Suspect]) -> Suspect:
-        """Return the suspect that stands for the parts that it explains."""
         lines = dict.fromkeys(s.evidence[0] for s in members if s.evidence)
         return Suspect(
             part=self.part,
@@ -165,7 +164,6 @@ class Rule(Record):
     model_config = Record.model_config | {"arbitrary_types_allowed": True}
 
     def fits_fault(self, fault: Fault) -> bool:
-        """Return whether this line applies to a fault."""
         return (
             self.source.fullmatch(fault.source) is not None
             and self.id.search(fault.id) is not None
@@ -319,9 +317,7 @@ def _nobody(seen: Sequence[Fault]) -> Suspect:
 
 
 def device_of(part: str, inventory: Inventory | None) -> Device | None:
-    """Return the part's device in the inventory: by its slot, or a GPU by its number in PCI
-    order.
-    """
+    """The part's device in the inventory: by its slot, or a GPU by its number in PCI order."""
     if inventory is None or not part:
         return None
     pci = find_pci(part)

@@ -104,9 +104,7 @@ def render_manifest(
 
 
 def pack_bundle(files: Iterable[BundleFile], signed: str, listed: bytes) -> bytes:
-    """Return the archive. Owners, times and order are fixed: the same files result in the same
-    bytes.
-    """
+    """The archive. Owners, times and order are fixed: the same files result in the same bytes."""
     members = {f.path: f.content for f in files} | {MANIFEST: listed, ENVELOPE: signed.encode()}
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:

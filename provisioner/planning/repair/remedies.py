@@ -40,8 +40,6 @@ RESETS = frozenset({RemedyKind.COLD_BOOT, RemedyKind.AC_CYCLE, RemedyKind.REFLAS
 
 
 class Rung(Record):
-    """One remedy for one kind of part."""
-
     kind: PartClass
     remedy: RemedyKind
     tries_max: int  # on one part within `window_h`
@@ -131,7 +129,6 @@ def choose_remedy(
 
 
 def _from(ladder: Sequence[Rung], start: RemedyKind | None, case: Case) -> Sequence[Rung]:
-    """Return the escalation order from its first useful remedy."""
     names = [r.remedy for r in ladder]
     first = names.index(start) if start in names else 0
     return ladder[first:]
@@ -164,7 +161,6 @@ def _same(tried: RemedyTry, suspect: Suspect) -> bool:
 
 
 def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) -> Later | None:
-    """Return the wait that the node's own limits impose, for any part; None if there is none."""
     last = max((t.started_at for t in tries), default=float("-inf"))
     if now - last < limits.shortest_s:
         return Later(at=last + limits.shortest_s, why="the last remedy was tried just now")

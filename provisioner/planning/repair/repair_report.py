@@ -34,7 +34,6 @@ TEXT_MAX = 20_000  # characters of a message
 
 
 def key_of(site: str, case: Case) -> str:
-    """Return the ticket's key, which identifies the case for ever."""
     return f"{site}/{case.id}"
 
 
@@ -79,7 +78,6 @@ def make_message(case: Case, node: Node, inventory: Inventory | None, site: str)
 
 
 def place_of(case: Case, node: Node) -> WorkPlace:
-    """Return the place of the suspect part."""
     where = node.location
     part = case.suspect.part if case.suspect else ""
     ports = ports_of(part, node)
@@ -98,9 +96,7 @@ def place_of(case: Case, node: Node) -> WorkPlace:
 
 
 def ports_of(part: str, node: Node) -> tuple[Port, ...]:
-    """Return the leaf ports that a part is cabled to: a card's own, a leaf's, or the one it
-    names.
-    """
+    """The leaf ports that a part is cabled to: a card's own, a leaf's, or the one it names."""
     slot = part.split("/")[0]
     named = [p for p in node.ports if is_named([f"{p.switch}/{p.interface}"], part)]
     cards = [p for p in node.ports if p.nic_slot == slot]
@@ -108,7 +104,6 @@ def ports_of(part: str, node: Node) -> tuple[Port, ...]:
 
 
 def part_of(case: Case, inventory: Inventory | None) -> WorkPart | None:
-    """Return the suspect, with its details from the last inventory."""
     suspect = case.suspect
     if suspect is None:
         return None
@@ -126,7 +121,6 @@ def part_of(case: Case, inventory: Inventory | None) -> WorkPart | None:
 
 
 def render_words(told: TicketMessage) -> str:
-    """Return the message as text for people."""
     p = told.place
     lines = [
         told.work,
@@ -197,8 +191,6 @@ class Figure(Record):
 
 
 class TenantTime(Record):
-    """The time that a tenant's nodes served it, of the time that they were allocated to it."""
-
     tenant: str
     nodes: int
     owed_s: float
@@ -229,9 +221,7 @@ class RepairReport(Record):
 def make_report(
     cases: Sequence[Case], states: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> RepairReport:
-    """Return the report of cases opened within the time; `states` are the journal's rows, in
-    order.
-    """
+    """The report of cases opened within the time; `states` are the journal's rows, in order."""
     mine = [c for c in cases if since <= c.opened_at < until]
     repaired = [c for c in mine if c.ending in PROPER]
     stages: dict[str, list[float]] = {}
@@ -278,7 +268,6 @@ def stage_times(case: Case) -> dict[Stage, float]:
 def compute_availability(
     rows: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> tuple[TenantTime, ...]:
-    """Return the times of every tenant that had a node within the time, by name."""
     serving: dict[str, tuple[str, float]] = {}  # node -> (tenant, since when it serves)
     owned: dict[str, tuple[str, float]] = {}
     owed: dict[str, float] = {}

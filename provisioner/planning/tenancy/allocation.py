@@ -168,7 +168,6 @@ def allocate_nodes(
 def _give_picked(
     hosts: Iterable[Node], ready: Iterable[Node], tenants: Sequence[Tenant]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of certified nodes and the tenants for which a person picked them."""
     held = Counter(n.tenant for n in hosts)
     lacks = {t.name: t.nodes_wanted - held[t.name] for t in tenants if t.phase is Phase.READY}
     owners = {name: t for t in tenants for name in t.picked if t.name in lacks}
@@ -197,7 +196,6 @@ def find_area(node: Node) -> Area:
 
 
 def sort_by_place(node: Node) -> tuple[object, ...]:
-    """Return a key that sorts nodes by place, with numbers as numbers."""
     place = node.location
     parts = [(int(p), "") if p.isdigit() else (-1, p) for p in _DIGITS.split(place.rack)]
     return (place.site, place.pod, place.scalable_unit, parts, place.index, node.id)
@@ -249,7 +247,6 @@ def build_site(hosts: Sequence[Node], coming: Iterable[Node]) -> Site:
 
 
 def _place_shares(site: Site, wishes: Sequence[Wish]) -> Placement:
-    """Return the places of fair shares, of which each has room."""
     shares = share_nodes(wishes, site.free)
     smaller = [
         Wish(w.tenant, shares[w.tenant].total(), w.held, w.units, w.is_spread)
@@ -352,7 +349,6 @@ class Usage(Record):
 
 
 def count_usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS_PER_NODE) -> Usage:
-    """Return the tenant's share of the site."""
     held = sum(n.tenant == tenant.name for n in nodes)
     return Usage(
         nodes=held,
@@ -363,7 +359,6 @@ def count_usage(tenant: Tenant, nodes: Iterable[Node], gpus_per_node: int = GPUS
 
 
 def find_exceeded_quotas(tenant: Tenant, used: Usage) -> tuple[Blocker, ...]:
-    """Return a blocker for every quota that the tenant's request exceeds."""
     quota = tenant.quota
     return tuple(
         Blocker(

@@ -270,7 +270,6 @@ def _cost_crowding(standing: Mapping[Area, int]) -> int:
 
 
 def _sum_up(racks: Mapping[Area, int]) -> Counter[Area]:
-    """Return the numbers of all areas from those of the racks."""
     sums: Counter[Area] = Counter()
     for rack, count in racks.items():
         for length in range(POD, RACK + 1):

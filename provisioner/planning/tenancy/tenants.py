@@ -147,9 +147,7 @@ class Request(Record):
 def create(
     asked: Request, tenants: Sequence[Tenant], nodes: Sequence[Node], fabric: FabricPlan
 ) -> Tenant | Refused:
-    """Return a tenant with the lowest free number, or the existing one if it has the same
-    fields.
-    """
+    """A tenant with the lowest free number, or the existing one if it has the same fields."""
     existing = next((t for t in tenants if t.name == asked.name), None)
     made = Tenant(
         name=asked.name,
@@ -298,9 +296,7 @@ def shrink_tenant(
 
 
 def delete(name: str, tenants: Sequence[Tenant], nodes: Sequence[Node]) -> Tenant | Refused | None:
-    """Return the tenant in phase LEAVING; None if none has this name. Refused while it has
-    nodes.
-    """
+    """The tenant in phase LEAVING; None if none has this name. Refused while it has nodes."""
     named = next((t for t in tenants if t.name == name), None)
     if named is None or named.phase is Phase.LEAVING:
         return named
@@ -356,7 +352,6 @@ def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
 
 
 def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
-    """Return the lowest number whose VNI and P_Key are free, also of tenants on the list."""
     taken = {t.number for t in tenants}
     taken |= {t.l3vni - fabric.plan.vni_first for t in tenants}
     taken |= {t.pkey - PKEY_FIRST for t in tenants}

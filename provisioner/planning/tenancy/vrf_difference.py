@@ -57,7 +57,6 @@ def list_obstacles(
 def _list_unprepared(
     leaf: LeafPlan, state: NetworkState, desired: LeafNetworks
 ) -> Iterator[Blocker]:
-    """Return blockers for missing parts of the leaf's base configuration."""
     if not desired.vrfs:
         return
     if not leaf.limits.tenant_networks:
@@ -130,7 +129,6 @@ def _list_targets(network: VrfNetwork) -> frozenset[str]:
 
 
 def make_blocker(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
-    """Return a blocker of these fields."""
     return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)
 
 
@@ -177,7 +175,6 @@ class LeafChange:
 
     @property
     def empty(self) -> bool:
-        """Return whether the leaf already has the desired configuration."""
         return self.networks.empty
 
 
@@ -255,9 +252,7 @@ def find_missing_change(change: NetworkChange, state: NetworkState) -> NetworkCh
 
 
 def find_unproved(change: LeafChange, state: NetworkState) -> tuple[Blocker, ...]:
-    """Return why a change is not yet in force, or would not survive a restart; () if it is
-    proved.
-    """
+    """Why a change is not yet in force, or would not survive a restart; () if it is proved."""
     in_force = state.vrfs_in_force
     wrong = {v: "the switch has no such VRF" for v in change.present if v not in in_force}
     wrong |= {v: "the switch still has this VRF" for v in change.absent if v in in_force}

@@ -189,9 +189,7 @@ def list_revocations(
 
 
 def _reason(alert: Alert) -> Reason:
-    """Return the reason of an alert: drift is a change made by a person, a broken part is a
-    fault.
-    """
+    """The reason of an alert: drift is a change made by a person, a broken part is a fault."""
     classes = set(alert.classifications)
     faulty = Classification.HARDWARE in classes or not classes & _DRIFTING
     return Reason.CHECK_FAILED if faulty else Reason.DRIFT

@@ -180,9 +180,7 @@ def settle_by_rule(node: Node, difference: Difference, now: float) -> Node:
 
 
 def settle_by_word(node: Node, difference: Difference, word: Settlement, now: float) -> Node | str:
-    """Return the row that follows from a person's decision, or why that decision settles
-    nothing.
-    """
+    """The row that follows from a person's decision, or why that decision settles nothing."""
     kind = difference.kind
     if word is Settlement.KEEP:
         return _kept(node, difference, now)

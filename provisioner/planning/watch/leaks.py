@@ -42,7 +42,6 @@ class Renewal(Record):
 
     @property
     def proved(self) -> bool:
-        """Return whether every root proved the certified state."""
         return not self.differs and not self.unproved
 
 

@@ -115,7 +115,6 @@ class Joined(WorksBy):
 
 
 def digest_settings(settings: Settings) -> str:
-    """Return the digest of all settings that must be equal on all daemons."""
     shared = settings.model_dump(mode="json", exclude=set(OF_ONE_MACHINE))
     return _digest(json.dumps(shared, sort_keys=True))
 
@@ -126,7 +125,6 @@ def digest_text(text: str) -> str:
 
 
 def find_differences(ours: Joined, theirs: Joined) -> tuple[str, ...]:
-    """Return the parts by which two daemons differ, by name."""
     parts = sorted({*ours.digests, *theirs.digests})
     return tuple(p for p in parts if ours.digests.get(p) != theirs.digests.get(p))
 
@@ -151,7 +149,6 @@ def find_end_reason(ours: Joined, peers: Sequence[Joined], now: float) -> str:
 
 
 def describe_mixed_peers(ours: Joined, peers: Sequence[Joined]) -> tuple[str, ...]:
-    """Return a sentence for each peer with different parts."""
     return tuple(
         f"{peer.id} works by {_named(apart)}"
         for peer in peers
@@ -232,9 +229,7 @@ def read_standing(id_: str, text: str) -> Standing:
 
 
 def list_asked(ours: Standing, peers: Sequence[Standing]) -> tuple[str, ...]:
-    """Return the devices to try now: those that are silent for others, and for an unfit one its
-    own.
-    """
+    """The devices to try now: those that are silent for others, and for an unfit one its own."""
     own = () if ours.fit else ours.sample
     wanted = [a for p in peers for a in p.sample]
     return tuple(dict.fromkeys((*own, *wanted)))[: 8 * SAMPLE_MAX]

@@ -37,7 +37,6 @@ def is_strong(etag: str) -> bool:
 
 
 def is_same_file(seen: Validators, now: Validators) -> bool:
-    """Return whether the offered file is provably the one that was read."""
     if seen.length is None or not seen.settled:
         return False
     return _alike(seen, now) and (is_strong(seen.etag) or bool(seen.modified))
@@ -89,7 +88,6 @@ def make_unnamed_blocker(name: str) -> Blocker:
 
 
 def make_wrong_content_blocker(name: str, address: str, found: str, wanted: str) -> Blocker:
-    """Return the blocker for other contents under this name."""
     return Blocker(
         reason=Reason.DIGEST_MISMATCH,
         subject=name,

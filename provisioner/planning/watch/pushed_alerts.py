@@ -76,9 +76,7 @@ class Directory:
         return named.pop() if len(named) == 1 else ""
 
     def find_target(self, said: Mapping[str, Any]) -> str:
-        """Return the rail, "rail3", or "leaf/port" of a port that is no rail; "" if there is
-        none.
-        """
+        """The rail, "rail3", or "leaf/port" of a port that is no rail; "" if there is none."""
         targets = {self._target(key) for key in self._keys(said)} - {""}
         return targets.pop() if len(targets) == 1 else ""
 

@@ -82,7 +82,6 @@ class Found(Record):
 
 
 def signal_of(found: Found | Signal, node: str, source: str, now: float) -> Signal:
-    """Return a condition as a signal of a source about a node."""
     if isinstance(found, Signal):
         return found.model_copy(update={"source": source})
     return Signal(**found.model_dump(), node=node, source=source, at=now)
@@ -354,9 +353,7 @@ def compute_growth(looks: Sequence[Counters], name: str) -> int | None:
 
 
 def _pausing(pair: Sequence[Counters]) -> bool:
-    """Return whether pause frames of a priority were sent, and no packet of any kind was
-    received.
-    """
+    """Whether pause frames of a priority were sent, and no packet of any kind was received."""
     names = [n for n in pair[1].values if n.startswith("tx_prio") and n.endswith("_pause")]
     sent = any((compute_growth(pair, name) or 0) > 0 for name in names)
     return sent and compute_growth(pair, "rx_packets") == 0

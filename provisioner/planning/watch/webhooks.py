@@ -51,14 +51,11 @@ def is_wanted(webhook: Webhook, row: JournalRow) -> bool:
 
 
 def list_changes(before: Webhook, after: Webhook) -> tuple[str, ...]:
-    """Return the names of the fields that differ."""
     return tuple(n for n in Webhook.model_fields if getattr(before, n) != getattr(after, n))
 
 
 def event_id(row: JournalRow) -> str:
-    """Return the event's id, equal for all attempts to send the same row; different after a
-    restore.
-    """
+    """The event's id, equal for all attempts to send the same row; different after a restore."""
     return f"{row.seq}-{row.sha256[:16]}"
 
 

@@ -68,9 +68,7 @@ COPIES_MAX = 1000  # of one revision in one directory: more is a start that fail
 
 
 def copier(database: str, directory: Path) -> Copier:
-    """Return the step before a migration for `open_store`: a copy in `directory`, named by its
-    schema.
-    """
+    """The step before a migration for `open_store`: a copy in `directory`, named by its schema."""
 
     def copy(revision: str) -> Path:
         prepare_directory(directory)
@@ -199,8 +197,6 @@ CHUNK = 1 << 20
 
 
 class FileDigest(Record):
-    """One member of a backup."""
-
     sha256: str
     size: int
 
@@ -220,7 +216,6 @@ class Manifest(Record):
 
     @property
     def of_server(self) -> bool:
-        """Return whether the database is one of PostgreSQL."""
         return DUMP_MEMBER in self.files
 
 

@@ -128,9 +128,7 @@ def lock_database(file: Path) -> DataLock:
 
 
 def _open_lock(file: Path, flags: int = 0) -> int:
-    """Return a descriptor that a playbook's process, which may outlive us, does not inherit
-    (PEP 446).
-    """
+    """A descriptor that a playbook's process, which may outlive us, does not inherit (PEP 446)."""
     try:
         return os.open(file, os.O_RDWR | flags, 0o600)
     except OSError as error:
@@ -152,9 +150,7 @@ def _cannot_open(file: Path, error: OSError) -> InputError:
 
 
 def place_of(directory: Path) -> str:
-    """Return the name of this very directory, made once: it distinguishes daemons on one
-    database.
-    """
+    """The name of this very directory, made once: it distinguishes daemons on one database."""
     file = directory / PLACE_FILE
     if not file.exists():
         write_private(file, f"{uuid.uuid4().hex}\n".encode())
@@ -236,21 +232,15 @@ class SealingKey(Protocol):
     """A master key, which seals bytes under a name."""
 
     @property
-    def id(self) -> str:
-        """Return the name of the key."""
-        ...
+    def id(self) -> str: ...
 
-    def seal(self, plain: bytes, name: str) -> bytes:
-        """Encrypt and authenticate."""
-        ...
+    def seal(self, plain: bytes, name: str) -> bytes: ...
 
 
 class Sealing(Protocol):
     """One master key, or two while one is exchanged."""
 
-    def newest(self) -> SealingKey:
-        """Return the key that seals now."""
-        ...
+    def newest(self) -> SealingKey: ...
 
     def open(self, sealed: bytes, name: str) -> bytes:
         """Return what was sealed under this name; `StoreFailed` if it does not open."""

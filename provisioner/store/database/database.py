@@ -82,8 +82,6 @@ from provisioner.store.schema import (
 
 
 class Aside:
-    """One per store."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._nodes: tuple[Node, ...] = ()
@@ -93,7 +91,6 @@ class Aside:
         self._kept_of: tuple[tuple[Node, ...], frozenset[str]] = (), frozenset()
 
     def take(self, nodes: tuple[Node, ...]) -> None:
-        """Store the nodes of the last read."""
         self._nodes = nodes
 
     def damaged(self) -> Mapping[str, Blocker]:
@@ -443,7 +440,6 @@ def _check_whole(engine: Engine, file: Path) -> None:
 
 
 def _refused(file: Path, said: str) -> InputError:
-    """Return what SQLite's own refusal means for a person."""
     if "locked" in said or "busy" in said:
         remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
         problem = "another process is writing to the database; nothing is wrong with it"

@@ -79,9 +79,7 @@ class MarkFile:
         self._descriptor: int | None = None
 
     def read(self) -> HighWater | None:
-        """Return the recorded mark; None if there is none. Raises `InputError` for an unreadable
-        file.
-        """
+        """The recorded mark; None if there is none. Raises `InputError` for an unreadable file."""
         try:
             content = self.path.read_bytes()[:SIZE]
         except FileNotFoundError:
@@ -140,7 +138,6 @@ class Marking:
         return tuple(connection.execute(self._raise, {"now": time.time()}).one())
 
     def keep(self, counted: object) -> None:
-        """Record a count that was committed."""
         assert isinstance(counted, tuple)
         count, rows, head, look_only, synchronous = counted
         changed = {
@@ -161,7 +158,6 @@ class Marking:
             self.stop(str(look_only))
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -356,7 +352,6 @@ def _still_matters(told: Revocation, now: float) -> bool:
 
 
 def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
-    """Return all revocations of the database."""
     kind = RevokedKind
     c = certificates.c
     k = signing_keys.c

@@ -77,9 +77,7 @@ class Lane(Protocol):
     counting: Counting | None  # of the lane that writes, once a daemon serves
 
     @property
-    def waiting(self) -> int:
-        """Return the pieces of work that wait for their turn, for measurement."""
-        ...
+    def waiting(self) -> int: ...
 
     async def run(self, work: Work[Result]) -> Result: ...
 

@@ -122,7 +122,6 @@ def _is_strange(kind: str, sql: str) -> bool:
 
 @cache
 def _known_triggers() -> frozenset[str]:
-    """Return the texts of our triggers, in an SQLite file of our schema."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(NEWEST.read_text())
         made = empty.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
@@ -251,9 +250,7 @@ def is_postgres(database: object) -> bool:
 
 
 def postgres_url(text_: str, source: str = "--database") -> URL:
-    """Return the URL for SQLAlchemy and our driver. `InputError`, without the password, if it is
-    none.
-    """
+    """The URL for SQLAlchemy and our driver. `InputError`, without the password, if it is none."""
     try:
         url = make_url(text_)
     except ArgumentError:
@@ -329,16 +326,12 @@ def wait_reason(database: str) -> str:
 
 
 def write_connection(engine: Engine) -> Callable[[], Connection]:
-    """Return the maker of the connection that writes: each transaction begins with the writers'
-    lock.
-    """
+    """The maker of the connection that writes: each transaction begins with the writers' lock."""
     return lambda: engine.connect().execution_options(provisioner_writes=True)
 
 
 def read_connection(engine: Engine) -> Callable[[], Connection]:
-    """Return the maker of connections whose transactions read one snapshot and wait for no
-    writer.
-    """
+    """The maker of connections whose transactions read one snapshot and wait for no writer."""
     return lambda: engine.connect().execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True
     )

@@ -165,7 +165,6 @@ class Seat:
         return True
 
     def end_turn(self, name: str) -> None:
-        """Give a turn back."""
         key = _signed(crc32(name.encode()))
         self._turns.discard(key)
         self._ask("SELECT pg_advisory_unlock(%s, %s)", (TURNS, key))
@@ -194,7 +193,6 @@ class Seat:
 
     @property
     def joined(self) -> Joined:
-        """Return this daemon as its peers see it."""
         works = self._works
         return Joined(
             id=self.id,
@@ -276,7 +274,6 @@ class Seat:
         return self._session.execute(statement.encode(), values).fetchall()
 
     def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
-        """Run a statement at the desk, where it may wait for a table."""
         assert self._desk is not None, "not seated"
         with waits.on("a look at the other daemons", limited=False):
             return self._desk.execute(statement.encode(), values).fetchall()

@@ -34,7 +34,6 @@ class Transactions:
 
     @property
     def shared(self) -> bool:
-        """Return whether other daemons may write too."""
         return self.engine.dialect.name == "postgresql"
 
     @property
@@ -44,7 +43,6 @@ class Transactions:
 
     @property
     def waiting(self) -> int:
-        """Return the pieces of work that wait for their turn."""
         return self.writer.waiting + self.reader.waiting
 
     async def write(self, work: Work[Result]) -> Result:
@@ -122,7 +120,6 @@ class _Forward(Generic[Arguments, Result]):
 def reads(
     function: Callable[Concatenate[Connection, Arguments], Result],
 ) -> _Forward[Arguments, Result]:
-    """Return a repository's method that reads by this row function."""
     return _Forward(function, changes=False)
 
 

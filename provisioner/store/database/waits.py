@@ -76,7 +76,6 @@ def longest() -> tuple[str, float]:
 
 
 def too_long(limit_s: float) -> tuple[str, float] | None:
-    """Return the limited wait that is over its limit, and its seconds; None if there is none."""
     now = read_boot_clock()
     over = [(w.what, now - w.since_s) for w in list(_waits.values()) if w.limited]
     return max((o for o in over if o[1] >= limit_s), key=lambda o: o[1], default=None)

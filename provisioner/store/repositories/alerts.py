@@ -152,7 +152,6 @@ def put_subscription(connection: Connection, subscription: Subscription) -> None
 
 
 def read_subscriptions(connection: Connection) -> tuple[Subscription, ...]:
-    """Return all of them."""
     order = (subscriptions.c.node, subscriptions.c.bmc)
     s = subscriptions.c
     rows = connection.execute(select(s.id, s.node, s.body).order_by(*order))

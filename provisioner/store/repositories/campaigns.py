@@ -186,7 +186,6 @@ def admit(
 
 
 def read_campaign(connection: Connection, campaign_id: str) -> Campaign | None:
-    """Return the present campaign, or None."""
     query = select(campaigns.c.body).where(campaigns.c.id == campaign_id)
     body = connection.scalar(query)
     return None if body is None else parse(Campaign, body, f"campaigns, {campaign_id}")
@@ -207,7 +206,6 @@ def read_rows(connection: Connection, campaign_id: str) -> tuple[CampaignRow, ..
 
 
 def read_active(connection: Connection) -> tuple[CampaignRow, ...]:
-    """Return the nodes of all campaigns that are under way."""
     query = select(campaign_nodes.c.node, campaign_nodes.c.body)
     query = query.join(campaigns, campaigns.c.id == campaign_nodes.c.campaign)
     query = query.where(campaigns.c.state.not_in([str(s) for s in OVER]))
@@ -240,14 +238,12 @@ def _read_pin(connection: Connection, key: str, body: str) -> ReleasePin | None:
 
 
 def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
-    """Make or replace a pin."""
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
     connection.execute(insert(release_pins).values(key=pin.key, body=pin.model_dump_json()))
     chain.append(connection, PinChanged(pin=pin), now)
 
 
 def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
-    """Remove a pin."""
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
     chain.append(connection, PinChanged(dropped=pin), now)
 

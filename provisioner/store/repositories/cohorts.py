@@ -33,7 +33,6 @@ from provisioner.store.signing import verify
 
 
 def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
-    """Return the keys whose signatures are believed, and whether the certificate is revoked."""
     keys = signing_key_rows.believed(connection)
     return keys, evidence_rows.revoked(connection, certificate)
 

@@ -36,11 +36,9 @@ class NamedRecords(Generic[Named]):
         self._noun = noun
 
     async def list(self) -> Sequence[Named]:
-        """Return all records, by name."""
         return await self._transactions.read(self._read_all)
 
     async def get(self, name: str) -> Named | None:
-        """Return one record; None if there is none of this name."""
         return await self._transactions.read(lambda c: self._read(c, name))
 
     async def replace(self, record: Named, event: Event, now: float) -> None:

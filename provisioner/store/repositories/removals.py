@@ -59,9 +59,7 @@ def read_standings(connection: Connection) -> Standings:
 def list_changes(
     before: Mapping[Subject, Revocation], found: Standings, now: float
 ) -> list[Revocation]:
-    """Return the lines to add: each changed state, and what is gone as a state that keeps
-    nothing.
-    """
+    """The lines to add: each changed state, and what is gone as a state that keeps nothing."""
     changed = [line for subject, line in found.items() if line and before.get(subject) != line]
     gone = [line for subject, line in before.items() if subject not in found and line.keep]
     return changed + [

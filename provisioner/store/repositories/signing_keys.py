@@ -54,9 +54,7 @@ NONCE_BYTES = 12
 class Sealing(Protocol):
     """What seals and opens secrets: a `MasterKey`, or a `KeyRing` of two."""
 
-    def newest(self) -> MasterKey:
-        """Return the key that seals now."""
-        ...
+    def newest(self) -> MasterKey: ...
 
     def open(self, sealed: bytes, name: str) -> bytes:
         """Return what was sealed for this name; `StoreFailed` if it does not open."""
@@ -78,7 +76,6 @@ class MasterKey:
 
     @classmethod
     def generate(cls) -> MasterKey:
-        """Return a new random key."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
@@ -98,7 +95,6 @@ class MasterKey:
         return cls(key)
 
     def newest(self) -> MasterKey:
-        """Return this key: there is no other."""
         return self
 
     def text(self) -> str:

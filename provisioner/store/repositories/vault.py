@@ -126,7 +126,6 @@ class Vault:
 
     @property
     def keys(self) -> Sealing:
-        """Return what seals and opens its rows."""
         return self._key
 
     async def current(self, name: str) -> Login | None:

@@ -90,7 +90,6 @@ class SqlWebhookRepository:
 
 
 def read_webhooks(connection: Connection) -> tuple[WebhookStatus, ...]:
-    """Return all, by name, with what waits for each."""
     counted = select(rows.c.webhook, rows.c.state, func.count()).group_by(
         rows.c.webhook, rows.c.state
     )
@@ -224,7 +223,6 @@ def due(
 
 
 def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, JournalRow], ...]:
-    """Return the events whose delivery was given up."""
     return _with_rows(connection, _dead(name, None), 1000)
 
 

@@ -91,13 +91,11 @@ ACCEPTED = "accepted"  # when a person said that the machine's clock is right
 
 
 def read_mark(connection: Connection, name: str) -> float | None:
-    """Return the mark of this name, or None if there is none."""
     at = connection.scalar(select(clock_marks.c.at).where(clock_marks.c.name == name))
     return None if at is None else float(at)
 
 
 def put_mark(connection: Connection, name: str, at: float) -> None:
-    """Set the mark of this name."""
     updated = connection.execute(
         update(clock_marks).where(clock_marks.c.name == name).values(at=at)
     )
@@ -132,7 +130,6 @@ def change_session(connection: Connection, node: str, changes: Mapping[str, obje
 
 
 def put_session(connection: Connection, session: AgentSession) -> None:
-    """Make or replace the row of the session's node."""
     values = {"body": clean(session.model_dump_json()), "seen_at": session.seen_at}
     updated = connection.execute(
         update(agents).where(agents.c.node == session.node).values(**values)

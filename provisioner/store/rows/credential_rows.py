@@ -116,25 +116,21 @@ def enroll(connection: Connection, names: Mapping[str, str], changed_at: float) 
 
 
 def remove(connection: Connection, names: Collection[str]) -> None:
-    """Remove rows, as far as there are any."""
     for part in _parts(names):
         connection.execute(delete(rows).where(rows.c.name.in_(part)))
 
 
 def read(connection: Connection, name: str) -> CredentialStanding | None:
-    """Return one row."""
     row = connection.execute(_ONE, {"wanted": name}).one_or_none()
     return None if row is None else _standing(row)
 
 
 def read_node(connection: Connection, node: str) -> Sequence[CredentialStanding]:
-    """Return the rows of one node, by name."""
     query = select(rows).where(rows.c.node == node).order_by(rows.c.name)
     return tuple(_standing(row) for row in connection.execute(query))
 
 
 def read_names(connection: Connection) -> Mapping[str, str]:
-    """Return the node of each login."""
     return {row.name: row.node for row in connection.execute(select(rows.c.name, rows.c.node))}
 
 
@@ -244,7 +240,6 @@ def begin_attempt(
 
 
 def record_failure(connection: Connection, name: str, problem: str, retry_at: float) -> None:
-    """Count a failed attempt."""
     failed = update_rows(rows).where(rows.c.name == name)
     connection.execute(
         failed.values(failures=rows.c.failures + 1, problem=problem, retry_at=retry_at)
@@ -252,7 +247,6 @@ def record_failure(connection: Connection, name: str, problem: str, retry_at: fl
 
 
 def summarize(connection: Connection, now: float) -> CredentialSummary:
-    """Count all rows."""
     known = rows.c.changed_at > 0
 
     def number(holds: ColumnElement[bool]) -> ColumnElement[int]:

@@ -139,7 +139,6 @@ _OPEN = (
 def put(
     connection: Connection, session: FabricSession, outcomes: Sequence[FabricOutcome]
 ) -> FabricSession:
-    """Return a session with the outcomes that it came to."""
     put_outcomes(connection, outcomes)
     return put_session(connection, session)
 
@@ -175,7 +174,6 @@ def put_outcomes(connection: Connection, outcomes: Sequence[FabricOutcome]) -> N
 
 
 def read_open(connection: Connection) -> tuple[FabricSession, ...]:
-    """Return every session that is under way."""
     sessions = []
     for row in connection.execute(_OPEN):
         try:
@@ -262,7 +260,6 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int) -
 
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:
-    """Return the last observed inventory of a node."""
     body = connection.scalar(_NEWEST, {"name": node})
     try:
         return None if body is None else parse_inventory(body)
@@ -330,7 +327,6 @@ def put_report(connection: Connection, report: HealthReport) -> None:
 
 
 def read_report(connection: Connection, node: str) -> HealthReport | None:
-    """Return the results of a node's last validation."""
     body = connection.scalar(
         select(reports.c.body).where(reports.c.node == node).order_by(reports.c.id.desc()).limit(1)
     )
@@ -452,7 +448,6 @@ def put_proof(connection: Connection, proof: ReleaseProof) -> None:
 
 
 def read_proof(connection: Connection, node: str) -> ReleaseProof | None:
-    """Return the proof of a node's last release."""
     body = connection.scalar(
         select(proofs.c.body).where(proofs.c.node == node).order_by(proofs.c.id.desc()).limit(1)
     )

@@ -68,8 +68,6 @@ class StateFigures:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All of it, as of one moment."""
-
     states: tuple[StateFigures, ...]
     late: tuple[tuple[str, str, float], ...]  # (node, state, seconds over its limit), most first
     blocked: Mapping[str, int]  # reason of the first blocker -> nodes
@@ -161,7 +159,6 @@ def _alerts(connection: Connection) -> dict[str, int]:
 
 
 def _campaigns(connection: Connection) -> dict[tuple[str, str], int]:
-    """Return the number of nodes of campaigns that are under way."""
     over = ("draft", "done", "aborted")
     c = campaign_nodes.c
     query = select(c.campaign, c.state, func.count()).join(campaigns, campaigns.c.id == c.campaign)
@@ -218,8 +215,6 @@ class ExpiringCertificate:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All of it, as of one moment."""
-
     blocked: tuple[BlockedGroup, ...]
     alerts: tuple[AlertGroup, ...]
     certificates: tuple[ExpiringCertificate, ...]

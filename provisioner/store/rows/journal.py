@@ -65,7 +65,6 @@ def read_newest_base(connection: Connection, base: Base) -> Base:
 
 
 def is_pruned(connection: Connection, seq: int) -> bool:
-    """Return whether a row was archived and removed."""
     if not 0 < seq <= read_base(connection).through:
         return False
     return connection.scalar(select(journal.c.seq).where(journal.c.seq == seq)) is None

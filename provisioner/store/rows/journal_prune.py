@@ -78,7 +78,6 @@ class Needs:
     unexported_after: float = float("inf")  # rows with a greater number: of an audit export
 
     def keep_from(self, node: str, at: float) -> None:
-        """Keep a node's rows from a time on."""
         self.since[node] = min(self.since.get(node, at), at)
 
     def explain(self, row: Mapping[str, Any]) -> str:
@@ -97,7 +96,6 @@ class Needs:
 
 
 def read_needs(connection: Connection, now: float) -> Needs:
-    """Return the present needs."""
     needs = Needs()
     open_operations = select(operations.c.node, operations.c.opened_at).where(
         operations.c.status != str(OperationStatus.DONE)
@@ -156,7 +154,6 @@ class Span:
 
     @property
     def last(self) -> int:
-        """Return the number of the last row."""
         return self.first + len(self.digests) - 1
 
     def digest_before(self, seq: int) -> str:

@@ -76,9 +76,7 @@ def save_node(connection: Connection, node: Node) -> Node:
 
 
 def _next_change(connection: Connection) -> int:
-    """Return a number above every other one. Writers take turns: it is unique, and none comes
-    late.
-    """
+    """A number above every other one. Writers take turns: it is unique, and none comes late."""
     return int(connection.scalar(_LAST_CHANGE) or 0) + 1
 
 
@@ -158,9 +156,7 @@ class Fleet:
         return self._nodes
 
     def list_cabled(self, switches: Iterable[str]) -> list[Node]:
-        """Return the readable nodes of the last reading with a port at one of these switches, by
-        id.
-        """
+        """The readable nodes of the last reading with a port at one of these switches, by id."""
         names = set[str]().union(*(self._cabled.get(switch, ()) for switch in switches))
         nodes = (self._known[name][1] for name in sorted(names))
         return [node for node in nodes if node.generation != STAND_IN]
@@ -221,7 +217,6 @@ def _parse(connection: Connection, name: str, body: str) -> Node:
 
 
 def read_named(connection: Connection, names: Collection[str]) -> dict[str, Node]:
-    """Return the nodes of these names that there are."""
     return {
         name: parse_or_stand_in(connection, name, body)
         for name, _, body in _read_rows(connection, names)
@@ -315,7 +310,6 @@ def read_wave_marks(connection: Connection, _now: float) -> Marks:
 
 
 def _name_wave(number: int, *, has_canaries: bool) -> str:
-    """Return the name of a wave, as the page of its campaign has it."""
     if has_canaries and number == 0:
         return "canaries"
     return f"wave {number + (0 if has_canaries else 1)}"

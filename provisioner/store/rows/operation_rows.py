@@ -53,9 +53,7 @@ _HELD = update(operations).where(
 
 
 def open_operation(connection: Connection, node: str, want: str, now: float) -> Operation | None:
-    """Return a new active operation with the id "node#number"; None if the node has an active
-    one.
-    """
+    """A new active operation with the id "node#number"; None if the node has an active one."""
     if _active_of(connection, node) is not None:
         return None
     last = connection.scalar(select(func.max(operations.c.number)).where(operations.c.node == node))
@@ -288,9 +286,7 @@ def record(
     now: float,
     standing: ReleaseConditions | None = None,
 ) -> tuple[Operation, Node | None]:
-    """Return the outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not
-    hold.
-    """
+    """The outcome of one turn: all of it or nothing. `StaleWrite` if `standing` does not hold."""
     inventory, report, certificate, proof = parts
     fenced = fence(connection, operation)
     if standing is not None:

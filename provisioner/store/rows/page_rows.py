@@ -127,7 +127,6 @@ def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
 def operations_page(
     connection: Connection, *, after: str, limit: int, status: str, node: str
 ) -> tuple[Operation, ...]:
-    """Return operations by id."""
     o = operations.c
     query: Select[Any] = select(operations).order_by(o.id).limit(limit)
     if after:

@@ -134,7 +134,6 @@ def read_sessions(
 
 
 def end_session(connection: Connection, session_id: str, why: str, now: float) -> bool:
-    """End one session; False if there is none with this id."""
     end_sessions(connection, table.c.id == session_id, why, now)
     return connection.scalar(select(table.c.id).where(table.c.id == session_id)) is not None
 
@@ -252,7 +251,6 @@ OPEN = frozenset({RequestState.WAITING, RequestState.RUNNING})
 
 
 def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
-    """Return a new row with the next number, and a row of the journal."""
     number = (connection.scalar(select(func.max(requests.c.id))) or 0) + 1
     stored = asked.model_copy(update={"id": number})
     row = insert(requests).values(id=number, subject=clean(asked.subject), kind=str(asked.kind))
@@ -276,7 +274,6 @@ def save_request(
 
 
 def read_request(connection: Connection, number: int) -> ChangeRequest | None:
-    """Return one request, or None."""
     body = connection.scalar(select(requests.c.body).where(requests.c.id == number))
     return None if body is None else parse(ChangeRequest, body, f"requests, {number}")
 

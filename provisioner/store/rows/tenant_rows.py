@@ -182,13 +182,11 @@ def allocate(connection: Connection, node: Node, tenant: Tenant, now: float) -> 
 
 
 def forget(connection: Connection, tenant: Tenant, now: float) -> None:
-    """Remove a tenant, and journal it."""
     remove_tenant(connection, tenant)
     chain.append(connection, TenantChanged(request="gone", tenant=tenant), now)
 
 
 def read_tenant(connection: Connection, name: str) -> Tenant | None:
-    """Return the present tenant, or None."""
     body = connection.scalar(select(tenants.c.body).where(tenants.c.name == name))
     return None if body is None else parse(Tenant, body, f"tenants, {name}")
 

@@ -143,7 +143,6 @@ class RedfishStreams:
             response.close()
 
     async def close(self) -> None:
-        """Break all streams off."""
         if self._session is not None:
             await self._session.close()
             self._session = None

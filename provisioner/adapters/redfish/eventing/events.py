@@ -143,8 +143,6 @@ class RedfishEvent(Record):
 
 
 class Metric(Record):
-    """One value of a metric report."""
-
     name: str
     value: float
 
@@ -233,7 +231,6 @@ def _context(value: Any) -> str:
 
 
 def is_meaningful(event: RedfishEvent) -> bool:
-    """Return whether an alert or a look at the node may follow from this event."""
     return _asks_for_a_look(event) or _signal(event, "", "", 0.0) is not None
 
 
@@ -357,7 +354,6 @@ def _read_records(value: Any) -> tuple[tuple[RedfishEvent, ...], int, tuple[str,
 
 
 def _is_grouped(item: Json) -> bool:
-    """Return whether another event of the group reports the same fact more exactly."""
     return (
         item.get("SpecificEventExistsInGroup") is True and text(item.get("MessageId")) is not None
     )

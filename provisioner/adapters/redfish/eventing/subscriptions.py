@@ -102,7 +102,6 @@ async def find(service: Service, collection: str, destination: str) -> str:
 
 
 def _leads_to(shown: Any, destination: str) -> bool:
-    """Return whether a destination that is read back is the one that was sent."""
     listed = text(shown)
     return listed is not None and _split(listed) == _split(destination)
 

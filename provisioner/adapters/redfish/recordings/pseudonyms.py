@@ -35,13 +35,11 @@ _MAC_DIGITS = 12
 
 
 def make_pseudonym(key: bytes, kind: str, value: str) -> str:
-    """Return the pseudonym of a value of this kind."""
     spelled = f"{kind} {_normalise(kind, value)}".encode(errors="surrogatepass")
     return _MAKERS[kind](value, hmac.new(key, spelled, "sha512").digest())
 
 
 def list_spellings(kind: str, value: str) -> list[str]:
-    """Return other spellings in which the same value may stand elsewhere."""
     digits = re.sub("[^0-9a-fA-F]", "", value)
     if kind == "MAC address" and len(digits) == _MAC_DIGITS:
         pairs = [digits[n : n + 2] for n in range(0, _MAC_DIGITS, 2)]
@@ -176,7 +174,6 @@ class Pseudonyms:
     _values: dict[str, _Value] = field(default_factory=dict)  # by the original
 
     def count_kinds(self) -> dict[str, int]:
-        """Return how many distinct values of each kind have a pseudonym."""
         return dict(Counter(one.kind for one in self._values.values() if one.kind != _HIDDEN))
 
     def replace_all(self, tree: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, str]]:
@@ -295,7 +292,6 @@ class Pseudonyms:
         return one.pseudonym
 
     def _list_sought(self) -> dict[str, _Value]:
-        """Return the values that are looked for elsewhere, in each of their spellings."""
         sought: dict[str, _Value] = {}
         for original, one in self._values.items():
             forms = {original: one.pseudonym}
@@ -347,7 +343,6 @@ class _Replacer:
         return pseudonym.upper() if original.isupper() else pseudonym.lower()
 
     def replace_in(self, value: Any, name: str = "", *, account: bool) -> Any:
-        """Return the same of all texts in it."""
         if isinstance(value, Mapping):
             return {
                 self.replace(inner, ""): self.replace_in(one, inner, account=account)

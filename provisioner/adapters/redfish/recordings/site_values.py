@@ -154,7 +154,6 @@ def is_public_address(value: str) -> bool:
 
 
 def is_site_number(name: str, value: int) -> bool:
-    """Return whether a number is a serial number."""
     return len(str(abs(value))) >= _DIGITS_MIN and find_kind(name, str(value)) in (
         "serial number",
         "licence",

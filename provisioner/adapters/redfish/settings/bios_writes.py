@@ -185,7 +185,6 @@ async def reset_secure_boot_keys(service: Service) -> Blocker | None:
 
 
 async def _read_entries(walk: Walk, database: Resource) -> dict[str, str]:
-    """Return the entries of one database, each with the subject of its certificate."""
     entries: dict[str, str] = {}
     for certificate in await walk.read_linked(database.data, "Certificates"):
         shown = certificate.data.get("CertificateString")

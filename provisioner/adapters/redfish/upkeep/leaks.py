@@ -48,8 +48,6 @@ OWN = "@"  # begins names that describe the document
 
 @dataclass(frozen=True)
 class LinkCounter:
-    """One counter of one port."""
-
     port: str  # path of the port's metrics
     name: str  # as the device names it, with the objects around it
     count: int
@@ -234,7 +232,6 @@ async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...
 
 
 async def _list_places(walk: Walk, detection: Resource) -> list[str]:
-    """Return the places of the detectors below one LeakDetection resource."""
     if (linked := link(detection.data, "LeakDetectors")) is not None:
         direct = f"{detection.path.rstrip('/')}/LeakDetectors"
         found, _ = await _find(walk, detection, "LeakDetectors")

@@ -93,7 +93,6 @@ class HardwareDeclaration(Record):
 
 
 async def list_hardware(ask: Ask) -> Reply:
-    """Return a part of the list."""
     started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
     every = sorted(await ask.parts.store.nodes.list(), key=lambda n: n.id)
@@ -105,7 +104,6 @@ async def list_hardware(ask: Ask) -> Reply:
 
 
 async def show_hardware(ask: Ask) -> Reply:
-    """Return one entry."""
     node = await ask.read_node()
     return Reply(build_entry(node), etag=format_etag(node.generation))
 
@@ -119,7 +117,6 @@ def build_entry(node: Node) -> HardwareEntry:
 
 
 async def declare_hardware(ask: Ask) -> Reply:
-    """Ask that an entry be taken in, or that a known node's outlets be replaced."""
     body: HardwareDeclaration = ask.body
     name = ask.read_word("node")
     try:

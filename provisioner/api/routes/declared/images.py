@@ -132,7 +132,6 @@ async def find_obstacle(
 
 
 async def publish_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Give a received file its name, and record it."""
     part = str(asked.arguments["part"])
     try:
         async with parts.uploads.turn:
@@ -202,7 +201,6 @@ async def describe_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def remove_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
-    """Remove a file that nothing refers to, then its row."""
     async with parts.uploads.turn:
         name = asked.subject
         row = await parts.store.images.get(name)
@@ -254,7 +252,6 @@ async def _find_references(parts: ApiParts, name: str) -> tuple[Blocker, ...]:
 
 
 async def foresee_upload(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return whether a file of this name, length and digest would be taken."""
     name = asked.subject
     arguments = asked.arguments
     size_bytes = int(arguments["size_bytes"])
@@ -268,7 +265,6 @@ async def foresee_upload(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_removal(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return what would be removed, or what refers to it."""
     blockers = await _find_references(parts, asked.subject)
     lines = () if blockers else (f"{asked.subject} is removed from the store of this daemon.",)
     return Forecast(lines, blockers)
@@ -354,7 +350,6 @@ async def _read(ask: Ask) -> tuple[StoreFile | None, StoredImage | None]:
 
 
 async def put_image(ask: Ask) -> Reply:
-    """Receive a file, then ask for its publication."""
     parts = ask.parts
     query = ask.query
     name = _name(ask)
@@ -406,7 +401,6 @@ async def _read_chunks(ask: Ask) -> AsyncIterator[bytes]:
 
 
 async def merge_image(ask: Ask) -> Reply:
-    """Ask for another description of a file."""
     _, row = await _read(ask)
     generation = 0 if row is None else row.generation
     ask.check_match(format_etag(generation))
@@ -419,7 +413,6 @@ async def merge_image(ask: Ask) -> Reply:
 
 
 async def delete_image(ask: Ask) -> Reply:
-    """Ask for a file's removal."""
     _, row = await _read(ask)
     generation = 0 if row is None else row.generation
     ask.check_match(format_etag(generation))

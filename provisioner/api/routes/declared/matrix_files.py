@@ -93,13 +93,11 @@ class TriedMatrix(Record):
 
 
 async def show_matrix(ask: Ask) -> Reply:
-    """Return the files of the matrix in force."""
     items = tuple(_describe(n, name, text) for n, (name, text) in enumerate(_texts(ask)))
     return Reply(MatrixFiles(sha256=ask.parts.matrix.digest(), items=items))
 
 
 async def show_matrix_file(ask: Ask) -> Reply:
-    """Return one of the files with its text."""
     texts = _texts(ask)
     number = ask.read_word("matrix_file")
     if not number.isdecimal() or not number.isascii() or int(number[:6]) >= len(texts):
@@ -109,7 +107,6 @@ async def show_matrix_file(ask: Ask) -> Reply:
 
 
 async def try_overlays(ask: Ask) -> Reply:
-    """Return the matrix that overlays would make. Nothing is changed."""
     texts = _texts(ask)
     if not texts:
         title = "This process does not have the texts of its matrix"
@@ -121,7 +118,6 @@ async def try_overlays(ask: Ask) -> Reply:
 
 
 async def reload_matrix(ask: Ask) -> Reply:
-    """Ask that the files be read again."""
     if ask.parts.reloads is None:
         title = "This daemon reads its matrix at its start alone"
         remedy = "Start each daemon of the site with the new files, one after the other."
@@ -144,7 +140,6 @@ async def change_matrix(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_matrix(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the pins that would differ, or the fault for which all would stay."""
     read = await _read_again(parts, asked.subject)
     if isinstance(read, Outcome):
         return Forecast(blockers=read.blockers)

@@ -64,13 +64,11 @@ def merge_document(document: Any, patch: Any) -> Any:
 
 
 async def list_policies(ask: Ask) -> Reply:
-    """Return every policy."""
     items = tuple(await ask.parts.store.policies.list())
     return Reply(PolicyList(items=items, total=len(items)))
 
 
 async def show_policy(ask: Ask) -> Reply:
-    """Return one policy."""
     policy = await _read(ask)
     return Reply(policy, etag=format_etag(policy.generation))
 
@@ -122,7 +120,6 @@ async def _ask_put(ask: Ask, name: str, present: NamedPolicy | None, fields: Pol
 
 
 async def delete_policy(ask: Ask) -> Reply:
-    """Ask for a policy's removal."""
     present = await _read(ask)
     ask.check_match(format_etag(present.generation))
     arguments = {MATCH: present.generation}
@@ -167,7 +164,6 @@ def _object_to_stale(name: str) -> Outcome:
 
 
 async def foresee_policy(parts: ApiParts, asked: ChangeRequest) -> Forecast:
-    """Return the fields of a policy that would change."""
     present = await parts.store.policies.get(asked.subject)
     if asked.kind is ChangeKind.POLICY_DELETE:
         return Forecast((f"{asked.subject} is removed. Campaigns keep their copies of it.",))

@@ -235,7 +235,6 @@ def _find_all(entry: etree._Element, parent: str, name: str) -> Iterator[etree._
 
 
 def _text_of(element: etree._Element | None) -> str:
-    """Return the text of an element or of its Display element, on one line."""
     if element is None:
         return ""
     return " ".join(" ".join(str(t) for t in element.itertext()).split())

@@ -132,7 +132,6 @@ def _read_tables(
 
 
 def _find_columns(source: str, table: PageTable, choice: Choice) -> tuple[int, int] | None:
-    """Return the places of component and version, None where it is another table."""
     if not table.rows:
         return None
     head = [cell.text.strip().casefold() for cell in table.rows[0]]
@@ -315,7 +314,6 @@ def _read_text(text: str) -> Iterator[PageTable]:
 
 
 def _split_line(line: str) -> tuple[Cell, ...] | None:
-    """Return the cells of a line that is a row, None for any other line."""
     if _RULE.fullmatch(line) or not line.strip():
         return None
     if line.count("|") >= 1:

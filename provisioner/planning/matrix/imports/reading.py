@@ -56,7 +56,6 @@ class BootStream(NamedTuple):
 
 
 def is_boot_stream(content: bytes) -> bool:
-    """Return whether a file starts as a boot stream does."""
     return bytes(content[:4]) == MAGIC
 
 
@@ -152,7 +151,6 @@ class PldmPackage(NamedTuple):
 
 
 def is_package(content: bytes) -> bool:
-    """Return whether a file starts as a PLDM package does."""
     return bytes(content[:16]) in IDENTIFIERS
 
 

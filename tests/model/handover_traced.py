@@ -3,8 +3,7 @@
 Each of them is a finer or a later step of the same protocol: several nodes' ports in one revision,
 a lost revision that is sent again, a release that its gate refuses, the filter that is put before
 ports of a customer, a fence that a silent leaf interrupts, a release that begins on a reading a
-moment old, the next decision on a release whose ports are all fenced while its row has not
-followed yet, the watch of leaves of the daemon that leads, which fences a node's ports beside its
+moment old, the watch of leaves of the daemon that leads, which fences a node's ports beside its
 driver, and the watch of released nodes, which takes a node back before that one has recorded the
 network that its port was in. The search judges them as it does the model's own.
 """
@@ -18,7 +17,6 @@ from handover_changes import (
     drain_node,
     end_turn,
     set_at,
-    take_node,
     with_node,
     with_turn,
     write_row,
@@ -29,7 +27,6 @@ from handover_state import (
     CONVERGING,
     FENCE,
     IDLE,
-    LEAVING,
     MAINTENANCE,
     PROVED,
     RELEASE,
@@ -90,14 +87,6 @@ class TracedHandover(Handover):
             for label, after in super()._begin(before, number, daemon):
                 late = after.nodes[number]._replace(certified=False)
                 yield label, with_node(after, number, late)
-        if node.phase == LEAVING and node.owed == node.tenant:
-            if not node.certified:
-                taken = write_row(node, daemon, phase=CONVERGING, tenant=0)
-                yield ("converge", daemon, number), with_node(state, number, taken)
-            turn = Turn(RELEASE, (TODO,) * self.size.leaves)
-            begun = write_row(take_node(node, daemon, turn), daemon)
-            label = ("begin release", daemon, number, node.tenant)
-            yield label, with_node(state, number, begun)
 
     def _go_on(self, state: State, number: int, daemon: int) -> Iterator[Step]:
         yield from super()._go_on(state, number, daemon)

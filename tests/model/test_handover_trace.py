@@ -89,7 +89,7 @@ def test_every_entry_of_more_journals_is_a_step_of_the_model(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("sabotage", "first"),
-    [(watch_no_leaf, 47), (owe_no_erasure, 1), (ask_no_standing, 2)],
+    [(watch_no_leaf, 60), (owe_no_erasure, 1), (ask_no_standing, 2)],
 )
 def test_a_journal_of_a_spoilt_daemon_is_refused(
     sabotage: Callable[[PortWorld], None], first: int

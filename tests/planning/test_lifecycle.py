@@ -19,6 +19,7 @@ from provisioner.planning.lifecycle.decide import (
     Execute,
     Fence,
     Identify,
+    Mend,
     Release,
     Rest,
     Sanitize,
@@ -135,6 +136,26 @@ SENTENCES = {
         State.CERTIFIED,
         View(placement=Placement.MIXED),
         Fence,
+    ),
+    "a fence whose answer was lost is carried out again before the node rests": (
+        State.CERTIFIED,
+        View(**FENCED, unrecorded=True, certificate_blockers=(blocker(),)),
+        Fence,
+    ),
+    "the same before it is released again": (
+        State.CERTIFIED,
+        View(**FENCED, unrecorded=True, tenant_vrf="RED"),
+        Fence,
+    ),
+    "the same before anything is done to a node in repair": (
+        State.REPAIRING,
+        View(**FENCED, unrecorded=True, repair=""),
+        Fence,
+    ),
+    "a node in repair is mended where its ports cannot be read": (
+        State.REPAIRING,
+        View(repair=""),
+        Mend,
     ),
     "a returned node is fenced before it is erased": (
         State.DRAINING,

@@ -13,9 +13,9 @@ import port_model
 import pytest
 from port_members import EVENTS
 from port_model import Actor, Model
-from port_model_parts import MISREAD
+from port_model_parts import FENCE_STEPS, MISREAD, ModelPort
 from port_soak import ACTS, Soak
-from port_truth import Issued, PortTruth, Row, Violated
+from port_truth import MAINTENANCE, Issued, PortTruth, Row, Violated
 from port_world import PortWorld
 from soak_ports import finished, summary
 from virtual_time import run
@@ -270,7 +270,7 @@ def test_the_abstract_model_keeps_every_port_where_it_must_be() -> None:
     assert entered > 60
 
 
-@pytest.mark.parametrize("forgotten", ["startup", "coming", "applied"])
+@pytest.mark.parametrize("forgotten", ["coming", "applied"])  # `startup` is below
 def test_the_model_needs_every_tree_that_a_reading_takes_along(
     forgotten: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +301,42 @@ def test_the_model_needs_every_tree_that_a_reading_takes_along(
         live()
 
 
+def look_without_startup(port: ModelPort) -> set[str]:
+    return {port.operational, port.applied, *port.coming}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("forgets", [False, True])
+def test_the_model_finds_a_fence_that_was_cut_off_before_it_was_saved(
+    seed: int, forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is fenced but what the leaf starts with. Nobody drives the node: the watch has to see it.
+
+    A driver does without: it records no placement that it has not moved and saved itself.
+    """
+    monkeypatch.setattr(port_model, "LEFT_ALONE", 1.0)  # certified, nobody wants anything
+    monkeypatch.setattr(port_model, "LEFT_STEPS", 1_000_000)
+    monkeypatch.setattr(port_model, "CHANCES", ("leak ends",))
+    model = Model(seed)
+    while any(actor.active for actor in model.actors):
+        model.step()
+    port = model.actors[0].ports[0]
+    port.startup, port.hands["RED"] = "RED", model.made
+    if forgets:
+        monkeypatch.setattr(ModelPort, "look", look_without_startup)
+
+    def live() -> None:
+        for _ in range(2 * FENCE_STEPS):
+            model.step()
+
+    if forgets:
+        with pytest.raises(Violated, match="RED while certified"):
+            live()
+    else:
+        live()
+        assert port.startup == MAINTENANCE
+
+
 def test_the_model_catches_a_gate_that_lets_everything_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -319,14 +355,17 @@ def test_the_model_catches_a_gate_that_lets_everything_through(
 
 
 def test_what_is_misread_leads_to_questions_in_the_model() -> None:
+    wanted = {"person: keep", "person: erase", "asked", "handed over", *MISREAD, *EVENTS}
     seen: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(36, 116):  # one node in ten of those asked about is its tenant's still
         model = Model(seed)
         for _ in range(30_000):
             model.step()
         seen += model.steps
+        if wanted <= set(seen):
+            break
 
-    assert {"person: keep", "person: erase", "asked", "handed over", *MISREAD, *EVENTS} <= set(seen)
+    assert wanted <= set(seen)
 
 
 def test_the_model_catches_members_that_give_no_work_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -286,8 +286,9 @@ def _waiting_for_partners(view: View, poll_s: float) -> Turn:
 
 
 def _certified(node: Node, view: View, poll_s: float) -> Turn:
-    if view.placement not in (None, Placement.MAINTENANCE):
-        # an interrupted release is undone completely, then started again
+    if view.placement not in (None, Placement.MAINTENANCE) or view.unrecorded:
+        # an interrupted release is undone completely and recorded, then started again; a fence
+        # whose answer was lost is carried out once more, or its row would rest as it was
         return Fence(violations=view.violations)
     if node.served and node.served != node.tenant:
         return Enter(state=State.CONVERGING, why=f"it served {node.served}")
@@ -333,7 +334,8 @@ def _resting(node: Node, view: View, _poll_s: float) -> Turn:
 def _repairing(node: Node, view: View, poll_s: float) -> Turn:
     if view.repair is None:
         return _resting(node, view, poll_s)
-    if view.violations:
+    lost = view.unrecorded and view.placement is Placement.MAINTENANCE  # a fence's answer was
+    if view.violations or lost:
         return Fence(violations=view.violations)
     return Rest(why=view.repair) if view.repair else Mend()
 

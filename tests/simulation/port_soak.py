@@ -369,7 +369,9 @@ class Soak(PortWorld):
             await self.clock.sleep(min(left_s, 1.0))
             self.advance()  # what leaves do meanwhile has its own time
             self.members.look(self.clock.now())
-        self.member = successor
+        # who gave up meanwhile takes nothing over
+        fit = successor.fitness.fit
+        self.member = successor if fit else self.members.takes_over(successor)
         self._start()
         for operation in await self.store.operations.list_active():
             assert operation.status is OperationStatus.ACTIVE

@@ -38,6 +38,7 @@ from provisioner.api.problem import Refused, build_answer, build_refusal, refuse
 from provisioner.api.route import PREFIX
 from provisioner.api.scopes import find_scope_blockers, require_scope
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
+from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.model.operation import KeptAnswer, TooManyKeys
@@ -247,6 +248,76 @@ async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want:
     return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})
 
 
+# ------------------------------------------------------------------------------
+# What an object was before a change of it, for the audit: its state, and each field that the change
+# names. Of an object that a change removes, its plain fields.
+
+
+STANDING = ("state", "stage", "service", "phase", "active", "tenant", "release")
+REMOVALS = ("delete", "remove", "revoke", "drop")
+UNTOLD = re.compile(r"secret|password|sealed|digest|sha256|user_data|signature|generation")
+NAMES = {"nodes": "nodes_wanted", "replace": "tags", "merge": "tags"}  # of other names
+VALUE_MAX = 200  # characters of one value
+FIELDS_MAX = 30
+
+
+async def read_before(parts: ApiParts, asked: ChangeRequest) -> dict[str, Any]:
+    """Return what a change may change, as it is now; {}: there is no such object, or no reader."""
+    found = await _find_object(parts, asked)
+    if found is None:
+        return {}
+    values = found.model_dump(mode="json")
+    asks = {NAMES.get(name, name): value for name, value in asked.arguments.items()}
+    wanted = [n for n in asks if n in values and values[n] != asks[n]]
+    if asked.kind.value.rpartition(".")[2] in REMOVALS:
+        wanted += [n for n, v in values.items() if isinstance(v, str | int | float)]
+    wanted = [n for n in wanted if not UNTOLD.search(n)] or [n for n in STANDING if n in values]
+    told = {n: _differing(values[n], asks.get(n)) for n in dict.fromkeys(wanted)}
+    kept = [(n, v) for n, v in told.items() if v not in (None, "", [], {})][:FIELDS_MAX]
+    return {n: v if len(str(v)) <= VALUE_MAX else f"{str(v)[:VALUE_MAX]}…" for n, v in kept}
+
+
+def _differing(value: Any, asked: object) -> Any:
+    """Return a value, of a record only its fields that are asked to be otherwise."""
+    if not isinstance(value, dict) or not isinstance(asked, Mapping):
+        return value
+    return {n: v for n, v in value.items() if n in asked and asked[n] != v}
+
+
+async def _find_object(parts: ApiParts, asked: ChangeRequest) -> Record | None:
+    store = parts.store
+    subject = asked.subject
+    arguments = asked.arguments
+    match asked.kind.value.partition(".")[0]:
+        case "node" | "credential":
+            return await store.nodes.get(subject)
+        case "tenant":
+            return next((t for t in await store.tenants.list() if t.name == subject), None)
+        case "campaign":
+            return await store.campaigns.get(subject)
+        case "case":
+            named = await store.cases.get(str(arguments.get("case", "")))
+            return named or await store.cases.get_open(subject)
+        case "policy":
+            return await store.policies.get(subject)
+        case "image":
+            return await store.images.get(subject)
+        case "pin":
+            place = (arguments.get("scope"), arguments.get("name", ""))
+            pins = await store.campaigns.list_pins()
+            return next((p for p in pins if (p.scope.value, p.name) == place), None)
+        case "webhook":
+            hooks = await store.webhooks.list()
+            return next((h.webhook for h in hooks if h.webhook.name == subject), None)
+        case "token":
+            return next((t for t in await store.tokens.list() if t.id == subject), None)
+        case "alert":
+            place = (arguments.get("id"), arguments.get("target"))
+            rows = await store.alerts.list(subject)
+            return next((a for a in rows if (a.id, a.target) == place), None)
+    return None
+
+
 class ChangeController:
     """The runner of changes: one task for each, at most WORKS_MAX."""
 
@@ -332,7 +403,9 @@ class ChangeController:
         return Reply(view, status, location=f"{PREFIX}/operations/{view.id}")
 
     async def _carry_out(self, parts: ApiParts, asked: ChangeRequest) -> ChangeRequest:
+        before: dict[str, Any] = {}
         try:
+            before = await read_before(parts, asked)
             blockers = await find_scope_blockers(parts, asked)
             execute = self._executors[asked.kind]
             outcome = build_failure(*blockers) if blockers else await execute(parts, asked)
@@ -360,6 +433,7 @@ class ChangeController:
                 "result": None if outcome.result is None else dict(outcome.result),
                 "blockers": outcome.blockers,
                 "note": outcome.note,
+                "before": before,
                 "ended_at": now,
             }
         )

@@ -297,4 +297,5 @@ class ChangeRequest(Record):
     note: str = ""
     blockers: tuple[Blocker, ...] = ()
     result: dict[str, Any] | None = None
+    before: dict[str, Any] = Field(default_factory=dict)  # of its object, when it was carried out
     generation: int = 0  # grows by one with every change

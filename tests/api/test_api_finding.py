@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from served import NOW, Served, run
+from served import NOW, RELEASE, Served, run
 
 from provisioner.cli.client.output import mark_mistake
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.times.instant import format_instant
 from provisioner.store.rows import evidence_rows
 
 
@@ -261,17 +262,38 @@ def test_power_is_for_those_who_may() -> None:
     run(scenario, api_tenant_power=("cycle",))
 
 
-def test_an_audit_row_says_who_did_what_on_which_object() -> None:
-    async def scenario(served: Served) -> None:
-        body = {"tags": ["loan"]}
-        status, _ = await served.ask("operator", "PUT", "/nodes/su0-n04/tags", body)
-        _, told = await served.ask("viewer", "GET", "/audit?limit=20")
-        (row,) = [r for r in told["items"] if r["what"] == "node.tag" and r["state"] == "done"][:1]
+async def read_act(served: Served, what: str) -> dict[str, object]:
+    """Return the newest row of the audit of an act that is done."""
+    _, told = await served.ask("viewer", "GET", "/audit?limit=50")
+    return next(r for r in told["items"] if (r["what"], r["state"]) == (what, "done"))
 
-        assert status == 200
-        assert (row["on"], row["before"]) == ("su0-n04", "")
-        assert row["who"]
-        assert "loan" in row["after"]
+
+def test_an_audit_row_says_who_did_what_on_which_object_before_and_after() -> None:
+    async def scenario(served: Served) -> None:
+        tags, pin, policy = "/nodes/su0-n04/tags", "/pins/node:su0-n04", "/policies/slow"
+        until = format_instant(NOW + 86_400)
+        pinned = {"release": RELEASE, "reason": "it measures", "until": until}
+        canary = {"policy": {"canary": {"size": 8}}}
+        done = [
+            await served.ask("operator", "PUT", tags, {"tags": ["loan"]}),
+            await served.ask("operator", "PUT", tags, {"tags": ["loan", "fans"]}),
+            await served.ask("operator", "PUT", pin, pinned),
+            await served.ask("operator", "DELETE", pin),
+            await served.ask("operator", "PUT", policy, canary),
+            await served.ask("operator", "PATCH", policy, {"policy": {"canary": {"size": 2}}}),
+        ]
+        assert {status for status, _ in done} == {200}, done
+        rows = {what: await read_act(served, what) for what in ("node.tag", "pin.remove")}
+        tagged, removed = rows.values()
+        changed = await read_act(served, "policy.put")
+
+        assert (tagged["on"], tagged["before"]) == ("su0-n04", "tags=loan")
+        assert tagged["who"]
+        assert "loan" in str(tagged["after"])
+        assert f"release={RELEASE}" in str(removed["before"])
+        assert "it measures" in str(removed["before"])
+        assert str(changed["before"]).startswith("policy={canary={size=8")
+        assert "generation" not in str(changed["after"])
 
     run(scenario)
 

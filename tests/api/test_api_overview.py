@@ -65,6 +65,7 @@ def test_the_overview_has_work_the_last_hour_and_the_days() -> None:
 
         status, told = await served.ask("viewer", "GET", "/overview?days=3")
         of_red, _ = await served.ask("red", "GET", "/overview")
+        _, hours = await served.ask("viewer", "GET", "/overview?days=1&by=hour")
 
         assert (status, of_red) == (200, 403)
         assert told["work"]["states"] == {"converging": 1}
@@ -73,6 +74,8 @@ def test_the_overview_has_work_the_last_hour_and_the_days() -> None:
         assert told["days"][-1]["states"]["converging"] == 1
         assert told["days"][-1]["opened"] == 1
         assert told["hour"]["counts"]["state"] >= 1
+        assert (len(hours["days"]), sum(d["opened"] for d in hours["days"])) == (24, 1)
+        assert hours["days"][-1]["states"] == told["days"][-1]["states"]
         assert told["hour"]["items"][0]["kind"] in ("state", "case_opened")
 
     run(scenario)
@@ -84,6 +87,7 @@ def test_a_nodes_life_has_its_states_cases_alerts_and_certificates() -> None:
         await move(served, "su0-n01", "certified", "released", NOW - 40)
 
         status, told = await served.ask("viewer", "GET", "/nodes/su0-n01/timeline")
+        _, new = await served.ask("viewer", "GET", "/nodes/su0-n04/timeline")
         lanes = {span["lane"] for span in told["spans"]}
         states = [s for s in told["spans"] if s["lane"] == "state"]
 
@@ -92,6 +96,7 @@ def test_a_nodes_life_has_its_states_cases_alerts_and_certificates() -> None:
         assert [s["what"] for s in states][-2:] == ["certified", "released"]
         assert states[-2]["ends_at"] == states[-1]["begins_at"]
         assert states[-1]["ends_at"] is None
+        assert [s["ends_at"] for s in new["spans"] if s["lane"] == "state"] in ([], [None])
 
     run(scenario)
 

@@ -76,7 +76,7 @@ def open_failed(looker: Looker, site: Site) -> None:
     looker.to("home", "Home")
     row = looker.page.get_by_role("row").filter(has_text="Look at what the task said.")
     row.get_by_role("link").click()
-    looker.page.get_by_role("link", name="install host.doca").click()
+    looker.page.get_by_role("link", name="install host.doca", exact=True).click()
     tasks = looker.page.get_by_role("list", name="Tasks of host_software.yml")
     tasks.get_by_text("running").wait_for()
     looker.page.get_by_text('"to": "3.3.0"').wait_for(state="attached")

@@ -14,6 +14,7 @@ export class Problem extends Error {
     this.unblock = told.unblock || "Ask again in a minute.";
     this.blockers = told.blockers || [];
     this.type = told.type || "";
+    this.mistake = told.mistake || null; // of an expression: {position, length, expected}
   }
 
   /** The session is good, but this change needs its holder's token anew. */

@@ -59,5 +59,5 @@ export async function page({ signal, query, again }) {
 // What else the rows of an act say: where it came from, by which program, and the numbers of its rows.
 function more({ rows, act }) {
   return made("details", { class: "more" }, made("summary", {}, rows.length > 1 ? `${rows.length} rows` : `Row ${number(rows[0].seq)}`),
-    act.whole !== act.after ? made("p", {}, act.whole) : null, act.detail.map((line) => made("p", {}, line)), rows.map((row) => made("p", { class: "quiet", title: row.sha256 }, `Row ${number(row.seq)}, ${when(row.at)}: ${sentence(row) || row.kind}`)));
+    act.whole.map((line) => made("p", {}, line)), act.detail.map((line) => made("p", {}, line)), rows.map((row) => made("p", { class: "quiet", title: row.sha256 }, `Row ${number(row.seq)}, ${when(row.at)}: ${sentence(row) || row.kind}`)));
 }

@@ -1,36 +1,18 @@
 // @ts-check
-// What an act of a person was: who, what, on which object, before and after. No page here.
+// The rows of the audit as acts of people: the server says of each row who, what, on which object,
+// before and after; the rows of one request are one act. No page here.
 
-const OBJECTS = ["node", "case", "campaign", "tenant", "pin", "policy", "webhook", "token", "certificate", "key", "about", "target", "name", "id"];
-const WHO = ["by", "asked_by", "subject"];
-const DETAILS = new Set(["agent", "source", "sha256", "issuer", "user_agent"]);
+const AFTER_MAX = 160; // characters in a column; the act has all of it
+const TOLD = new Set(["by", "asked_by", "subject", "arguments", "before", "after", "request", "kind", "state", "why", "reason", "note", "id"]);
 
-const AFTER_MAX = 160; // characters in its column; the act has all of it
+const words = (word) => String(word ?? "").replaceAll("_", " ");
+const cut = (text) => (text.length > AFTER_MAX ? `${text.slice(0, AFTER_MAX)}…` : text);
 
-const words = (word) => String(word).replaceAll("_", " ");
-
-/** {who, what, object, before, after, detail} of one row of the journal. */
+/** {who, what, object, before, after, why, detail} of one row. */
 export function act_of(row) {
-  const detail = row.detail ?? {};
-  const [verb, inner] = Object.entries(detail).find(([, value]) => value && typeof value === "object" && !Array.isArray(value)) ?? ["", {}];
-  const nested = ["begun", "ended", "made", "revoked", "changed", "removed", "tags", "record"].includes(verb) ? inner : {};
-  const all = { ...nested, ...detail };
-  const asked = row.kind === "asked"; // its subject is what the change is of, not who asked
-  const who = (asked ? ["asked_by", "by"] : WHO).map((name) => all[name]).find((value) => typeof value === "string" && value) ?? "";
-  const change = detail.kind && asked ? `${words(detail.kind)}: ${words(detail.state ?? "asked")}` : detail.request ? words(detail.request) : nested === inner && verb ? `${words(row.kind)} ${words(verb)}` : words(row.kind);
-  const object = row.node || (asked && detail.subject) || OBJECTS.map((name) => all[name]).find((value) => (typeof value === "string" && value && value !== who) || typeof value === "number") || "";
-  const before = all.before ?? all.was ?? all.from ?? "";
-  const after = all.after ?? all.to ?? all.becomes ?? (detail.arguments && Object.keys(detail.arguments).length ? detail.arguments : "");
-  const rest = Object.entries(all).filter(([name, value]) => !WHO.includes(name) && !OBJECTS.includes(name) && !["before", "was", "from", "after", "to", "becomes", "arguments", "request", "kind", "state"].includes(name) && value !== nested && value !== "" && value !== null);
-  return { who, what: change, object: String(object), before: short(before), after: short(after).length > AFTER_MAX ? `${short(after).slice(0, AFTER_MAX)}…` : short(after), whole: short(after), why: all.why ?? all.reason ?? all.note ?? "",
-    detail: rest.filter(([name]) => !["why", "reason", "note"].includes(name)).map(([name, value]) => `${words(name)}: ${short(value)}`), quiet: rest.filter(([name]) => DETAILS.has(name)).length };
-}
-
-function short(value) {
-  if (value === "" || value === null || value === undefined) return "";
-  if (Array.isArray(value)) return value.map(short).join(", ");
-  if (typeof value === "object") return Object.entries(value).filter(([, v]) => v !== null && v !== "" && v !== false && !(Array.isArray(v) && !v.length)).map(([k, v]) => `${words(k)} ${short(v)}`).join(", ");
-  return String(value);
+  const rest = Object.entries(row.detail ?? {}).filter(([name, value]) => !TOLD.has(name) && value !== "" && value !== null && !(Array.isArray(value) && !value.length));
+  return { who: row.who, what: `${words(row.what)}${row.state ? `: ${words(row.state)}` : ""}`, object: row.on, before: cut(row.before), after: cut(row.after), why: row.why,
+    whole: [row.before && `before: ${row.before}`, row.after && `after: ${row.after}`].filter(Boolean), detail: rest.map(([name, value]) => `${words(name)}: ${typeof value === "object" ? JSON.stringify(value) : value}`) };
 }
 
 /** One row for each act: the rows of one request are one, with its last state; the newest first. */
@@ -43,6 +25,7 @@ export function acts(rows) {
     if (known) {
       known.rows.push(row);
       const older = act_of(row);
+      if (row.kind === "asked" && known.rows[0].kind !== "asked") known.act.what = older.what; // by the name of the change
       for (const name of ["who", "object", "before", "after", "why"]) known.act[name] ||= older[name];
       continue;
     }

@@ -8,7 +8,7 @@ import { ask_proved, operation_words, row } from "./dialog.js";
 import { blockers, chip, empty, made, section, table, tell } from "./dom.js";
 import { NodePicker } from "./node_picker.js";
 import { read_policy } from "./policy_data.js";
-import { append_blockers } from "./problem_words.js";
+import { append_blockers, wrong_words } from "./problem_words.js";
 import { approval_words, read_values, watch_dry } from "./proposal.js";
 import { many, number } from "./words.js";
 
@@ -52,22 +52,31 @@ export async function page({ query, signal, me, go }) {
     section("Release and nodes", rows.get("release"), rows.get("select"), picture.body), section("Difference from what runs", changes), section("Policy", policy),
     section("Preview", plan, said, made("div", { class: "buttons end" }, yes)));
   const watch = watch_dry(form, about, inputs, plan, (good) => { yes.disabled = !good; });
+  const shows = { releases: {}, asked: new AbortController() };
   const look = async () => {
+    shows.asked.abort();
+    const asked = new AbortController();
+    shows.asked = asked;
     try {
-      picture.show(inputs.get("select").value);
-    } catch (wrong) {
-      picture.said.textContent = wrong.message;
-      return;
-    }
-    try {
-      changes.replaceChildren(...await differences(picture, inputs.get("release").value, signal));
+      const where = inputs.get("select").value;
+      const selection = await picture.show(where, asked.signal).catch((problem) => {
+        if (problem.name !== "AbortError") picture.said.replaceChildren(...wrong_words(where, problem));
+        return null;
+      });
+      if (!selection || asked.signal.aborted) return;
+      shows.releases = selection.releases;
+      const told = await differences(selection.releases, inputs.get("release").value, asked.signal);
+      if (!asked.signal.aborted) changes.replaceChildren(...told);
     } catch (problem) {
-      if (signal.aborted) return; // the page was left
+      if (signal.aborted || asked.signal.aborted) return; // the page was left, or another one is asked for
       changes.replaceChildren();
       append_blockers(changes, problem);
     }
   };
-  for (const name of ["release", "select"]) inputs.get(name).addEventListener("input", look);
+  let timer = 0;
+  for (const name of ["release", "select"]) {
+    inputs.get(name).addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 150); });
+  }
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     yes.disabled = true;
@@ -83,10 +92,16 @@ export async function page({ query, signal, me, go }) {
     }
   });
   await picture.load(signal);
-  if (!query.get("release")) inputs.get("release").value = await fitting(picture, newest, signal);
   await look();
+  if (!query.get("release")) {
+    const fits = await fitting(shows.releases, newest, signal);
+    if (fits !== inputs.get("release").value) {
+      inputs.get("release").value = fits;
+      await look();
+    }
+  }
   watch.look();
-  return { title: "New campaign", body: form, shown: () => picture.draw(), end: () => { watch.end(); picture.end(); } };
+  return { title: "New campaign", body: form, shown: () => picture.draw(), end: () => { clearTimeout(timer); shows.asked.abort(); watch.end(); picture.end(); } };
 }
 
 // A draft without a node would wait for nothing.
@@ -96,9 +111,8 @@ function refuses(result) {
 }
 
 /** The newest release to which the picked nodes can go: they do not all run it, and a way leads there. */
-async function fitting(picture, releases, signal) {
-  const counts = picture.fleet.counts("release", picture.fleet.pick(picture.where || "kind=host"));
-  const running = [...counts].filter(([name]) => name).sort((a, b) => b[1] - a[1]).map(([name]) => name);
+async function fitting(counts, releases, signal) {
+  const running = Object.entries(counts).filter(([name]) => name).sort((a, b) => b[1] - a[1]).map(([name]) => name);
   for (const { name } of releases.slice(0, 6)) {
     if (running.length === 1 && running[0] === name) continue;
     const moves = running[0] && running[0] !== name ? await maybe(`/releases/${encodeURIComponent(running[0])}/moves/${encodeURIComponent(name)}`, { signal }).catch(() => null) : null;
@@ -112,8 +126,8 @@ function shown(result) {
 }
 
 /** What would change on the picked nodes: one table for each release that runs on them. */
-async function differences(picture, newer, signal) {
-  const counts = [...picture.fleet.counts("release", picture.fleet.pick(picture.where))].filter(([name]) => name && name !== newer).sort((a, b) => b[1] - a[1]);
+async function differences(released, newer, signal) {
+  const counts = Object.entries(released).filter(([name]) => name && name !== newer).sort((a, b) => b[1] - a[1]);
   if (!counts.length) return [empty("Every picked node runs that release, or none is picked.", "")];
   return Promise.all(counts.slice(0, COMPARED_MAX).map(async ([older, nodes]) => {
     const moves = await maybe(`/releases/${encodeURIComponent(older)}/moves/${encodeURIComponent(newer)}`, { signal });

@@ -3,12 +3,13 @@
 
 import { remember } from "./address.js";
 import { made, chip, empty, tame, tell } from "./dom.js";
-import { Fleet } from "./fleet_data.js";
+import { Fleet, select } from "./fleet_data.js";
 import { FleetMarks, MARKS, is_mark } from "./fleet_marks.js";
 import { FleetMap } from "./map.js";
 import { regroup } from "./map_layout.js";
 import { by_word, with_word } from "./marks_data.js";
 import { colours } from "./palette.js";
+import { wrong_words } from "./problem_words.js";
 import { Rows } from "./rows.js";
 import { many, number } from "./words.js";
 
@@ -18,6 +19,7 @@ const kept = { ...BEGIN };
 const CHOICES = { by: ["rack", "rail"], as: ["map", "table"] };
 const LEGEND_MAX = 12; // entries before one asks for all
 const FIELDS = ["state", "release", "tenant", "reason", ...MARKS.map(([name]) => name)];
+const AGAIN_MS = 4000; // between two selections that changes of nodes ask for
 const HEADS = [["Node", "node"], ["State", "state"], ["Blocked by", "reason"], ["Release", "release"], ["Tenant", "tenant"], ["Rack", "rack"], ["Unit", "su"], ["Rails", ""]];
 
 /** The page; `where` is a filter to begin with. */
@@ -52,6 +54,9 @@ class View {
   #picked = null;
   #all_words = false;
   #timer = 0;
+  #selected = null; // names that the filter selects; null: all
+  #asked = new AbortController();
+  #again = 0;
 
   constructor(fleet, go, staff) {
     this.fleet = fleet;
@@ -95,8 +100,8 @@ class View {
       clearTimeout(this.#timer);
       this.#timer = setTimeout(() => this.update(), 150);
     });
-    fleet.addEventListener("changed", () => this.#paint());
-    fleet.addEventListener("placed", () => { regroup(); this.update(); });
+    fleet.addEventListener("changed", () => { this.#select_again(); this.#paint(); });
+    fleet.addEventListener("placed", () => { regroup(); this.#select_again(); this.#relay(); });
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.repaint = () => this.#paint();
     this.dark.addEventListener("change", this.repaint);
@@ -108,7 +113,9 @@ class View {
     this.marks.end();
     this.map.end();
     this.rows.end();
+    this.#asked.abort();
     clearTimeout(this.#timer);
+    clearTimeout(this.#again);
     this.dark.removeEventListener("change", this.repaint);
     document.removeEventListener("theme", this.repaint);
   }
@@ -134,16 +141,38 @@ class View {
     kept.where = this.filter.value;
     write_address();
     this.acting.setAttribute("href", `#/nodes${kept.where.trim() ? `?where=${encodeURIComponent(kept.where.trim())}` : ""}`);
+    this.#select();
+    this.#relay();
+  }
+
+  /** What the filter selects is asked of the server: the language has one reader. */
+  async #select() {
+    this.#asked.abort();
+    this.#asked = new AbortController();
+    const { signal } = this.#asked;
+    const where = kept.where.trim();
     try {
-      this.#picked = this.#pick();
+      const selected = where ? (await select(where, signal)).nodes : null;
+      if (signal.aborted) return;
+      this.#selected = selected;
       this.said.classList.remove("bad");
       this.filter.removeAttribute("aria-invalid");
-    } catch (wrong) {
-      this.said.textContent = wrong.message;
+      this.#relay();
+    } catch (problem) {
+      if (problem.name === "AbortError" || signal.aborted) return;
+      this.said.replaceChildren(...wrong_words(where, problem));
       this.said.classList.add("bad");
       this.filter.setAttribute("aria-invalid", "true");
-      return;
     }
+  }
+
+  /** Nodes changed: the filter may pick others now. */
+  #select_again() {
+    if (!kept.where.trim() || this.#again) return;
+    this.#again = setTimeout(() => { this.#again = 0; this.#select(); }, AGAIN_MS);
+  }
+
+  #relay() {
     this.box.hidden = kept.as !== "map" || !this.fleet.size;
     this.zooms.hidden = this.box.hidden;
     this.rows.body.hidden = kept.as !== "table" || !this.fleet.size;
@@ -153,17 +182,11 @@ class View {
 
   /** Colours, numbers and rows as they are now. */
   #paint() {
-    if (kept.where.trim() || kept.only !== null) this.#picked = this.#pick();
+    this.#picked = this.#pick();
     const counts = this.fleet.counts(kept.field, this.#picked);
     const colour = colours(kept.field, [...this.fleet.counts(kept.field, null).keys()]);
     const shown = [...counts.values()].reduce((a, b) => a + b, 0);
-    if (!this.fleet.size) {
-      this.said.replaceChildren(empty("There is no node yet.", "Take some in: `provisioner intake SITE.yaml --data var`, then start `provisioner serve`."));
-    } else if (this.#picked && !shown) {
-      this.said.textContent = "No node is like that. Change the filter, or clear it.";
-    } else {
-      this.said.textContent = this.#picked ? `${number(shown)} of ${many(this.fleet.size, "node")}` : many(this.fleet.size, "node");
-    }
+    if (!this.said.classList.contains("bad")) this.#say(shown); // what is wrong with the filter stays
     this.#legend(counts, colour);
     this.map.view = { fleet: this.fleet, by: kept.by, field: kept.field, picked: this.#picked, colour };
     this.map.draw();
@@ -174,9 +197,15 @@ class View {
     this.rows.show(kept.sort ? this.#sorted(places) : places);
   }
 
+  #say(shown) {
+    if (!this.fleet.size) this.said.replaceChildren(empty("There is no node yet.", "Take some in: `provisioner intake SITE.yaml --data var`, then start `provisioner serve`."));
+    else if (this.#picked && !shown) this.said.textContent = "No node is like that. Change the filter, or clear it.";
+    else this.said.textContent = this.#picked ? `${number(shown)} of ${many(this.fleet.size, "node")}` : many(this.fleet.size, "node");
+  }
+
   /** A byte for each node that the filter, and the chosen word of a mark, pick; null: all. */
   #pick() {
-    const picked = this.fleet.pick(kept.where);
+    const picked = this.#selected && this.fleet.bytes_of(this.#selected);
     return kept.only === null ? picked : with_word(this.fleet.column(kept.field), kept.only, picked);
   }
 
@@ -241,7 +270,6 @@ class View {
     const term = `${kept.field}="${word.replaceAll('"', "?")}"`;
     this.filter.value = this.filter.value.trim() === term ? "" : term;
     this.update();
-    tell(this.said.textContent);
   }
 
   #point(i, group) {

@@ -1,10 +1,7 @@
 // @ts-check
-// The columns of the fleet: small numbers, one place for each node, filtered and counted here. No
-// page and no request: answers of the API in, numbers out.
+// The columns of the fleet: small numbers, one place for each node, counted here. No page and no
+// request: answers of the API in, numbers out.
 
-import { matches, parse } from "./expression.js";
-
-const FIELDS = ["node", "kind", "state", "profile", "release", "tenant", "vrf", "placement", "site", "pod", "su", "rack", "leaf", "rail", "tag", "reason"];
 const PLACES = ["ports", "rack", "su", "pod"]; // fields that say where a node stands
 
 /** Nodes and their fields. Events: "changed" (some nodes are otherwise), "placed" (they stand otherwise, or are others). */
@@ -110,33 +107,13 @@ export class FleetColumns extends EventTarget {
     return new Map(values.map((v, n) => [v[0] ?? "", found[n]]).filter(([, n]) => n));
   }
 
-  /** A byte for each node: 1 if the expression picks it; null picks all. Throws Unreadable. */
-  pick(text) {
-    if (!text.trim()) return null;
-    const root = parse(text, FIELDS);
+  /** A byte for each node: 1 of these names. */
+  bytes_of(names) {
     const picked = new Uint8Array(this.size);
-    const tests = this.#by_value(root);
-    for (let i = 0; i < picked.length; i += 1) picked[i] = tests(i) ? 1 : 0;
+    for (const name of names) {
+      const i = this.place(name);
+      if (i >= 0) picked[i] = 1;
+    }
     return picked;
-  }
-
-  /** The tree with each term tried once for each distinct value of its field. */
-  #by_value(part) {
-    if (part.every) {
-      const parts = part.every.map((p) => this.#by_value(p));
-      return (i) => parts.every((p) => p(i));
-    }
-    if (part.any) {
-      const parts = part.any.map((p) => this.#by_value(p));
-      return (i) => parts.some((p) => p(i));
-    }
-    if (part.not) {
-      const inner = this.#by_value(part.not);
-      return (i) => !inner(i);
-    }
-    if (part.field === "node") return (i) => matches(part, () => [this.nodes[i]]);
-    const { values, index } = this.#columns.get(part.field);
-    const known = values.map((v) => matches(part, () => v));
-    return (i) => known[index[i]];
   }
 }

@@ -5,24 +5,23 @@
 import { ask } from "./api.js";
 import { asks, operation_words } from "./dialog.js";
 import { at, chip, empty, link, made, remedy, section, table, tell } from "./dom.js";
-import { changes, hours_of, is_calm, parties } from "./home_data.js";
+import { changes, course_of, hosts_of, is_calm, parties } from "./home_data.js";
 import { follow } from "./live.js";
 import { plot } from "./plots.js";
 import { sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short } from "./words.js";
 
-const RECENT_ROWS = 500;
-const RECENT_S = 3600;
-const UNDER_WAY = ["discovered", "intake", "converging", "validating", "draining", "repairing"];
+const DAYS = 5; // of the plots, hour by hour
+const LATELY_MAX = 12;
 const KINDS = new Set(["state", "case", "request", "asked", "alert", "campaign", "tenant", "allocated", "certified"]);
 
 export async function page({ signal, me, again }) {
-  const [home, summary, recent, overview] = await Promise.all([ask("/home", { signal }), ask("/summary", { signal }), ask(`/events?newest=true&limit=${RECENT_ROWS}`, { signal }).catch(() => ({ items: [] })), ask("/overview?days=1", { signal }).catch(() => null)]);
+  const [home, overview] = await Promise.all([ask("/home", { signal }), ask(`/overview?days=${DAYS}&by=hour`, { signal })]);
   const may = (role) => me.roles.includes(role);
   const done = (operation) => { tell(operation_words(operation)); again(); };
   const body = made("div", { class: "stack" },
     is_calm(home) ? made("div", { class: "empty" }, made("p", { class: "strong" }, "All is well: nothing waits for a person."), made("p", {}, "This page changes by itself when something does.")) : null,
-    work(summary, overview?.work.campaigns ?? [], home),
+    work(overview, home),
     blocked(home.blocked, may("operator"), done),
     approvals(home.approvals, may("approver"), done),
     cases(home.cases),
@@ -30,21 +29,17 @@ export async function page({ signal, me, again }) {
     alerts(home.alerts),
     certificates(home.certificates),
     tenants(home.tenants),
-    made("div", { class: "duo" }, made("div", { class: "stack" }, lately(recent.items)), made("div", { class: "stack" }, plots(recent.items, summary))),
+    made("div", { class: "duo" }, made("div", { class: "stack" }, lately(overview.hour)), made("div", { class: "stack" }, plots(overview))),
     capacity(home.capacity));
   return { title: "Home", body, end: follow((row) => KINDS.has(row.kind), () => again(), 3000) };
 }
 
 /** Nodes on their way by state, and campaigns that run. */
-function work(summary, under_way, home) {
-  const counts = new Map();
-  for (const row of summary.counts) if (row.kind === "host") counts.set(row.state, (counts.get(row.state) ?? 0) + row.nodes);
-  const under = UNDER_WAY.filter((state) => counts.get(state));
-  const running = under_way.filter((c) => ["started", "rolling_back", "paused"].includes(c.state)).slice(0, 20);
-  if (!under.length && !running.length) return null;
-  const all_hosts = [...counts.values()].reduce((a, b) => a + b, 0);
-  const done = (counts.get("released") ?? 0) + (counts.get("certified") ?? 0);
-  const bar = made("div", { class: "stackbar tall", role: "img", "aria-label": [...counts].map(([state, n]) => `${number(n)} ${state}`).join(", ") }, [...counts].sort((a, b) => b[1] - a[1]).map(([state, n]) => {
+function work(overview, home) {
+  const { by, hosts, served, moving } = hosts_of(overview);
+  const running = overview.work.campaigns.filter((c) => ["started", "rolling_back", "paused"].includes(c.state)).slice(0, 20);
+  if (!moving.length && !running.length) return null;
+  const bar = made("div", { class: "stackbar tall", role: "img", "aria-label": by.map(([state, n]) => `${number(n)} ${state}`).join(", ") }, by.map(([state, n]) => {
     const span = made("span", { "data-word": state, title: `${number(n)} ${state}` });
     span.style.flexGrow = String(n);
     return span;
@@ -53,28 +48,27 @@ function work(summary, under_way, home) {
     made("p", {}, link(["campaigns", c.campaign], `Campaign ${c.campaign}`, { class: "strong" }), " ", chip(c.state, "campaign"), ` to ${c.release}`),
     made("meter", { min: "0", max: String(c.total), value: String(c.done), "aria-label": `${c.done} of ${c.total}` }),
     made("p", { class: "quiet" }, `${number(c.done)} of ${many(c.total, "node")}; began ${ago(c.started_at)}; ${c.state === "paused" ? "it is paused" : c.ends_at ? `at its pace so far it ends in about ${lasts(seconds(c.ends_at) - now())}` : c.done ? "all its nodes have ended" : "no node has ended yet"}.`)));
-  return section("Work under way", under.length ? [made("p", {}, under.map((state) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(counts.get(state))} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(done)} of ${many(all_hosts, "host")} certified or in service`)), bar] : null, places,
+  return section("Work under way", moving.length ? [made("p", {}, moving.map(([state, n]) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(n)} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(served)} of ${many(hosts, "host")} certified or in service`)), bar] : null, places,
     home.cases.length ? made("p", { class: "quiet" }, `${many(home.cases.length, "case")} with people, below.`) : null);
 }
 
-/** What changed in the last hour, the newest first; without a change, what changed last. */
-function lately(rows) {
-  const fresh = changes(rows, now() - RECENT_S, seconds);
-  const told = fresh.length ? fresh : changes(rows.slice(0, 100), 0, seconds);
-  const title = fresh.length ? "Last hour" : "Latest changes";
-  if (!told.length) return section(title, empty("Nothing happened yet.", ""));
-  return section(title, fresh.length ? null : made("p", { class: "quiet" }, "Nothing changed in the last hour."), made("ul", { class: "plain recent" }, told.slice(0, 12).map((g) => made("li", {}, made("span", { class: "quiet" }, at(g.rows[0].at)), " ", made("span", { class: "tag" }, g.words), " ",
+/** What changed in the last hour, the newest first. */
+function lately(hour) {
+  const told = changes(hour.items);
+  const events = Object.values(hour.counts).reduce((a, b) => a + b, 0);
+  if (!told.length) return section("Last hour", empty("Nothing changed in the last hour.", ""), made("p", {}, link(["events"], "All events")));
+  return section("Last hour", made("ul", { class: "plain recent" }, told.slice(0, LATELY_MAX).map((g) => made("li", {}, made("span", { class: "quiet" }, at(g.rows[0].at)), " ", made("span", { class: "tag" }, g.words), " ",
     g.nodes.length === 1 ? link(["nodes", g.nodes[0]], g.nodes[0]) : g.nodes.length ? made("span", { title: g.nodes.join(", ") }, many(g.nodes.length, "node")) : "", " ", made("span", { class: "quiet" }, g.rows.length === 1 ? sentence(g.rows[0]).replace(/\b[0-9a-f]{32,}\b/g, short).slice(0, 140) : many(g.rows.length, "row"))))),
-  made("p", {}, link(["events"], "All events")));
+  made("p", {}, link(["events"], `All ${many(events, "event")}`)));
 }
 
-/** Capacity and faults, from the changes of state that the journal's newest rows tell. */
-function plots(rows, summary) {
-  const told = hours_of(rows, summary, now(), seconds);
+/** Capacity and faults, hour by hour, as the server counts them. */
+function plots(overview) {
+  const told = course_of(overview, seconds);
   if (told.times.length < 2) return null;
   return section("Capacity and faults",
-    plot({ title: "In service", says: `${number(told.served.at(-1))} of ${many(told.hosts, "host")} now`, times: told.times, series: [{ name: "in service or certified", values: told.served, colour: "--s-released", stepped: true, filled: true }, { name: "under way", values: told.moving, colour: "--s-converging", stepped: true }] }),
-    plot({ title: "Faults", says: `${many(told.faults_total, "alert, case or quarantine", "alerts, cases and quarantines")} since then`, times: told.times, series: [{ name: "begun", values: told.faults, colour: "--s-quarantined", stepped: true, filled: true }], high: 110 }));
+    plot({ title: "In service", says: `${number(told.served.at(-1))} of ${many(hosts_of(overview).hosts, "host")} now`, times: told.times, series: [{ name: "in service or certified", values: told.served, colour: "--s-released", stepped: true, filled: true }, { name: "under way", values: told.moving, colour: "--s-converging", stepped: true }] }),
+    plot({ title: "Faults", says: `${many(told.total, "alert or case", "alerts and cases")} in ${lasts(seconds(overview.at) - told.times[0])}`, times: told.times, series: [{ name: "begun", values: told.faults, colour: "--s-quarantined", stepped: true, filled: true }], high: 110 }));
 }
 
 function blocked(groups, may, done) {

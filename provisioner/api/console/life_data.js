@@ -1,50 +1,28 @@
 // @ts-check
-// What the time line of a node shows: its states as spans, all else as marks in lanes. No page here.
+// What the time line of a node shows, of the server's answer (GET /nodes/NODE/timeline): its states
+// as a bar, and lanes of what lasted and what was done. No page here.
 
-/** @type {[string, Record<string, string>][]} */
-const LANES = [
-  ["Work", { step: "step", fence: "network", erased: "erasure", rewritten: "erasure", action: "step" }],
-  ["Proof", { certified: "certificate", certificate: "certificate", revoked: "revocation", validated: "validation", evidence: "validation" }],
-  ["Faults", { alert: "alert", case: "case", suspect: "case", remedy: "remedy" }],
-];
-const RESET = /^(warm_reboot|cold_reboot|ac_cycle|power_cycle|reset|bmc_reset|dc_cycle)\b/;
-
-/** Lane and word of an event, or null where it is no mark. */
-export function mark_of(row) {
-  if (row.kind === "step" && RESET.test(String(row.detail.step ?? ""))) return { lane: "Resets", word: "reset" };
-  for (const [lane, kinds] of LANES) {
-    for (const [kind, word] of Object.entries(kinds)) {
-      if (row.kind === kind || (row.kind.startsWith(`${kind}_`) && kind !== "certificate")) return { lane, word };
-    }
-  }
-  return null;
-}
+const LANES = [["firmware", "Firmware"], ["reset", "Resets"], ["other", "Work"], ["certificate", "Proof"], ["case", "Cases"], ["alert", "Alerts"]];
 
 /**
- * {from, to, states: [{word, from, to}], lanes: [[name, [{at, word, rows}]]]} of events in any order; marks that are closer than
- * `near` of the whole are one. `at(row)` gives seconds, `end` is now.
+ * {from, to, states: [{what, from, to}], lanes: [{name, spans: [{...span, from, to}], marks: [{from, rows}]}]}; marks that are closer
+ * than `near` of the whole are one. `seconds` reads a time, `end` is now.
  */
-export function life(rows, at, end, state, near = 0.012) {
-  const sorted = [...rows].sort((a, b) => a.seq - b.seq);
-  const from = sorted.length ? at(sorted[0]) : end;
+export function life(told, seconds, end, near = 0.012) {
+  const begins = [...told.spans.map((s) => seconds(s.begins_at)), ...told.marks.map((m) => seconds(m.at))].filter((t) => t > 0);
+  const from = begins.length ? Math.min(...begins) : end;
   const span = Math.max(end - from, 1);
-  const states = [];
-  for (const row of sorted.filter((r) => r.kind === "state")) {
-    if (!states.length && row.detail.from && at(row) > from) states.push({ word: String(row.detail.from), from, to: at(row) });
-    if (states.length) states[states.length - 1].to = at(row);
-    states.push({ word: String(row.detail.to ?? ""), from: at(row), to: end });
-  }
-  if (!states.length) states.push({ word: state, from, to: end });
-  const lanes = new Map(["Work", "Resets", "Proof", "Faults"].map((name) => [name, []]));
-  for (const row of sorted) {
-    const mark = mark_of(row);
-    if (!mark) continue;
-    const marks = lanes.get(mark.lane);
-    const last = marks[marks.length - 1];
-    if (last && at(row) - last.at < near * span) last.rows.push(row);
-    else marks.push({ at: at(row), word: mark.word, rows: [row] });
-  }
-  return { from, to: end, states, lanes: [...lanes].filter(([, marks]) => marks.length) };
+  const lasting = (row) => ({ ...row, from: seconds(row.begins_at), to: Math.min(seconds(row.ends_at) || end, end) });
+  const lanes = LANES.map(([lane, name]) => {
+    const marks = [];
+    for (const row of told.marks.filter((m) => m.lane === lane)) {
+      const last = marks[marks.length - 1];
+      if (last && seconds(row.at) - last.from < near * span) last.rows.push(row);
+      else marks.push({ from: seconds(row.at), rows: [row] });
+    }
+    return { name, spans: told.spans.filter((s) => s.lane === lane).map(lasting), marks };
+  });
+  return { from, to: end, states: told.spans.filter((s) => s.lane === "state").map(lasting), lanes: lanes.filter((l) => l.spans.length || l.marks.length) };
 }
 
 /** Moments for an axis: at most `most`, at round times. */

@@ -13,7 +13,6 @@ import { parts as phrases, sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
 const EVENTS = 12; // the newest ones, on the node's own page
-const LIFE_ROWS = 500; // of its time line
 const NEIGHBOURS_MAX = 500;
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
@@ -25,15 +24,16 @@ export async function page({ parts, query, signal, me, go, again }) {
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
   const adopted = staff && node.origin !== "taken_in";
-  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts, lived] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
     all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
     staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
-    quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${LIFE_ROWS}`),
+    quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${EVENTS}`),
     quiet(`/alerts?node=${encodeURIComponent(name)}`),
     node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, NEIGHBOURS_MAX, { signal }).catch(() => []) : [],
+    staff ? quiet(`${path}/timeline`) : null,
   ]);
   const alarms = (raised?.items ?? []).filter((a) => a.active);
   const body = made("div", { class: "stack" },
@@ -41,7 +41,7 @@ export async function page({ parts, query, signal, me, go, again }) {
     looked || handed ? section("What it would do", would_do(handed, looked)) : null,
     section("Journey", journey(node, past)),
     alarms.length ? section("Alerts", table("Active alerts", [["Alert"], ["Part"], ["Class"], ["Since", "num"], ["Message"]], alarms.map((a) => [made("a", { href: `#/alerts?filter=${encodeURIComponent(name)}` }, a.id), a.target || "—", a.classifications.join(", ") || "—", at(a.since), a.message || "—"]))) : null,
-    section("Time line", life_line(node, newest?.items ?? [])),
+    staff ? section("Time line", life_line(node, lived)) : null,
     node.kind === "switch" ? section("Ports and neighbours", neighbours(node, hosts, staff)) : section("Cables", cables(node, alarms)),
     seen?.devices.length ? section("Chassis", chassis(node, seen.devices, alarms)) : null,
     made("div", { class: "duo" },

@@ -3,7 +3,7 @@
 // are asked for. Also the picture of nodes that an expression picks, where nothing is clicked.
 
 import { made } from "./dom.js";
-import { Fleet } from "./fleet_data.js";
+import { Fleet, select } from "./fleet_data.js";
 import { FleetMap } from "./map.js";
 import { is_free } from "./node_choice.js";
 import { many } from "./words.js";
@@ -26,7 +26,6 @@ export class NodePicker {
     this.box = made("div", { class: "map small-map", tabindex: "0", role: "application", "aria-roledescription": "map of nodes", "aria-label": changed ? "Free nodes. Arrow keys move, Enter picks one or gives it back." : "The nodes that it picks." },
       made("div", { class: "map-stick" }, made("canvas", { "aria-hidden": "true" })), made("div", { class: "map-room" }), made("div", { class: "map-mark", hidden: true }));
     this.body = made("div", {}, this.said, this.box, this.pointed);
-    this.where = "";
     this.redraw = () => this.draw();
   }
 
@@ -59,11 +58,12 @@ export class NodePicker {
     this.draw();
   }
 
-  /** Show the nodes of an expression; how many. Throws Unreadable. */
-  show(where) {
-    this.fleet.pick(where);
-    this.where = where;
-    return this.draw();
+  /** Show the nodes that an expression selects, and give that answer. Throws Problem. */
+  async show(where, signal) {
+    const selection = await select(where, signal);
+    this.picks = new Set(selection.nodes);
+    this.draw();
+    return selection;
   }
 
   #word(i) {
@@ -73,11 +73,10 @@ export class NodePicker {
   draw() {
     const { fleet } = this;
     const index = new Uint32Array(fleet.size);
-    const picked = this.changed ? null : fleet.pick(this.where || "node=*");
     let free = 0;
     let count = 0;
     for (let i = 0; i < fleet.size; i += 1) {
-      const mine = this.changed ? this.picks.has(fleet.nodes[i]) : picked[i] === 1;
+      const mine = this.picks.has(fleet.nodes[i]);
       if (is_free(fleet, i, this.taken)) free += 1;
       count += mine ? 1 : 0;
       index[i] = mine ? 2 : this.changed && is_free(fleet, i, this.taken) ? 1 : 0;

@@ -3,47 +3,38 @@
 
 import { drawn, empty, hint, made } from "./dom.js";
 import { life, ticks } from "./life_data.js";
-import { sentence } from "./sentences.js";
 import { many, moment, now, seconds, when } from "./words.js";
 
 const WIDE = 1000;
 const LEFT = 70;
 
 /** A link in a drawing. */
-function leading(where, about, ...children) {
-  const query = where[0] === "events" ? "?node=" + encodeURIComponent(about.of) + "&kind=" + encodeURIComponent(about.kind) : "";
-  return drawn("a", { href: `#/${where.map(encodeURIComponent).join("/")}${query}`, "aria-label": about["aria-label"] }, ...children);
-}
+const leading = (where, about, ...children) => drawn("a", { href: `#/${where.map(encodeURIComponent).join("/")}`, ...about }, ...children);
 
-/** The life of a node: states as a bar, and what was done, proved and broken below it. */
-export function life_line(node, rows) {
-  if (!rows.length) return empty("Nothing happened to it yet.", "");
-  const told = life(rows, (row) => seconds(row.at), now(), node.state);
-  const x = (t) => LEFT + ((WIDE - LEFT - 8) * (t - told.from)) / Math.max(told.to - told.from, 1);
-  const high = 62 + 30 * told.lanes.length;
-  const states = told.states.map((s) => {
-    const wide = Math.max(x(s.to) - x(s.from), 2);
-    return drawn("g", {}, drawn("rect", { x: x(s.from), y: 8, width: wide, height: 26, rx: 3, class: "span", "data-word": s.word }, hint(`${s.word} from ${when(s.from)} to ${when(s.to)}`)),
-      wide > 9 * s.word.length ? drawn("text", { x: x(s.from) + 6, y: 26, class: "on-span" }, s.word) : null);
-  });
-  const lanes = told.lanes.map(([name, marks], n) => {
+/** The life of a node: states as a bar; below it what was done, proved and broken. A click opens it. */
+export function life_line(node, told) {
+  if (!told?.spans.length && !told?.marks.length) return empty("Nothing happened to it yet.", "");
+  const shown = life(told, seconds, now());
+  const x = (t) => LEFT + ((WIDE - LEFT - 8) * (t - shown.from)) / Math.max(shown.to - shown.from, 1);
+  const high = 62 + 30 * shown.lanes.length;
+  const wide = (s) => Math.max(x(s.to) - x(s.from), 3);
+  const states = shown.states.map((s) => drawn("g", {}, drawn("rect", { x: x(s.from), y: 8, width: wide(s), height: 26, rx: 3, class: "span", "data-word": s.what }, hint(`${s.what} from ${when(s.from)} to ${when(s.to)}${s.detail ? `: ${s.detail}` : ""}`)),
+    wide(s) > 9 * s.what.length ? drawn("text", { x: x(s.from) + 6, y: 26, class: "on-span" }, s.what) : null));
+  const lanes = shown.lanes.map((lane, n) => {
     const y = 58 + 30 * n;
-    return drawn("g", {}, drawn("text", { x: 4, y: y + 4, class: "quiet" }, name), drawn("line", { x1: LEFT, x2: WIDE - 8, y1: y, y2: y, class: "lane" }),
-      marks.map((m) => leading(place_of(m.rows), { of: node.id, kind: m.rows[0].kind, "aria-label": `${m.rows.length > 1 ? `${m.rows.length} × ` : ""}${m.word}, ${moment(m.at)}` },
-        drawn("circle", { cx: x(m.at), cy: y, r: m.rows.length > 1 ? 8 : 6, class: "mark", "data-mark": m.word }, hint(m.rows.slice(0, 6).map((row) => `${when(row.at)}: ${sentence(row).slice(0, 160) || row.kind}`).join("\n"))),
-        m.rows.length > 1 ? drawn("text", { x: x(m.at), y: y + 4, "text-anchor": "middle", class: "on-mark" }, String(m.rows.length)) : null)));
+    return drawn("g", {}, drawn("text", { x: 4, y: y + 4, class: "quiet" }, lane.name), drawn("line", { x1: LEFT, x2: WIDE - 8, y1: y, y2: y, class: "lane" }),
+      lane.spans.map((s) => leading(place_of(node, s), { "aria-label": `${s.lane} ${s.what}, from ${moment(s.from)}${s.ends_at ? ` to ${moment(s.ends_at)}` : ""}` },
+        drawn("rect", { x: x(s.from), y: y - 7, width: wide(s), height: 14, rx: 4, class: "lasting", "data-mark": s.lane }, hint(`${s.what}${s.detail ? `: ${s.detail}` : ""}\nfrom ${when(s.from)}${s.ends_at ? ` to ${when(s.ends_at)}` : ", it goes on"}`)))),
+      lane.marks.map((m) => leading(["actions", node.id, m.rows.at(-1).id], { "aria-label": `${m.rows.length > 1 ? `${m.rows.length} × ` : ""}${m.rows[0].what}, ${moment(m.from)}` },
+        drawn("circle", { cx: x(m.from), cy: y, r: m.rows.length > 1 ? 8 : 6, class: "mark", "data-mark": m.rows.some((row) => row.status === "failed") ? "alert" : m.rows[0].lane }, hint(m.rows.slice(0, 6).map((row) => `${when(row.at)}: ${row.what}, ${row.status}`).join("\n"))),
+        m.rows.length > 1 ? drawn("text", { x: x(m.from), y: y + 4, "text-anchor": "middle", class: "on-mark" }, String(m.rows.length)) : null)));
   });
-  const axis = ticks(told.from, told.to).map((t) => drawn("g", {}, drawn("line", { x1: x(t), x2: x(t), y1: 34, y2: high - 18, class: "grid" }), drawn("text", { x: x(t), y: high - 4, "text-anchor": x(t) > WIDE - 60 ? "end" : "middle", class: "quiet" }, moment(t))));
-  const picture = drawn("svg", { viewBox: `0 0 ${WIDE} ${high}`, class: "drawing life", role: "group", "aria-label": `Time line of ${node.id}, from ${when(told.from)}` }, axis, drawn("text", { x: 4, y: 26, class: "quiet" }, "State"), states, lanes);
+  const axis = ticks(shown.from, shown.to).map((t) => drawn("g", {}, drawn("line", { x1: x(t), x2: x(t), y1: 34, y2: high - 18, class: "grid" }), drawn("text", { x: x(t), y: high - 4, "text-anchor": x(t) > WIDE - 60 ? "end" : "middle", class: "quiet" }, moment(t))));
+  const picture = drawn("svg", { viewBox: `0 0 ${WIDE} ${high}`, class: "drawing life", role: "group", "aria-label": `Time line of ${node.id}, from ${when(shown.from)}` }, axis, drawn("text", { x: 4, y: 26, class: "quiet" }, "State"), states, lanes);
   return made("div", { class: "scroll", role: "region", "aria-label": "Time line", tabindex: "0" }, picture);
 }
 
-// a mark leads to the case that it is of, else to the rows of its kind
-function place_of(rows) {
-  const [row] = rows;
-  if (row.kind.startsWith("case") && row.detail.case) return ["cases", String(row.detail.case)];
-  return ["events"];
-}
+const place_of = (node, span) => ({ case: ["cases", span.id], alert: ["alerts"] })[span.lane] ?? ["nodes", node.id];
 
 /** The cables of a host: each card with its rail, its leaf and port; a click leads to the port. */
 export function cables(node, alerts) {

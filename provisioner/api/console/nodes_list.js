@@ -6,7 +6,7 @@ import { all } from "./api.js";
 import { chip, empty, link, made } from "./dom.js";
 import { listing } from "./listing.js";
 import { follow } from "./live.js";
-import { append_blockers } from "./problem_words.js";
+import { append_blockers, marked } from "./problem_words.js";
 import { lasts, now, number, seconds } from "./words.js";
 
 const marks = (text, value) => Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((tag) => [tag, value]));
@@ -30,6 +30,7 @@ export async function page({ query, signal, me, go, again }) {
   const said_of = (problem) => {
     const place = made("div", { id: "pick-said", role: "alert" });
     append_blockers(place, problem);
+    place.append(marked(where, problem.mistake) ?? "");
     return place;
   };
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.id)}/${verb}`;

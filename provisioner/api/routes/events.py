@@ -200,6 +200,8 @@ AUDIT = (
     EventKind.JOURNAL_ARCHIVED,
     EventKind.JOURNAL_PRUNED,
 )
+DONE = ("begun", "ended", "made", "revoked")  # fields of events of tokens and sessions
+INTERNAL = ("generation", "why", "reason", "note", "sealed")  # told elsewhere, or for us alone
 STALLED_S = 30.0  # seconds; a listener that takes nothing for so long is cut off
 SEQ_MAX = 2**53  # the largest integer that readers of JSON hold exactly
 
@@ -224,6 +226,7 @@ class AuditRow(Event):
     state: str = Field("", description="How far it is: waiting, done, refused.")
     before: str = Field("", description="What was there before, where the act recorded it.")
     after: str = Field("", description="What it was changed to, where the act recorded it.")
+    why: str = Field("", description="The reason that was given.")
 
 
 class EventPage(Record):
@@ -345,28 +348,51 @@ async def list_audit(ask: Ask) -> Reply:
 
 def _audit_row(row: Mapping[str, Any]) -> AuditRow:
     """Return a row with its act in words: who, what, on which object, before and after."""
-    detail = row["detail"]
     event = build_event(row)
+    detail = row["detail"]
+    # of a token or a session, what was done and its record: {"begun": {"subject": …}}
+    done, record = next(((n, v) for n, v in detail.items() if n in DONE and v), ("", ""))
+    inner = record if isinstance(record, Mapping) else {"id": record}
+    named = {**inner, **detail}
     arguments = detail.get("arguments")
     after = arguments if isinstance(arguments, Mapping) else detail.get("after", "")
+    if isinstance(after, Mapping):
+        after = {n: v for n, v in after.items() if n not in INTERNAL}
+    about = ("subject", "tenant") if "arguments" in detail else ("token", "id", "tenant", "name")
     return AuditRow(
         **event.model_dump(),
         sha256=row["digest"],
-        who=str(detail.get("by") or detail.get("asked_by") or detail.get("subject") or ""),
-        what=str(detail.get("kind") or detail.get("request") or event.kind),
-        on=str(row["node"] or detail.get("subject") or detail.get("tenant") or ""),
+        who=_first(named, ("by", "asked_by", "subject")),
+        what=str(detail.get("kind") or detail.get("request") or f"{event.kind} {done}".strip()),
+        on=str(row["node"] or "") or _first(named, about),
         state=str(detail.get("state") or detail.get("did") or ""),
         before=_name_values(detail.get("before", detail.get("was", ""))),
         after=_name_values(after),
+        why=_first(named, ("why", "reason", "note")) or _first(after, ("why", "reason", "note")),
     )
+
+
+def _first(record: object, names: Sequence[str]) -> str:
+    """Return the first of these fields that says something."""
+    if not isinstance(record, Mapping):
+        return ""
+    return next((str(record[n])[:TOLD_MAX] for n in names if record.get(n)), "")
 
 
 def _name_values(value: object) -> str:
     """Return a value in one bounded line; of many fields those that say something."""
     if isinstance(value, Mapping):
-        pairs = (f"{k}={v}" for k, v in value.items() if v not in (None, "", [], {}, False))
-        return ", ".join(pairs)[:TOLD_MAX]
-    return str(value)[:TOLD_MAX] if value not in (None, "") else ""
+        said = [(k, v) for k, v in value.items() if v not in (None, "", [], {}, False)]
+        return ", ".join(f"{k}={_name_value(v)}" for k, v in said)[:TOLD_MAX]
+    return _name_value(value)[:TOLD_MAX]
+
+
+def _name_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + _name_values(value) + "}"
+    if isinstance(value, list | tuple):
+        return " ".join(_name_value(v) for v in value)
+    return "" if value is None else str(value)
 
 
 async def show_head(ask: Ask) -> Reply:

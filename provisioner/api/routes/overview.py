@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -22,6 +23,7 @@ from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.campaigns.campaign_preview import preview_campaign
 from provisioner.planning.campaigns.campaign_report import build_report
 from provisioner.planning.lifecycle.timeline import (
+    DAY_S,
     FleetDay,
     LifeMark,
     LifeSpan,
@@ -62,6 +64,13 @@ RUNNING = (
     CampaignState.PAUSED,
     CampaignState.STOPPED,
 )
+
+
+class Step(StrEnum):
+    """How long each of the spans is."""
+
+    DAY = "day"
+    HOUR = "hour"
 
 
 class RunningCampaign(Record):
@@ -106,7 +115,7 @@ class Overview(Record):
     work: WorkUnderWay = Field(description="Work under way.")
     hour: LastHour = Field(description="The last hour.")
     days: tuple[FleetDay, ...] = Field(
-        description="The last days, the oldest first; today is last."
+        description="The last days, or hours, the oldest first; the one of now is last."
     )
     since: Instant = Field(
         description="How far back the journal was read; days before have no moves of their own."
@@ -117,6 +126,7 @@ class OverviewQuery(Nothing):
     """How far back."""
 
     days: int = Field(7, ge=1, le=31, description="Days, with today.")
+    by: Step = Field(Step.DAY, description="day; or hour, for the same time in hours.")
 
 
 class Timeline(Record):
@@ -169,9 +179,10 @@ class CampaignCourse(Record):
 
 async def show_overview(ask: Ask) -> Reply:
     store = ask.parts.store
-    days = ask.query.days
-    today = start_of_day(ask.now)
-    course = await store.home.read_course(today, days, ask.now)
+    span_s, spans = DAY_S, ask.query.days
+    if ask.query.by is Step.HOUR:
+        span_s, spans = 3600.0, 24 * spans
+    course = await store.home.read_course(start_of_day(ask.now, span_s), spans, ask.now, span_s)
     groups = await store.nodes.count_groups(None)
     states: dict[str, int] = {}
     for kind, state, _, _, number in groups:
@@ -195,7 +206,7 @@ async def show_overview(ask: Ask) -> Reply:
             counts={name_kind(k): n for k, n in sorted(course.hour.items())},
             items=await _list_news(ask),
         ),
-        days=count_days(ask.now, days, states, course.moves, others),
+        days=count_days(ask.now, spans, states, course.moves, others, span_s),
         since=course.since,
     )
     return Reply(view)

@@ -118,6 +118,9 @@ class ChangeAsked(Event):
     source: str = Field("", description="Address of the client that sent it.")
     agent: str = Field("", description="The client's own word for its program (User-Agent).")
     arguments: dict[str, Any]
+    before: dict[str, Any] = Field(
+        {}, description="Fields of its object as they were before it; empty: not carried out yet."
+    )
     blockers: tuple[str, ...]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Move(NamedTuple):
 
 
 class FleetDay(Record):
-    begins_at: Instant = Field(description="Begin of the day.")
+    begins_at: Instant = Field(description="Begin of the day or hour.")
     states: dict[str, int] = Field(description="Hosts in each state at its end.")
     opened: int = Field(description="Repair cases that were opened.")
     closed: int = Field(description="Repair cases that were closed.")
@@ -86,34 +87,39 @@ def count_days(
     states: Mapping[str, int],
     moves: Mapping[tuple[int, str, str], int],
     others: Mapping[str, Mapping[int, int]],
+    span_s: float = DAY_S,
 ) -> tuple[FleetDay, ...]:
     """Return the last days, the oldest first. `moves`: (days ago, from, to) -> hosts.
+
+    Each lasts `span_s`: an hour counts as a day does.
 
     The states of earlier days are those of now without the moves since; a host that was taken in
     since is counted where its journey began. `others`: "opened", "closed", "alerts" by days ago.
     """
     counts = Counter(states)
     found = []
+    moved: dict[int, list[tuple[str, str, int]]] = {}
+    for (day, before, after), number in moves.items():
+        moved.setdefault(day, []).append((before, after, number))
     for ago in range(days):
         found.append(
             FleetDay(
-                begins_at=start_of_day(now) - ago * DAY_S,
+                begins_at=start_of_day(now, span_s) - ago * span_s,
                 states={state: n for state, n in sorted(counts.items()) if n > 0},
                 opened=others.get("opened", {}).get(ago, 0),
                 closed=others.get("closed", {}).get(ago, 0),
                 alerts=others.get("alerts", {}).get(ago, 0),
             )
         )
-        for (day, before, after), number in moves.items():
-            if day == ago:
-                counts[after] -= number
-                counts[before] += number
+        for before, after, number in moved.get(ago, ()):
+            counts[after] -= number
+            counts[before] += number
     return tuple(reversed(found))
 
 
-def start_of_day(now: float) -> float:
-    """Return the begin of the day in UTC."""
-    return now - now % DAY_S
+def start_of_day(now: float, span_s: float = DAY_S) -> float:
+    """Return the begin of the day in UTC, or of the hour."""
+    return now - now % span_s
 
 
 def measure_stays(moves: Iterable[Move]) -> dict[str, float]:
@@ -155,14 +161,16 @@ def _expect_end(node: Node, stays: Mapping[str, float], now: float) -> float:
 def list_stays(rows: Sequence[Mapping[str, Any]], node: Node) -> list[LifeSpan]:
     """Return the states of a node from its journal's rows, the oldest first."""
     spans = []
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    ends = [row["at"] for row in rows[1:]]
+    for row, ends_at in zip_longest(rows, ends, fillvalue=0.0):
+        assert isinstance(row, Mapping)  # there is one end less than there are rows
         detail = row["detail"]
         spans.append(
             LifeSpan(
                 lane="state",
                 what=str(detail.get("to", "")),
                 begins_at=row["at"],
-                ends_at=0.0 if following is None else following["at"],
+                ends_at=ends_at,
                 detail=str(detail.get("why", ""))[:300],
             )
         )

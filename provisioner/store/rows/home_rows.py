@@ -298,9 +298,9 @@ STAYS_MAX = 5000  # moves from which typical stays are measured
 
 @dataclass(frozen=True)
 class Course:
-    """What happened since a time. Days count backwards from today, 0.
+    """What happened since a time. Spans, of a day or an hour, count backwards from this one, 0.
 
-    `moves`: (day, from, to) -> hosts. `recent`: moves, the newest first. `hour`: kind -> events.
+    `moves`: (span, from, to) -> hosts. `recent`: moves, the newest first. `hour`: kind -> events.
     `since`: how far back the journal was read.
     """
 
@@ -313,12 +313,14 @@ class Course:
     hour: Mapping[str, int]
 
 
-def read_course(connection: Connection, today: float, days: int, now: float) -> Course:
-    """Count what happened in the last days. `today`: begin of the day of `now`."""
-    since = today - (days - 1) * DAY_S
+def read_course(
+    connection: Connection, today: float, days: int, now: float, span_s: float = DAY_S
+) -> Course:
+    """Count what happened in the last spans, of a day each. `today`: begin of that of `now`."""
+    since = today - (days - 1) * span_s
     head = int(connection.scalar(select(func.max(journal.c.seq))) or 0)
     first = max(find_row(connection, since, head), head - SCANNED_MAX)
-    day = _days_ago(journal.c.at, today)
+    day = _spans_ago(journal.c.at, today, span_s)
     before = json_text(journal.c.detail, "from")
     after = json_text(journal.c.detail, "to")
     of_states = (journal.c.seq > first) & (journal.c.kind == "state")
@@ -336,13 +338,19 @@ def read_course(connection: Connection, today: float, days: int, now: float) -> 
     reached = connection.scalar(
         select(journal.c.at).where(journal.c.seq > first).order_by(journal.c.seq).limit(1)
     )
+
+    def count(at: ColumnElement[Any], where: ColumnElement[bool]) -> dict[int, int]:
+        ago = _spans_ago(at, today, span_s)
+        query = select(ago, func.count()).where(where).group_by(ago)
+        return {row[0]: row[1] for row in connection.execute(query)}
+
     return Course(
         since=max(since, reached or since),
         moves={(r[0], str(r[1]), str(r[2])): r[3] for r in connection.execute(moved)},
         recent=tuple((r[0], r[1], str(r[2]), str(r[3])) for r in connection.execute(recent)),
-        opened=_count_days(connection, cases.c.opened_at, cases.c.opened_at >= since, today),
-        closed=_count_days(connection, cases.c.closed_at, cases.c.closed_at >= since, today),
-        alerts=_count_days(connection, journal.c.at, raised, today),
+        opened=count(cases.c.opened_at, cases.c.opened_at >= since),
+        closed=count(cases.c.closed_at, cases.c.closed_at >= since),
+        alerts=count(journal.c.at, raised),
         hour={r[0]: r[1] for r in connection.execute(hour.group_by(journal.c.kind))},
     )
 
@@ -366,17 +374,9 @@ def find_row(connection: Connection, at: float, head: int) -> int:
     return low
 
 
-def _days_ago(at: ColumnElement[Any], today: float) -> ColumnElement[Any]:
-    """Return how many days before today a time is; later ones are today's."""
-    return case((at >= today, 0), else_=cast(func.floor((today - at) / DAY_S), Integer) + 1)
-
-
-def _count_days(
-    connection: Connection, at: ColumnElement[Any], where: ColumnElement[bool], today: float
-) -> dict[int, int]:
-    day = _days_ago(at, today)
-    query = select(day, func.count()).where(where).group_by(day)
-    return {row[0]: row[1] for row in connection.execute(query)}
+def _spans_ago(at: ColumnElement[Any], today: float, span_s: float) -> ColumnElement[Any]:
+    """Return how many spans before today's a time is; later ones are today's."""
+    return case((at >= today, 0), else_=cast(func.floor((today - at) / span_s), Integer) + 1)
 
 
 def count_campaigns(connection: Connection) -> dict[tuple[str, str], int]:

@@ -349,6 +349,7 @@ def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> 
         source=asked.source,
         agent=asked.agent,
         arguments=asked.arguments,
+        before=asked.before,
         blockers=tuple(str(b) for b in asked.blockers),
     )
     chain.append(connection, event, now)

@@ -6,25 +6,21 @@ import { test } from "node:test";
 import { act_of, acts } from "../../../provisioner/api/console/audit_data.js";
 import { wave_rows } from "../../../provisioner/api/console/campaign_line.js";
 import { leaves_of, spines_of, units_of } from "../../../provisioner/api/console/fabric_data.js";
-import { changes, hours_of } from "../../../provisioner/api/console/home_data.js";
-import { life, mark_of, ticks } from "../../../provisioner/api/console/life_data.js";
+import { changes, course_of, hosts_of } from "../../../provisioner/api/console/home_data.js";
+import { life, ticks } from "../../../provisioner/api/console/life_data.js";
 import { common } from "../../../provisioner/api/console/map_layout.js";
 import { best, rank } from "../../../provisioner/api/console/search_data.js";
 
-const at = (row) => row.at;
+const at_of = (time) => time ?? 0;
 const state = (seq, from, to, node = "n1") => ({ seq, at: seq * 100, kind: "state", node, detail: { from, to } });
 
-test("a life is spans of states, and marks that stand close are one", () => {
-  const rows = [state(1, "discovered", "intake"), state(5, "intake", "released"), { seq: 6, at: 600, kind: "alert_raised", node: "n1", detail: {} }, { seq: 7, at: 601, kind: "alert_raised", node: "n1", detail: {} }, { seq: 9, at: 900, kind: "step", node: "n1", detail: { step: "warm_reboot (1 waiting)" } }];
-  const told = life(rows, at, 1000, "released");
-  assert.deepEqual(told.states.map((s) => [s.word, s.from, s.to]), [["intake", 100, 500], ["released", 500, 1000]]);
-  assert.deepEqual(told.lanes.map(([name, marks]) => [name, marks.map((m) => m.rows.length)]), [["Resets", [1]], ["Faults", [2]]]);
-});
-
-test("a life without a change of state is one span, and unknown kinds are no marks", () => {
-  assert.deepEqual(life([], at, 50, "intake").states, [{ word: "intake", from: 50, to: 50 }]);
-  assert.equal(mark_of({ kind: "token", detail: {} }), null);
-  assert.deepEqual(mark_of({ kind: "case_opened", detail: {} }), { lane: "Faults", word: "case" });
+test("a life is spans and lanes, and marks that stand close are one", () => {
+  const span = (lane, what, begins_at, ends_at) => ({ lane, what, begins_at, ends_at });
+  const told = { spans: [span("state", "intake", 100, 500), span("state", "released", 500, null), span("case", "closed", 600, 700), span("certificate", "A", 500, 9000)], marks: [{ lane: "reset", what: "warm_reboot", at: 900 }, { lane: "reset", what: "warm_reboot", at: 901 }] };
+  const shown = life(told, at_of, 1000);
+  assert.deepEqual(shown.states.map((s) => [s.what, s.from, s.to]), [["intake", 100, 500], ["released", 500, 1000]]);
+  assert.deepEqual(shown.lanes.map((l) => [l.name, l.spans.map((s) => s.to), l.marks.map((m) => m.rows.length)]), [["Resets", [], [2]], ["Proof", [1000], []], ["Cases", [700], []]]);
+  assert.deepEqual(life({ spans: [], marks: [] }, at_of, 50), { from: 50, to: 50, states: [], lanes: [] });
 });
 
 test("an axis has few round moments", () => {
@@ -41,22 +37,21 @@ test("a whole name comes before a beginning, and that before a part", () => {
 });
 
 test("an act is one row with who, what, on which object, before and after", () => {
-  const asked = (seq, word) => ({ seq, at: "", kind: "asked", node: "", detail: { id: 3, kind: "campaign.start", subject: "c0001", state: word, asked_by: "ada", by: "ada", agent: "curl", arguments: { confirm: ["x 1"] } } });
-  const told = acts([asked(4, "running"), asked(5, "done"), { seq: 6, at: "", kind: "request", node: "n1", detail: { request: "retry", id: 0, by: "bob", why: "again" } }]);
-  assert.deepEqual(told.map((a) => [a.act.who, a.act.what, a.act.object, a.act.after, a.act.why, a.rows.length]), [["bob", "retry", "n1", "", "again", 1], ["ada", "campaign.start: done", "c0001", "confirm x 1", "", 2]]);
-  const begun = act_of({ seq: 1, at: "", kind: "session", node: "", detail: { begun: { subject: "eve", token: "t1", id: "s1", agent: "Firefox" } } });
-  assert.deepEqual([begun.who, begun.what, begun.object], ["eve", "session begun", "t1"]);
-  assert.ok(begun.detail.includes("agent: Firefox"));
+  const asked = (seq, state, before) => ({ seq, kind: "asked", who: "ada", what: "campaign.start", on: "c0001", state, before, after: "confirm=x", why: "", detail: { id: 3, agent: "curl", arguments: { confirm: ["x"] } } });
+  const told = acts([asked(4, "running", ""), asked(5, "done", "state=draft"), { seq: 6, kind: "request", who: "bob", what: "retry", on: "n1", state: "", before: "", after: "", why: "again", detail: { request: "retry", id: 0 } }]);
+  assert.deepEqual(told.map(({ act, rows }) => [act.who, act.what, act.object, act.before, act.after, act.why, rows.length]), [["bob", "retry", "n1", "", "", "again", 1], ["ada", "campaign.start: done", "c0001", "state=draft", "confirm=x", "", 2]]);
+  assert.deepEqual(told[1].act.detail, ["agent: curl"]);
+  assert.equal(act_of({ ...asked(7, "", "x".repeat(500)), detail: {} }).before.length, 161);
 });
 
-test("numbers of the past are today's, taken back through the changes", () => {
-  const summary = { counts: [{ kind: "host", state: "released", nodes: 3 }, { kind: "host", state: "repairing", nodes: 1 }, { kind: "switch", state: "released", nodes: 9 }] };
-  const rows = [{ seq: 1, at: 0, kind: "token", node: "", detail: {} }, { ...state(5, "released", "repairing"), at: 500 }, { seq: 6, at: 510, kind: "alert_raised", node: "n1", detail: {} }];
-  const told = hours_of(rows, summary, 1000, (t) => t);
-  assert.equal(told.hosts, 4);
-  assert.deepEqual([told.served[0], told.served.at(-1), told.moving[0], told.moving.at(-1)], [4, 3, 0, 1]);
-  assert.equal(told.faults_total, 1);
-  assert.deepEqual(changes(rows, 400, (t) => t).map((g) => [g.words, g.nodes]), [["alert", ["n1"]], ["became repairing", ["n1"]]]);
+test("plots begin where the journal does, and end now", () => {
+  const day = (begins_at, states, opened = 0, alerts = 0) => ({ begins_at, states, opened, alerts });
+  const told = course_of({ at: 350, since: 150, days: [day(0, { released: 9 }), day(100, { released: 4 }), day(200, { released: 2, repairing: 1, quarantined: 1 }, 1, 2), day(300, { released: 3, repairing: 1 })] }, at_of);
+  assert.deepEqual(told, { times: [200, 300, 350], served: [4, 2, 3], moving: [0, 1, 1], faults: [0, 3, 0], total: 3 });
+  assert.deepEqual(hosts_of({ days: [day(0, { certified: 1, intake: 2, retired: 5 })] }), { by: [["retired", 5], ["intake", 2], ["certified", 1]], hosts: 8, served: 1, moving: [["intake", 2]] });
+  assert.deepEqual(hosts_of({ days: [] }), { by: [], hosts: 0, served: 0, moving: [] });
+  const rows = [state(5, "released", "repairing"), { seq: 6, at: 510, kind: "alert_raised", node: "n1", detail: {} }, { seq: 1, kind: "token", node: "", detail: {} }];
+  assert.deepEqual(changes(rows).map((g) => [g.words, g.nodes]), [["alert", ["n1"]], ["became repairing", ["n1"]]]);
 });
 
 test("leaves and spines are told apart by the cables of hosts", () => {

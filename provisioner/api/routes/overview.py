@@ -179,9 +179,9 @@ class CampaignCourse(Record):
 
 async def show_overview(ask: Ask) -> Reply:
     store = ask.parts.store
-    span_s, spans = DAY_S, ask.query.days
-    if ask.query.by is Step.HOUR:
-        span_s, spans = 3600.0, 24 * spans
+    hourly = ask.query.by is Step.HOUR
+    span_s = 3600.0 if hourly else DAY_S
+    spans = ask.query.days * (24 if hourly else 1)
     course = await store.home.read_course(start_of_day(ask.now, span_s), spans, ask.now, span_s)
     groups = await store.nodes.count_groups(None)
     states: dict[str, int] = {}

@@ -179,6 +179,16 @@ def list_tool_proofs() -> str:
     )
 
 
+def list_plays() -> str:
+    """Return the page of the plays, with what goes in and what comes out."""
+    about = (
+        "Made from `ansible/plays.yaml`; a test finds a row for each playbook. How they run: "
+        "[in-band work](../in-band.md#plays)."
+    )
+    columns = {"play": "play", "variables": "variables", "facts": "facts"}
+    return _draw_file("Plays that change a host or a switch", about, "ansible/plays.yaml", columns)
+
+
 def list_remainders() -> str:
     """Return the page of what a tenant may leave behind, with the test of each row."""
     about = (
@@ -525,6 +535,7 @@ PAGES = {
     "health-checks.md": list_checks,
     "in-band-commands.md": list_commands,
     "tool-proofs.md": list_tool_proofs,
+    "plays.md": list_plays,
     "remainders.md": list_remainders,
     "misbehaviours.md": list_misbehaviours,
     "promises.md": list_promises,

@@ -180,8 +180,8 @@ COMMANDS = {
     "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
     "discover": Command(
-        "offline.discover",
-        "app",
+        INTEGRATION,
+        "",
         "Discovery: BMCs in the leases of DHCP servers; nothing is changed.",
     ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),

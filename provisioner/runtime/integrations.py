@@ -49,6 +49,7 @@ class Integration:
     takes (settings) and returns `Consoles` by their protocol. `partitions` takes (address of UFM,
     file with CAs, `limited=`: a person confirmed the default partition) and returns a
     `Partitions`. `rehearsals` takes (matrix, settings) and returns a `Rehearsals`.
+    `leases` takes (lease files) and returns MAC and address of each lease in force.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command.
     """
@@ -64,6 +65,7 @@ class Integration:
     consoles: str = ""
     partitions: str = ""
     rehearsals: str = ""
+    leases: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -114,6 +116,12 @@ def find_adoption_sources() -> Callable[[Path, dict[str, Any]], Any]:
     reader: Callable[[Path, dict[str, Any]], Any]
     reader = _load_first("adoption_sources", "--from")
     return reader
+
+
+def read_leased(files: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    """Return MAC and address of each lease in force in lease files. Raises InputError."""
+    leased: tuple[tuple[str, str], ...] = _load_first("leases", "--leases")(files)
+    return leased
 
 
 def open_partitions(address: UfmAddress, ca_file: Path | None, *, limited: bool) -> Partitions:

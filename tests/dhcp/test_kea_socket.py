@@ -14,10 +14,10 @@ import pytest
 from program import run
 from servers import serve_kea
 
-from provisioner.adapters import kea_socket
-from provisioner.adapters.kea_socket import read_socket
+from provisioner.integrations.dhcp import kea_socket
+from provisioner.integrations.dhcp.deciding.dhcp_leases import read_leases
+from provisioner.integrations.dhcp.kea_socket import read_socket
 from provisioner.model.input_error import InputError
-from provisioner.planning.intake.dhcp_leases import read_leases
 
 HEADER = (
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.integrations.dhcp.deciding import dhcp_leases
+from provisioner.integrations.dhcp.deciding.dhcp_lease import DhcpLease, LeaseFile
+from provisioner.integrations.dhcp.deciding.dhcp_leases import read_leases
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
-from provisioner.planning.intake import dhcp_leases
-from provisioner.planning.intake.dhcp_leases import read_leases
 
 HERE = Path(__file__).parent
 FILES = {"kea": "kea-leases4.csv", "dnsmasq": "dnsmasq.leases", "dhcpd": "dhcpd.leases"}

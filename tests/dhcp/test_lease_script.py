@@ -16,8 +16,8 @@ import pytest
 from program import run
 from servers import find_program
 
-from provisioner.cli.offline.discover import LEASE_SCRIPT
-from provisioner.planning.intake.dhcp_leases import read_leases
+from provisioner.integrations.dhcp.deciding.dhcp_leases import read_leases
+from provisioner.integrations.dhcp.discover_commands import LEASE_SCRIPT
 
 MAC = "5c:25:73:00:00:0"
 NOTE = "note1\t1000\t{}\t{}\t10.0.0.5\t{}\t\t{}\t{}\t{}\n"

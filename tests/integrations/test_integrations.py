@@ -140,6 +140,7 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
             one.partitions,
             one.rehearsals,
             one.switch_system,
+            one.leases,
             *one.commands.values(),
         )
         assert [load_reference(one, o) for o in offers if o]

@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,11 +35,8 @@ from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.execution.observe.site_reading import read_bmcs, read_switches
 from provisioner.model.expected import DEFAULT_OS, Expected
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import Candidate
 from provisioner.model.matrix import Matrix
 from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.dhcp_leases import SIZE_MAX, read_leases
-from provisioner.planning.intake.lease_comparison import compare_leases
 from provisioner.planning.intake.proposal import (
     SWITCH_VARIABLE,
     Missing,
@@ -57,7 +53,7 @@ from provisioner.planning.intake.proposal import (
 )
 from provisioner.ports import Secret, SwitchAddress
 from provisioner.quirks import ALL, UNKNOWN
-from provisioner.runtime.shipped import read_text
+from provisioner.runtime.integrations import read_leased
 from provisioner.runtime.switch_systems import find_switch_systems, find_system, make_switches
 from provisioner.runtime.wall_clock import WallClock
 
@@ -80,7 +76,7 @@ class _Search:
     networks: tuple[Network, ...]
     port: int
     urls: tuple[str, ...]
-    leased: tuple[Candidate, ...]
+    leased: tuple[tuple[str, str], ...]  # MAC and address
     switches: tuple[str, ...]
     switch_port: int
     switch_user: str
@@ -226,14 +222,13 @@ def _check_search(search: _Search) -> None:
         raise InputError("init", "", problem, "Give --range, --leases or --bmc.")
 
 
-def _read_leases(files: Sequence[Path]) -> tuple[Candidate, ...]:
-    """Return the leases in force. Raises InputError."""
-    read = [read_leases(str(path), read_text(path, SIZE_MAX)) for path in files]
-    found = compare_leases(read, None, (), time.time()).candidates if read else ()
+def _read_leases(files: Sequence[Path]) -> tuple[tuple[str, str], ...]:
+    """Return MAC and address of each lease in force. Raises InputError."""
+    found = read_leased(files) if files else ()
     if len(found) > BMCS_MAX:
         problem = f"more than {BMCS_MAX} leases are in force"
         raise InputError("--leases", "", problem, "Name the file of the management network alone.")
-    return tuple(found)
+    return found
 
 
 def _read_factory(earlier: Expected | None) -> dict[str, tuple[str, Secret]]:
@@ -274,7 +269,7 @@ async def _read(search: _Search, memory: Path | None) -> Seen:
     finally:
         await wire.close()
         await transport.close()
-    leased = {c.mac: c.address for c in search.leased}
+    leased = dict(search.leased)
     found = {"switches": read, "leased": leased, "factory_hostnames": FACTORY_HOSTNAMES}
     return seen.model_copy(update=found)
 
@@ -287,7 +282,7 @@ async def _find_bmcs(
         done = begin(f"looking in {network}")
         quiet = partial(scan, progress=done, gap_seen=lambda _gap: None)
         found |= {p.url: p for p in await quiet(transport, network, search.port)}
-    leased = [_write_url(c.address, search.port, 443) for c in search.leased]
+    leased = [_write_url(address, search.port, 443) for _, address in search.leased]
     named = [u for u in (*search.urls, *leased) if u not in found]
     probes = await probe_all(transport, named, begin("asking addresses"), lambda _gap: None)
     found |= {p.url: p for p in probes}

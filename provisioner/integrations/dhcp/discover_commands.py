@@ -18,23 +18,21 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from provisioner.adapters.kea_socket import read_socket
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
 from provisioner.daemon.data import read_expected
-from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import (
+from provisioner.integrations.dhcp.deciding.dhcp_lease import (
     LeaseComparison,
     ManagementNetwork,
     ProfileFile,
     Standing,
 )
-from provisioner.planning.intake.dhcp_leases import SIZE_MAX, read_leases
-from provisioner.planning.intake.lease_comparison import (
+from provisioner.integrations.dhcp.deciding.dhcp_leases import SIZE_MAX, read_leases
+from provisioner.integrations.dhcp.deciding.lease_comparison import (
     Network,
     compare_leases,
     select_bmcs,
 )
-from provisioner.planning.intake.management_network import (
+from provisioner.integrations.dhcp.deciding.management_network import (
     CUMULUS_SCRIPT,
     DNSMASQ_FILE,
     KEA_FILE,
@@ -49,6 +47,8 @@ from provisioner.planning.intake.management_network import (
     write_sonic_script,
     write_steps,
 )
+from provisioner.integrations.dhcp.kea_socket import read_socket
+from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import read_text
 
 # ------------------------------------------------------------------------------

@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from provisioner.model.expected import Expected, ExpectedNode
-from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import (
+from provisioner.integrations.dhcp.deciding.dhcp_lease import (
     ManagementNetwork,
     Reservation,
     SwitchName,
 )
+from provisioner.integrations.dhcp.deciding.dhcp_leases import (
+    normalize_lease_address,
+    normalize_mac,
+)
+from provisioner.model.expected import Expected, ExpectedNode
+from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind
-from provisioner.planning.intake.dhcp_leases import normalize_lease_address, normalize_mac
 
 # ------------------------------------------------------------------------------
 # Write a management network as configuration of Kea or dnsmasq. Pure.

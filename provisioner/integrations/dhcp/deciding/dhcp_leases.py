@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from provisioner.integrations.dhcp.deciding.dhcp_lease import DhcpLease, LeaseFile
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
 
 # ------------------------------------------------------------------------------
 # Values that all lease files have: MACs, addresses, seconds, names. Pure; nothing raises.

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from provisioner.model.base import Record
-from provisioner.model.expected import Expected, ExpectedNode
-from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import (
+from provisioner.integrations.dhcp.deciding.dhcp_lease import (
     Candidate,
     DhcpLease,
     LeaseComparison,
@@ -26,15 +23,18 @@ from provisioner.model.integrations.dhcp_lease import (
     MissingEntry,
     Standing,
 )
-from provisioner.model.node import NodeKind
-from provisioner.model.times.instant import format_instant
-from provisioner.planning.intake.dhcp_leases import (
+from provisioner.integrations.dhcp.deciding.dhcp_leases import (
     NO_MAC,
     UNREADABLE,
     clean_name,
     normalize_lease_address,
     normalize_mac,
 )
+from provisioner.model.base import Record
+from provisioner.model.expected import Expected, ExpectedNode
+from provisioner.model.input_error import InputError
+from provisioner.model.node import NodeKind
+from provisioner.model.times.instant import format_instant
 
 # ------------------------------------------------------------------------------
 # Read the answers of Kea's control socket to `lease4-get-page`. Pure.

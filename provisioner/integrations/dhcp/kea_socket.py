@@ -12,10 +12,10 @@ import json
 import socket
 from pathlib import Path
 
+from provisioner.integrations.dhcp.deciding.dhcp_lease import DhcpLease, LeaseFile
+from provisioner.integrations.dhcp.deciding.dhcp_leases import NO_MAC, UNREADABLE
+from provisioner.integrations.dhcp.deciding.lease_comparison import LeasePage, read_page
 from provisioner.model.input_error import InputError
-from provisioner.model.integrations.dhcp_lease import DhcpLease, LeaseFile
-from provisioner.planning.intake.dhcp_leases import NO_MAC, UNREADABLE
-from provisioner.planning.intake.lease_comparison import LeasePage, read_page
 
 PAGE = 1000  # leases in one answer, some 250 bytes each
 PAGES_MAX = 1000

@@ -51,7 +51,8 @@ class Integration:
     `Partitions`. `rehearsals` takes (matrix, settings) and returns a `Rehearsals`.
     `leases` takes (lease files) and returns MAC and address of each lease in force.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
-    `commands` are typer applications or functions by the name of their command.
+    `commands` are typer applications or functions by the name of their command; a name of two words
+    is a verb of the core's command `matrix`.
     """
 
     name: str
@@ -106,9 +107,19 @@ def load_reference(integration: Integration, reference: str) -> Any:
 def find_command(name: str) -> tuple[Integration, Any] | None:
     """Return the command of this name, and who brings it; None where nobody does."""
     for one in find_integrations():
-        if name in one.commands:
+        if name in one.commands and " " not in name:
             return one, load_reference(one, one.commands[name])
     return None
+
+
+def find_verbs(noun: str) -> Sequence[tuple[str, Any]]:
+    """Return the verbs that integrations bring to a command of the core. Raises InputError."""
+    return [
+        (name.removeprefix(f"{noun} "), load_reference(one, reference))
+        for one in find_integrations()
+        for name, reference in one.commands.items()
+        if name.startswith(f"{noun} ")
+    ]
 
 
 def find_adoption_sources() -> Callable[[Path, dict[str, Any]], Any]:

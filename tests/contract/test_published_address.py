@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.adapters import public_address
+from provisioner.integrations.published_versions import public_address
 from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 

@@ -10,7 +10,7 @@ from typing import Any
 from provisioner.model.input_error import InputError
 from provisioner.ports import Malformed, PortError
 
-_IMPORTS = "planning.matrix.imports"
+_IMPORTS = "integrations.published_versions.deciding"
 IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], ...] = (
     ("planning.matrix.located_yaml", (InputError,), "load", {"source": "own.yaml"}),
     ("planning.matrix.matrix_text", (InputError,), "parse", {}),

@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from provisioner.planning.matrix.imports.reading import IDENTIFIERS
+from provisioner.integrations.published_versions.deciding.reading import IDENTIFIERS
 
 # the versions of NVIDIA's own example (github.com/NVIDIA/fwpkg_unpack, README)
 HGX_VERSION = "HGX-H100x8_0002_230517.3.0"

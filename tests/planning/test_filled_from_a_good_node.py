@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from virtual_time import run
 
 from provisioner.cli import app
-from provisioner.cli.offline import matrix_import
+from provisioner.integrations.published_versions import import_commands
 from provisioner.model.inventory import Inventory
 
 RELEASE, PROFILE = "spectrum-x-1.3.0", "hgx-h100-bf3"
@@ -127,4 +127,4 @@ def test_a_node_is_asked_of_the_daemon_by_its_name(
     )
 
     assert "no daemon answers" in str(done.exception)
-    assert matrix_import._read_good_node(str(good_node)).node == "su0-n00"
+    assert import_commands._read_good_node(str(good_node)).node == "su0-n00"

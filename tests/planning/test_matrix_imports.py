@@ -211,7 +211,9 @@ def test_a_catalogue_with_entities_is_refused_unread():
 
 
 def test_a_compressed_catalogue_has_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("provisioner.planning.matrix.imports.json_documents.SIZE_MAX", 1000)
+    monkeypatch.setattr(
+        "provisioner.integrations.published_versions.deciding.json_documents.SIZE_MAX", 1000
+    )
 
     assert "larger than" in refused("Catalog.xml.gz", gzip.compress(b"<a>" + b" " * 5000))
     assert "cut off" in refused("Catalog.xml.gz", gzip.compress(b"<Manifest/>")[:-4])

@@ -13,7 +13,6 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from provisioner.cli.offline.matrix_import import fill_versions, refresh_versions
 from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
@@ -51,6 +50,7 @@ from provisioner.planning.matrix.standing import (
     list_pin_notices,
     list_release_notices,
 )
+from provisioner.runtime.integrations import find_verbs
 from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.shipped import find_shipped
 
@@ -287,8 +287,8 @@ def _name(lane: Lane, version: str) -> Text:
 
 
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
-app.command("refresh")(refresh_versions)
-app.command("fill")(fill_versions)
+for verb, command in find_verbs("matrix"):
+    app.command(verb)(command)
 
 Files = MatrixOption
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]

@@ -24,14 +24,14 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Heard
-from provisioner.planning.matrix.imports.overlay_draft import (
+from provisioner.planning.matrix.located_yaml import Located
+from provisioner.planning.matrix.overlay_draft import (
     Place,
     Verdict,
     draft_overlay,
     state_good_node,
 )
-from provisioner.planning.matrix.imports.statements import Import, Statement
-from provisioner.planning.matrix.located_yaml import Located
+from provisioner.planning.matrix.statements import Import, Statement
 from provisioner.planning.path.profiles import choose_profile
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

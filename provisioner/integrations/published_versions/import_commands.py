@@ -23,6 +23,8 @@ from provisioner.cli.options.matrix_files import (
     read_located_matrix,
     read_matrix_texts,
 )
+from provisioner.integrations.published_versions.deciding.published_pages import Choice
+from provisioner.integrations.published_versions.deciding.reading import read_import
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin
@@ -30,7 +32,8 @@ from provisioner.model.outcome import Blocker
 from provisioner.model.versions import is_same_version
 from provisioner.planning.machine_settings.pinned_sets import BIOS
 from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
-from provisioner.planning.matrix.imports.overlay_draft import (
+from provisioner.planning.matrix.matrix_text import parse_located
+from provisioner.planning.matrix.overlay_draft import (
     Draft,
     Place,
     Verdict,
@@ -39,10 +42,6 @@ from provisioner.planning.matrix.imports.overlay_draft import (
     identify_bundle,
     state_good_node,
 )
-from provisioner.planning.matrix.imports.published_pages import Choice
-from provisioner.planning.matrix.imports.reading import read_import
-from provisioner.planning.matrix.imports.statements import Import
-from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.planning.matrix.review import (
     Remark,
     Use,
@@ -50,15 +49,16 @@ from provisioner.planning.matrix.review import (
     group_remarks,
     review_matrix,
 )
+from provisioner.planning.matrix.statements import Import
 from provisioner.planning.path.conditions import grammar_of
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.runtime.late_module import LateModule
 
 if TYPE_CHECKING:
-    from provisioner.adapters import public_address
     from provisioner.cli.client import connection
+    from provisioner.integrations.published_versions import public_address
 else:  # for addresses and for nodes that a daemon has
-    public_address = LateModule("provisioner.adapters.public_address")
+    public_address = LateModule("provisioner.integrations.published_versions.public_address")
     connection = LateModule("provisioner.cli.client.connection")
 
 # ------------------------------------------------------------------------------

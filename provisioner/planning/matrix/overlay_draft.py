@@ -20,14 +20,14 @@ from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix, Pin, Profile, Release
 from provisioner.model.versions import is_same_version
-from provisioner.planning.matrix.imports.statements import (
+from provisioner.planning.matrix.located_yaml import Located
+from provisioner.planning.matrix.review import FILELESS
+from provisioner.planning.matrix.statements import (
     Contents,
     Import,
     Statement,
     clean_version,
 )
-from provisioner.planning.matrix.located_yaml import Located
-from provisioner.planning.matrix.review import FILELESS
 from provisioner.planning.path.conditions import (
     grammar_of,
     is_pinned,

@@ -11,15 +11,15 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.imports.json_documents import (
+from provisioner.integrations.published_versions.deciding.json_documents import (
     make_contents,
     name_parts,
     read_catalog,
     read_document,
 )
-from provisioner.planning.matrix.imports.published_pages import Choice, read_page
-from provisioner.planning.matrix.imports.statements import (
+from provisioner.integrations.published_versions.deciding.published_pages import Choice, read_page
+from provisioner.model.input_error import InputError
+from provisioner.planning.matrix.statements import (
     PCI_DEVICES,
     STATEMENTS_MAX,
     Import,

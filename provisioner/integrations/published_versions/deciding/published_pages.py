@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.imports.statements import (
+from provisioner.planning.matrix.located_yaml import Tree, load
+from provisioner.planning.matrix.statements import (
     STATEMENTS_MAX,
     Import,
     Statement,
@@ -21,7 +22,6 @@ from provisioner.planning.matrix.imports.statements import (
     clean_version,
     find_kind,
 )
-from provisioner.planning.matrix.located_yaml import Tree, load
 
 PAGE_BYTES_MAX = 8 * 1024 * 1024  # NVIDIA's longest page of this kind has some 400 KB
 CELLS_MAX = 50_000

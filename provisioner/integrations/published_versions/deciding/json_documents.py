@@ -21,7 +21,7 @@ from typing import Any
 from lxml import etree
 
 from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.imports.statements import (
+from provisioner.planning.matrix.statements import (
     HGX_PARTS,
     Contents,
     Import,

@@ -1,0 +1,1 @@
+"""Makers' files and pages as statements of versions. Pure: it is given bytes."""

@@ -1,1 +1,0 @@
-"""Readers of other parties' version documents, and the draft of an overlay. Pure: no I/O."""

@@ -186,13 +186,13 @@ COMMANDS = {
     ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "record": Command(
-        "offline.compatibility",
-        "record",
+        INTEGRATION,
+        "",
         "Record every resource of a BMC by reads alone, without secrets and the site's own values.",
     ),
     "compatibility": Command(
-        "offline.compatibility",
-        "compatibility",
+        INTEGRATION,
+        "",
         "Print which BMCs were recorded, and how each of their parts and writes is known.",
     ),
     "plan": Command(
@@ -205,9 +205,7 @@ COMMANDS = {
     ),
     "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
     "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
-    "attest": Command(
-        "offline.device_evidence", "app", "Attestation: signed evidence of devices, verified."
-    ),
+    "attest": Command(INTEGRATION, "", "Attestation: signed evidence of devices, verified."),
     "where": Command(
         "offline.places",
         "where",

@@ -14,7 +14,7 @@ from collected_evidence import Answer, enter
 from typer.testing import CliRunner
 
 from provisioner.checks.check import CheckContext
-from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.evidence_files.evidence_commands import app
 from provisioner.integrations.sim.hardware.device_authority import SimulatedDevice
 from provisioner.integrations.sim.hardware.simulated_tpm import SpdmResponder, make_values
 from provisioner.model.cohort import Verdict

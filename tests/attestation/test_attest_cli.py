@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from typer.testing import CliRunner
 
 from provisioner.cli.commands import load
-from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.evidence_files.evidence_commands import app
 from provisioner.integrations.sim.hardware.simulated_tpm import SimulatedTpm
 from provisioner.model.input_error import InputError
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from provisioner.checks.attestation.reference_manifests import read_manifest
 from provisioner.checks.attestation.trust_anchors import RIM_ANCHORS
-from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.evidence_files.evidence_commands import app
 
 FOLDER = Path(os.environ.get("ATTESTATION_SAMPLES", "/nonexistent"))
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="ATTESTATION_SAMPLES names no folder")

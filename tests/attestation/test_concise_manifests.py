@@ -17,7 +17,7 @@ import yaml
 from attested_devices import AT, AUTHORITY, TRUST
 from typer.testing import CliRunner
 
-from provisioner.checks.attestation.concise_manifests import (
+from provisioner.integrations.evidence_files.concise_manifests import (
     ConciseManifest,
     NotCbor,
     Tagged,
@@ -25,7 +25,7 @@ from provisioner.checks.attestation.concise_manifests import (
     parse_cbor,
     read_concise,
 )
-from provisioner.cli.offline.device_evidence import app
+from provisioner.integrations.evidence_files.evidence_commands import app
 from provisioner.integrations.sim.hardware.device_authority import (
     DeviceAuthority,
     Tag,

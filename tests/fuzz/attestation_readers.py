@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.checks.attestation.concise_manifests import NotCbor
 from provisioner.checks.attestation.endorsement_certificates import Makers
 from provisioner.checks.check import Unreadable
+from provisioner.integrations.evidence_files.concise_manifests import NotCbor
 from provisioner.model.certificate import Unacceptable
 
 _BOARD = "planning.certification.board_identity"
@@ -35,14 +35,14 @@ ATTESTATION_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[
     ),
     ("checks.attestation.certificate_chains", (ValueError,), "parse_answer", {}),
     ("checks.attestation.event_log", (Unreadable,), "read_boot_states", {}),
-    ("checks.attestation.concise_manifests", (NotCbor,), "parse_cbor", {}),
+    ("integrations.evidence_files.concise_manifests", (NotCbor,), "parse_cbor", {}),
     (
-        "checks.attestation.concise_manifests",
+        "integrations.evidence_files.concise_manifests",
         (),
         "read_concise",
         {"anchors": (), "at": 1.8e9, "admitted_at": 1.8e9},
     ),
-    ("checks.attestation.concise_manifests", (), "is_concise", {}),
+    ("integrations.evidence_files.concise_manifests", (), "is_concise", {}),
     (_BOARD, (), "judge_board", _BOUND),
     (_BOARD, (ValueError,), "bind_nonce", {"nonce": b"n" * 32}),
     (
@@ -82,8 +82,8 @@ ATTESTATION_BESIDE: Mapping[str, str] = {
         "attempted through the judge of its check"
     ),
     "checks.attested_firmware:judge_roots": "a part of judges, which are all attempted",
-    "checks.attestation.concise_manifests:write_bytes": "it writes",
-    "checks.attestation.concise_manifests:write_text": "it writes",
+    "integrations.evidence_files.concise_manifests:write_bytes": "it writes",
+    "integrations.evidence_files.concise_manifests:write_text": "it writes",
     "cli.options.checked_options:parse_time": "it takes an option of the command line",
     "checks.attestation.event_log:digest_entries": (
         "attempted through checks.attestation.boot_databases:read_boot_states"

@@ -47,7 +47,7 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ),
     (f"{_IMPORTS}.json_documents", (InputError,), "read_document", {"source": "a", "maps": {}}),
     (
-        f"{_IMPORTS}.statements",
+        "planning.matrix.statements",
         (InputError,),
         "clean_text clean_version clean_sha256 clean_file",
         {"source": "a", "where": "b"},

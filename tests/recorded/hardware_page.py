@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from provisioner import quirks
-from provisioner.adapters.redfish.recordings.recorder import Recording
-from provisioner.cli.offline.compatibility import build_row, make_page
+from provisioner.adapters.redfish.recorded import Recording
+from provisioner.integrations.recordings.recording_commands import build_row, make_page
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tree_transport import ADDRESS, TreeTransport
 
-from provisioner.adapters.redfish.recordings.pseudonyms import REMOVED, Pseudonyms
-from provisioner.adapters.redfish.recordings.recorder import Recorder
+from provisioner.integrations.recordings.pseudonyms import REMOVED, Pseudonyms
+from provisioner.integrations.recordings.recorder import Recorder
 
 ROOT = "/redfish/v1"
 SYSTEM = f"{ROOT}/Systems/1"

@@ -18,14 +18,10 @@ from tree_transport import ADDRESS, TreeTransport, tree_of
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.recordings.pseudonyms import REMOVED, Pseudonyms
-from provisioner.adapters.redfish.recordings.recorder import (
-    DEPTH_MAX,
-    RecordedTransport,
-    Recorder,
-    Recording,
-)
-from provisioner.cli.offline.compatibility import build_row
+from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
+from provisioner.integrations.recordings.pseudonyms import REMOVED, Pseudonyms
+from provisioner.integrations.recordings.recorder import DEPTH_MAX, Recorder
+from provisioner.integrations.recordings.recording_commands import build_row
 from provisioner.model.inventory import Inventory
 from provisioner.ports import Unreachable
 

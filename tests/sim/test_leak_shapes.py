@@ -15,7 +15,7 @@ import pytest
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.recordings.recorder import RecordedTransport
+from provisioner.adapters.redfish.recorded import RecordedTransport
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import alerts as rules

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from provisioner.adapters.redfish.recordings.recorder import Recording
+from provisioner.adapters.redfish.recorded import Recording
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.model.input_error import InputError

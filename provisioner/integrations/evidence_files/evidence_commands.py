@@ -21,13 +21,6 @@ from cryptography.x509.ocsp import OCSPResponse
 
 from provisioner.checks import secure_boot
 from provisioner.checks.attestation.certificate_chains import parse_answer
-from provisioner.checks.attestation.concise_manifests import (
-    SIZE_MAX as CONCISE_MANIFESTS_SIZE_MAX,
-)
-from provisioner.checks.attestation.concise_manifests import (
-    ConciseValues,
-    read_concise,
-)
 from provisioner.checks.attestation.device_reports import (
     Evidence as DeviceReportsEvidence,
 )
@@ -59,6 +52,13 @@ from provisioner.cli.options.evidence_files import (
 )
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
 from provisioner.execution.observe.inband import ANSWER, list_references
+from provisioner.integrations.evidence_files.concise_manifests import (
+    SIZE_MAX as CONCISE_MANIFESTS_SIZE_MAX,
+)
+from provisioner.integrations.evidence_files.concise_manifests import (
+    ConciseValues,
+    read_concise,
+)
 from provisioner.model.certificate import Attestation, Unacceptable, Verdict
 from provisioner.model.cohort import Evidence
 from provisioner.model.input_error import InputError

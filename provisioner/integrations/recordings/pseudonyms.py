@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.adapters.redfish.recordings import site_values
+from provisioner.integrations.recordings import site_values
 
 # ------------------------------------------------------------------------------
 # Makes pseudonyms of the same form as the value: deterministic, by a keyed hash.

@@ -27,8 +27,7 @@ from rich.progress import Progress
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock
-from provisioner.adapters.redfish.recordings.pseudonyms import Pseudonyms
-from provisioner.adapters.redfish.recordings.recorder import RecordedTransport, Recorder, Recording
+from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.cli.offline.bmc import Request, carry_out
 from provisioner.cli.options.bmc_options import (
@@ -41,6 +40,8 @@ from provisioner.cli.options.bmc_options import (
     read_recording,
 )
 from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.integrations.recordings.pseudonyms import Pseudonyms
+from provisioner.integrations.recordings.recorder import Recorder
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import DeviceKind
 from provisioner.model.outcome import Blocker, Reason

@@ -20,14 +20,16 @@ from provisioner.model.input_error import InputError
 if TYPE_CHECKING:  # a command that sends one request loads neither ports nor settings
     from pathlib import Path
 
+    from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
     from provisioner.model.matrix import Matrix
-    from provisioner.ports import BmcTransport, Clock
+    from provisioner.ports import BmcTransport, Clock, Secret
     from provisioner.ports.agents import Consoles
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Rehearsals
     from provisioner.ports.telemetry import Telemetry
     from provisioner.ports.tickets import TicketSystem
+    from provisioner.ports.webhooks import WebhookPosts
     from provisioner.settings import Settings
 
 GROUP = "gpu_provisioner.integrations"
@@ -49,6 +51,9 @@ class Integration:
     takes (settings) and returns `Consoles` by their protocol. `partitions` takes (address of UFM,
     file with CAs, `limited=`: a person confirmed the default partition) and returns a
     `Partitions`. `rehearsals` takes (matrix, settings) and returns a `Rehearsals`.
+    `log_intake` takes (data directory, store, clock, settings, master key) and returns an
+    asynchronous context with the open ports by name. `webhook_posts` takes (clock, settings) and
+    returns an asynchronous context with a `WebhookPosts`, which is opened with the first post.
     `leases` takes (lease files) and returns MAC and address of each lease in force.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command; a name of two words
@@ -67,6 +72,8 @@ class Integration:
     partitions: str = ""
     rehearsals: str = ""
     leases: str = ""
+    log_intake: str = ""
+    webhook_posts: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -187,6 +194,58 @@ def open_more_consoles(settings: Settings, environ: Mapping[str, str]) -> Mappin
     for one in _list_on("consoles", settings, environ, wanted):
         consoles |= load_reference(one, one.consoles)(settings)
     return consoles
+
+
+@asynccontextmanager
+async def open_log_intake(
+    data: Path,
+    store: object,
+    clock: Clock,
+    settings: Settings,
+    keys: object,
+    environ: Mapping[str, str],
+) -> AsyncIterator[Mapping[str, int]]:
+    """Receive machines' logs; yield the ports that are open, by name. Raises InputError."""
+    names = ("log_intake_port", "log_intake_udp_port")
+    wanted = next((n for n in names if getattr(settings, n) is not None), "")
+    ports: dict[str, int] = {}
+    async with AsyncExitStack() as stack:
+        for one in _list_on("log_intake", settings, environ, wanted):
+            opening = load_reference(one, one.log_intake)(data, store, clock, settings, keys)
+            ports |= await stack.enter_async_context(opening)
+        yield ports
+
+
+class _LatePosts:
+    """`WebhookPosts` that is loaded and opened with the first post: a site may have no webhook."""
+
+    def __init__(self, clock: Clock, settings: Settings, stack: AsyncExitStack) -> None:
+        self._opening = (clock, settings)
+        import asyncio  # a command of a client needs none of it
+
+        self._stack = stack
+        self._lock = asyncio.Lock()
+        self._opened: WebhookPosts | None = None
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def post(
+        self, webhook: Webhook, row: JournalRow, secrets: Sequence[Secret], timeout_s: float
+    ) -> PostOutcome:
+        async with self._lock:
+            opened = self._opened
+            if opened is None:
+                opening = _load_first("webhook_posts", "webhooks")(*self._opening)
+                opened = self._opened = await self._stack.enter_async_context(opening)
+        return await opened.post(webhook, row, secrets, timeout_s)
+
+
+@asynccontextmanager
+async def open_posts(clock: Clock, settings: Settings) -> AsyncIterator[WebhookPosts]:
+    """Yield what posts to webhooks."""
+    async with AsyncExitStack() as stack:
+        yield _LatePosts(clock, settings, stack)
 
 
 @asynccontextmanager

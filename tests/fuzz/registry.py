@@ -79,7 +79,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("checks.readers.tool_output", _CHECKS, "find_documents find_document", {"subject": "x"}),
     ("planning.watch.membership", (), "read_standing", {"id_": "b"}),
     ("planning.watch.syslog_reader", (), "clean_line", {}),
-    ("daemon.log_intake", (ValueError,), "read_counts read_ports", {}),
+    ("integrations.syslog_intake.log_intake", (ValueError,), "read_counts read_ports", {}),
     ("model.integrations.outbound", (), "refuse_host refuse_address", {"networks": ()}),
     ("planning.watch.syslog_reader", (NotASyslogStream,), "read_message find_frame", {}),
     ("planning.erasure.bmc_defaults", (), "judge_owner_keys", {"own": ()}),
@@ -408,7 +408,8 @@ DECODE_FOR: Mapping[str, str] = {
     "adapters.redfish.dry_run": "adapters.redfish.service:list_actions",
     "runtime.wall_clock": _OURS,
     "daemon.data": _OURS,
-    "daemon.logs_process": _OURS,  # what the daemon tells it; syslog has readers of its own
+    # what the daemon tells it; syslog has readers of its own
+    "integrations.syslog_intake.logs_process": _OURS,
     "integrations.tickets.webhook": "an id and a URL, by name, of bounded length",
 }
 

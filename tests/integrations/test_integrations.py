@@ -141,6 +141,8 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
             one.rehearsals,
             one.switch_system,
             one.leases,
+            one.log_intake,
+            one.webhook_posts,
             *one.commands.values(),
         )
         assert [load_reference(one, o) for o in offers if o]

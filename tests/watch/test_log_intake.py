@@ -22,9 +22,13 @@ from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.adapters.machine_logs import FOLDER, MachineLogs, MessageMeter, encode
 from provisioner.daemon import event_supervisor
 from provisioner.daemon.data import open_data
-from provisioner.daemon.log_intake import LogSupervisor, list_switches, open_log_intake
-from provisioner.daemon.logs_process import BURST_S, ByteMeter
 from provisioner.integrations.sim.hardware.clock import make_certificate
+from provisioner.integrations.syslog_intake.log_intake import (
+    LogSupervisor,
+    list_switches,
+    open_log_intake,
+)
+from provisioner.integrations.syslog_intake.logs_process import BURST_S, ByteMeter
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.audit_export import SyslogLine, SyslogMessage
 from provisioner.model.node import Node, NodeKind, State

@@ -12,7 +12,7 @@ from aiohttp import web
 from receiver import Receiver
 from webhook_rig import SECRET
 
-from provisioner.adapters.webhook_posts import open_posts
+from provisioner.integrations.webhooks.webhook_posts import open_posts
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.outbound import refuse_address
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook

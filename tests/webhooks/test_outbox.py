@@ -277,7 +277,7 @@ SENDER = """
     import asyncio, sys
     from pathlib import Path
     from provisioner.control.watch.outbox import Outbox
-    from provisioner.adapters.webhook_posts import open_posts
+    from provisioner.integrations.webhooks.webhook_posts import open_posts
     from provisioner.daemon.data import open_data
     from provisioner.settings import Settings
     from provisioner.store.repositories.webhooks import SqlWebhookRepository

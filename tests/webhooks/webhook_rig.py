@@ -10,10 +10,10 @@ from typing import Any
 from given_events import event_of
 from receiver import Receiver, receiving
 
-from provisioner.adapters.webhook_posts import open_posts
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.outbox import Outbox
 from provisioner.daemon.data import Data, open_data
+from provisioner.integrations.webhooks.webhook_posts import open_posts
 from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret

@@ -18,7 +18,6 @@ from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.adapters.switch_https import SwitchHttps
-from provisioner.adapters.webhook_posts import open_posts
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import check_artifact_url, check_remote
 from provisioner.cli.options.matrix_files import read_pinned
@@ -62,7 +61,6 @@ from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data
 from provisioner.daemon.events import Sender, open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
-from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.observing import (
     SILENT,
     ObservingDaemon,
@@ -85,7 +83,12 @@ from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime import permit, undumpable
 from provisioner.runtime.event_loop import exempt_heap_daily, new_event_loop, raise_open_files
-from provisioner.runtime.integrations import open_audit_sinks, open_tickets
+from provisioner.runtime.integrations import (
+    open_audit_sinks,
+    open_log_intake,
+    open_posts,
+    open_tickets,
+)
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
@@ -280,7 +283,7 @@ async def _seated(
         counted_writes(data, store, clock.now(), end_at_once, requested=restored) as counted,
         open_cluster(database, chosen, clock, works, opened.master.list_ids, data) as shared,
         scheduled_backups(data, database, chosen, clock, opened.master),
-        open_log_intake(data, store, clock, chosen, opened.master),
+        open_log_intake(data, store, clock, chosen, opened.master, os.environ),
     ):
         if counted.key_withdrawn:  # it was opened before: nobody believes what it signs
             opened.signer.become(await exchange_signing_key(store, opened.master, clock.now()))

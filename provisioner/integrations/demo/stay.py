@@ -30,7 +30,6 @@ from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import kept_clock
-from provisioner.daemon.log_intake import open_log_intake
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.integrations.demo.running import Asked, Show, drive, run_simulator
 from provisioner.integrations.demo.site import (
@@ -55,6 +54,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Secret, Store
 from provisioner.ports.isolation import UfmAddress
+from provisioner.runtime.integrations import open_log_intake
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -311,7 +311,9 @@ async def receive_logs(
     senders.write_bytes(trusted)
     update = {"log_intake_port": 0, "log_intake_ca_file": str(senders)}
     chosen = settings.model_copy(update=update)
-    async with open_log_intake(directory / DATA, data.store, clock, chosen, data.master) as ports:
+    async with open_log_intake(
+        directory / DATA, data.store, clock, chosen, data.master, {}
+    ) as ports:
         (folder / "port").write_text(str(ports["tls"]), encoding="utf-8")
         yield
 

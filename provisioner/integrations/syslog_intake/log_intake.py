@@ -37,7 +37,7 @@ from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
-MODULE = "provisioner.daemon.logs_process"
+MODULE = "provisioner.integrations.syslog_intake.logs_process"
 WHAT = "process that takes logs"
 PER_PEER_MAX = 8  # connections of one address: rsyslog opens one for each of its actions
 IDLE_S = 3600.0  # a quiet switch is no failure

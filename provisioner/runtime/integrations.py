@@ -237,7 +237,8 @@ class _LatePosts:
             opened = self._opened
             if opened is None:
                 opening = _load_first("webhook_posts", "webhooks")(*self._opening)
-                opened = self._opened = await self._stack.enter_async_context(opening)
+                made: WebhookPosts = await self._stack.enter_async_context(opening)
+                opened = self._opened = made
         return await opened.post(webhook, row, secrets, timeout_s)
 
 

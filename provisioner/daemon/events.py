@@ -39,7 +39,7 @@ from provisioner.daemon.event_connections import (
     EventConnection,
 )
 from provisioner.daemon.event_supervisor import EventSupervisor
-from provisioner.execution.validate.validator import read_port_names
+from provisioner.execution.observe.collector import read_port_names
 from provisioner.model.input_error import InputError
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.watch.pushed_alerts import Directory, Source, Told, parse_push

@@ -74,6 +74,15 @@ def _same_domain(one: str, other: str) -> bool:
     return len(domains) < 2
 
 
+def own_port(switch: str, name: str, names: PortNames) -> str:
+    """Return a port's name in its switch's configuration, of that or of what the switch calls it.
+
+    A name that is of one port and means another one as well is kept.
+    """
+    called = names.get(switch, {})
+    return name if name in called.values() else called.get(name, name)
+
+
 def spell_port(switch: str, name: str, names: PortNames, known: Collection[Place]) -> Place:
     """Return a port as the plan has it: by its own name, or by what its switch calls it.
 

@@ -7,7 +7,7 @@ planned from: blockers are returned instead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from provisioner.adapters.redfish.client import Redfish
@@ -39,7 +39,7 @@ from provisioner.planning.machine_settings.pinned_sets import (
     find_card_kind,
 )
 from provisioner.planning.machine_settings.running_sets import build_components
-from provisioner.ports import PortError, Secret
+from provisioner.ports import PortError, Secret, Store
 from provisioner.ports.switch import Switch
 
 # ------------------------------------------------------------------------------
@@ -500,3 +500,9 @@ def _is_card(device: Device, own_serials: set[str]) -> bool:
 def build_collector(site: Site, matrix: Matrix) -> Collector:
     drives = is_pinned_somewhere(matrix)
     return Collector(site, matrix.nic_profiles, select_sets(matrix), drives=drives)
+
+
+async def read_port_names(store: Store, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """Return the names of ports of those switches whose LLDP calls them otherwise."""
+    seen = {name: await store.evidence.get_inventory(name) for name in sorted(switches)}
+    return {n: i.port_names for n, i in seen.items() if i is not None and i.port_names is not None}

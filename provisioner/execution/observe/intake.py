@@ -16,12 +16,19 @@ from provisioner.adapters.redfish.discovery import Probe
 from provisioner.adapters.redfish.upkeep.bmc_time import set_clock
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.collector import read_port_names
 from provisioner.execution.observe.discover import Found, introduce_bmcs
 from provisioner.model.events.node_events import NodeDiscovered
 from provisioner.model.expected import Expected
+from provisioner.model.names import short_name
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.intake.pairing import Assembly, assemble_nodes, find_missing_cards
+from provisioner.planning.intake.pairing import (
+    Assembly,
+    assemble_nodes,
+    find_missing_cards,
+    name_ports,
+)
 from provisioner.ports import BmcTransport, Credentials, PortError, Secret, StaleWrite, Store
 
 # ------------------------------------------------------------------------------
@@ -90,7 +97,8 @@ async def find_nodes(
 
     Without `credentials` nothing is changed on any BMC (a dry run).
     """
-    have = {b.url for n in await store.nodes.list() for b in n.bmcs}
+    nodes = await store.nodes.list()
+    have = {b.url for n in nodes for b in n.bmcs}
     strangers = [p for p in probes if p.url not in have]
     endpoints, silent = await introduce_bmcs(
         transport, credentials, strangers, secrets.factory, progress
@@ -99,7 +107,17 @@ async def find_nodes(
     missing = expected.model_copy(
         update={"nodes": tuple(n for n in expected.nodes if n.name not in stored)}
     )
+    missing = await name_listed_ports(store, missing, nodes)
     return assemble_nodes(missing, [f.endpoint for f in endpoints], now), endpoints, silent
+
+
+async def name_listed_ports(store: Store, expected: Expected, stored: Sequence[Node]) -> Expected:
+    """Return the list with its leaf ports under their own names, as far as switches were read."""
+    named = {short_name(p.switch) for n in expected.nodes for p in n.ports}
+    leaves = [n.id for n in stored if n.kind is NodeKind.SWITCH and short_name(n.id) in named]
+    listed = {n.name for n in expected.nodes}
+    taken = {(p.switch, p.interface) for n in stored if n.id not in listed for p in n.ports}
+    return name_ports(expected, await read_port_names(store, leaves), taken)
 
 
 def select_complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:

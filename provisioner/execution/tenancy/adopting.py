@@ -15,7 +15,7 @@ from provisioner import quirks
 from provisioner.adapters.redfish.discovery import Probe
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.observe.discover import Found, introduce_bmcs
-from provisioner.execution.observe.intake import Secrets, select_complete
+from provisioner.execution.observe.intake import Secrets, name_listed_ports, select_complete
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.model.events.node_events import NodeAdopted
 from provisioner.model.expected import Expected
@@ -76,6 +76,7 @@ async def adopt_nodes(
     already = tuple(sorted(before))
     fresh = tuple(n for n in expected.nodes if n.name not in before)
     listed = expected.model_copy(update={"nodes": fresh})
+    listed = await name_listed_ports(store, listed, stored)
     endpoints, silent = await _introduce(site.transport, listed, secrets, probes)
     assembly = assemble_nodes(listed, [f.endpoint for f in endpoints], now)
     refused = [*silent, *assembly.blockers]

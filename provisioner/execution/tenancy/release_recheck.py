@@ -17,8 +17,9 @@ from provisioner.checks.readers.sysfs import FIND_GID
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.reach import Reach, SwitchSource
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.collector import read_port_names
 from provisioner.execution.observe.inband import run_commands
-from provisioner.execution.validate.validator import judging_context, read_port_names
+from provisioner.execution.validate.validator import judging_context
 from provisioner.model import cohort as health
 from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import Inventory

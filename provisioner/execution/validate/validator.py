@@ -17,6 +17,7 @@ from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.work import Site
+from provisioner.execution.observe.collector import read_port_names
 from provisioner.execution.observe.inband import TEXT_MAX, ask_bmc, ask_host, until_quiet
 from provisioner.execution.observe.rotation import open_switch
 from provisioner.execution.steps.methods_inband import make_play_blocker, run_play
@@ -127,12 +128,6 @@ async def judging_context(
         },
         port_names=await read_port_names(store, leaves),
     )
-
-
-async def read_port_names(store: Store, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
-    """Return the names of ports of those switches whose LLDP calls them otherwise."""
-    seen = {name: await store.evidence.get_inventory(name) for name in sorted(switches)}
-    return {n: i.port_names for n, i in seen.items() if i is not None and i.port_names is not None}
 
 
 Outputs = Mapping[str, Evidence]

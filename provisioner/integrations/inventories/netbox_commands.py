@@ -20,6 +20,7 @@ from provisioner.integrations.inventories.deciding.netbox_mirror import (
     build_objects,
     format_slug,
     plan_changes,
+    spell_ports,
 )
 from provisioner.integrations.inventories.deciding.netbox_records import (
     NetBoxChange,
@@ -169,7 +170,8 @@ def _changes(
     sites = {format_slug(n.location.site) for n in nodes}
     addresses = {o.key for o in desired if o.kind is NetBoxKind.ADDRESS}
     existing: Sequence[NetBoxObject] = netbox.read(sites, addresses)
-    return plan_changes(desired, existing, prune=prune)
+    names = {n: i.port_names for n, i in inventories.items() if i.port_names is not None}
+    return plan_changes(spell_ports(desired, existing, names), existing, prune=prune)
 
 
 def read_fleet(data: Path | None) -> tuple[list[Node], dict[str, Inventory]]:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.model.base import Record
 from provisioner.model.expected import Expected, ExpectedDpu, ExpectedNode
+from provisioner.model.location import Port
+from provisioner.model.names import Place, PortNames, own_port, resolve_system
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 
@@ -203,6 +205,35 @@ def name_causes(
         else:
             rows.append(blocker)
     return (*rows, *(b for url, b in causes.items() if url not in named))
+
+
+def name_ports(expected: Expected, names: PortNames, taken: Collection[Place] = ()) -> Expected:
+    """Return the list with each leaf port under its own name, where the list has what LLDP, an
+    Ironic or a NetBox calls it. `names`: of the switches that were read before. `taken`: ports of
+    nodes that are not of the list.
+
+    A name that would be a second one of a port that somebody has is kept: no move takes it.
+    """
+    if not names:
+        return expected
+    switches = {*names, *(n.name for n in expected.nodes if n.kind is NodeKind.SWITCH)}
+
+    def place(port: Port) -> Place:
+        switch = resolve_system(port.switch, switches)
+        return switch, own_port(switch, port.interface, names)
+
+    claims = Counter(place(p) for n in expected.nodes for p in n.ports if p.switch)
+
+    def spell(port: Port) -> Port:
+        own = place(port)
+        if not port.switch or own == (port.switch, port.interface):
+            return port
+        if own in taken or claims[own] > 1:
+            return port
+        return port.model_copy(update={"switch": own[0], "interface": own[1]})
+
+    nodes = [n.model_copy(update={"ports": tuple(map(spell, n.ports))}) for n in expected.nodes]
+    return expected.model_copy(update={"nodes": tuple(nodes)})
 
 
 def find_missing_cards(expected_node: ExpectedNode, node: Node) -> tuple[Blocker, ...]:

@@ -17,6 +17,7 @@ from provisioner.model.base import Record
 from provisioner.model.expected import Expected, ExpectedBmc, ExpectedNode
 from provisioner.model.input_error import InputError
 from provisioner.model.location import Location
+from provisioner.model.names import resolve_system
 from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.intake import expected_text
@@ -126,6 +127,11 @@ def _build_node(
     url = _format_url(belief.address)
     place = Location(site=belief.site or site, rack=belief.rack)
     login = own if own.username else row
+    known = set(switches)
+    ports = [
+        p.model_copy(update={"switch": resolve_system(p.switch, known)}) if p.switch else p
+        for p in own.ports or row.ports
+    ]
     fields: dict[str, Any] = {
         "name": own.name,
         "kind": NodeKind.HOST,
@@ -135,7 +141,7 @@ def _build_node(
             serial=own.bmc.serial or belief.serial,
         ).model_dump(),
         "location": (place if own.location == Location() else own.location).model_dump(),
-        "ports": [p.model_dump() for p in own.ports or row.ports],
+        "ports": [p.model_dump() for p in ports],
         "dpus": [d.model_dump() for d in own.dpus or row.cards],
         "username": login.username,
         "password": own.password if own.username else "",

@@ -21,6 +21,7 @@ from provisioner.integrations.inventories.deciding.netbox_records import (
     Verb,
 )
 from provisioner.model.inventory import Inventory
+from provisioner.model.names import PortNames, spell_port
 from provisioner.model.node import Node, NodeKind, Origin, State
 
 K = NetBoxKind
@@ -118,6 +119,40 @@ def _cables(node: Node, names: set[str]) -> Iterable[tuple[str, tuple[str, str],
         if port.switch in names and port.nic_slot and port.interface:
             here = port.nic_slot if number == 1 else f"{port.nic_slot}.{number}"
             yield here, (port.switch, port.interface), normalize_address(port.address)
+
+
+def spell_ports(
+    wanted: Sequence[NetBoxObject], there: Iterable[NetBoxObject], names: PortNames
+) -> tuple[NetBoxObject, ...]:
+    """Return the objects with each leaf port as NetBox calls it: by its own name, or, where it has
+    that one alone, by the alias that the switch gives it.
+    """
+    known = {
+        (device, interface)
+        for o in there
+        if o.kind is K.INTERFACE
+        for device, _, interface in (o.key.partition("/"),)
+    }
+
+    def spell(key: str) -> str:
+        device, _, interface = key.partition("/")
+        return format_interface_key(*spell_port(device, interface, names, known))
+
+    renamed = {o.key: spell(o.key) for o in wanted if o.kind is K.INTERFACE}
+    if all(key == new for key, new in renamed.items()):
+        return tuple(wanted)
+    spelt = []
+    for item in wanted:
+        key = renamed.get(item.key, item.key) if item.kind is K.INTERFACE else item.key
+        fields = dict(item.fields)
+        for end in ("a", "b", "interface"):
+            if end in fields:
+                fields[end] = renamed.get(fields[end], fields[end])
+        if item.kind is K.CABLE:
+            fields["a"], fields["b"] = sorted((fields["a"], fields["b"]))
+            key = f"{fields['a']}--{fields['b']}"
+        spelt.append(item.model_copy(update={"key": key, "fields": fields}))
+    return tuple(spelt)
 
 
 def plan_changes(

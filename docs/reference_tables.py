@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -503,31 +504,21 @@ def list_metrics() -> str:
     return page("All metrics", about, draw(("metric", "labels", "meaning"), rows))
 
 
-def list_write_rules() -> str:
-    """Return the page of the rules by which requests change hardware."""
-    about = (
-        "Made from `tests/recorded/write_rules.csv`. The tests beside it hold each rule on a "
-        "reduced tree; the requests themselves are in [recorded requests](recorded-requests.md)."
-    )
-    head, *rows = read_rows("tests/recorded/write_rules.csv")
-    return page("Rules of writes, per vendor", about, draw(tuple(head), rows))
-
-
-def list_figures() -> str:
-    """Return the page of the benchmarks' figures, one a line."""
-    about = (
-        "Made from `docs/figures.csv`. A figure in **bold** misses its target. What the figures "
-        "mean is in [benchmarks](../benchmarks.md), how they were taken in "
-        "[conditions](../benchmark-conditions.md); [plots](plots.md)."
-    )
-    head, *rows = read_rows("docs/figures.csv")
-    return page("Figures of the benchmarks", about, draw(tuple(head), rows))
-
-
 def read_rows(file: str) -> list[list[str]]:
     """Return the rows of a file of comma-separated values, its heading first."""
     with (ROOT / file).open(encoding="utf-8", newline="") as opened:
         return list(csv.reader(opened))
+
+
+OF_ROWS = yaml.safe_load((ROOT / "docs/tables.yaml").read_text(encoding="utf-8"))
+
+
+def list_rows(name: str) -> str:
+    """Return a page of one table, which is a file of comma-separated values."""
+    said = OF_ROWS[name]
+    head, *rows = read_rows(said["file"])
+    about = f"Made from `{said['file']}`. {said['about']}"
+    return page(said["title"], about, draw(tuple(head), rows))
 
 
 PAGES = {
@@ -558,6 +549,5 @@ PAGES = {
     "attestation-tampers.md": list_attestation_tampers,
     "change-kinds.md": list_change_kinds,
     "metrics.md": list_metrics,
-    "write-rules.md": list_write_rules,
-    "benchmark-figures.md": list_figures,
+    **{name: partial(list_rows, name) for name in OF_ROWS},
 }

@@ -1,6 +1,6 @@
 """N10's command line in a shell, with a `devlink` of each iproute2 that a distribution has.
 
-The words of usage are those of the programs; docs/host-images.md has their sources.
+The words of usage are those of the programs; tried_by_distribution.csv has their sources.
 """
 
 from __future__ import annotations

@@ -384,3 +384,75 @@ def test_times_are_told_by_the_sites_clock_whatever_the_browsers_says(site: Site
 
     assert node is not None
     assert abs(shown - parse_instant(told)) < 60
+
+
+def test_a_lost_network_and_an_ended_session_throw_nothing_away_that_was_typed(
+    site: Site, browser
+) -> None:
+    with Looker(browser, site.url, site.tokens["operator"]) as looker:
+        looker.to("nodes/su1-n01", "su1-n01")
+        before = site.do(site.store.nodes.get("su1-n01"))
+        looker.page.get_by_role("button", name="Tags", exact=True).click()
+        dialog = looker.page.get_by_role("dialog").first
+        dialog.get_by_role("textbox").first.fill("typed")
+        yes = dialog.locator("button[type=submit]")
+        looker.page.locator("dialog button[type=submit]:not([disabled])").wait_for()
+        cut = away(looker, "**/v1/nodes/su1-n01/tags*")
+        yes.click()
+        dialog.get_by_text("The server does not answer").wait_for()
+        cut.clear()
+        looker.context.clear_cookies()  # as if its session had ended
+        yes.click()
+        again = looker.page.get_by_role("dialog", name="Sign in again")
+        again.get_by_label("Token").fill(site.tokens["operator"])
+        looker.page.keyboard.press("Enter")
+        looker.page.get_by_role("dialog").first.wait_for(state="detached")
+
+        after = site.do(site.store.nodes.get("su1-n01"))
+        assert after.tags == ("typed",)
+        site.do(site.store.nodes.save(after.model_copy(update={"tags": before.tags})))
+        looker.page.get_by_role("heading", name="su1-n01", level=1).wait_for()
+
+
+def test_a_filter_of_10000_characters_is_kept_and_said_to_be_too_long(look: Looker) -> None:
+    filter_ = look.page.get_by_label("Filter: an expression over nodes")
+    filter_.fill("node=" + "x" * 10_000)
+    look.page.get_by_text("It is too long, with 10005 characters").wait_for()
+
+    assert len(filter_.input_value()) == 10_005
+    filter_.fill("")
+    look.page.locator(".said:not(.bad)").first.wait_for()
+
+
+PAGES_OF_STAFF = (
+    "home", "fabric", "campaigns", "alerts", "approvals", "releases", "versions", "drift", "checks",
+    "pins", "certificates", "audit", "tokens", "credentials", "webhooks", "settings", "hardware",
+    "policies", "matrix", "images", "cohorts", "watch", "operations", "recovery", "technician",
+    "onboard", "draft", "nodes", "events", "cases", "tenants",
+)  # fmt: skip
+WALK = """async (pages) => {
+    const told = {};
+    const main = document.getElementById('main');
+    for (const page of pages) {
+        const first = main.firstChild;
+        location.hash = '#/' + page;
+        for (let n = 0; n < 600 && (main.firstChild === first || main.hasAttribute('aria-busy'));
+            n += 1) await new Promise((done) => setTimeout(done, 20));
+        told[page] = main.innerText;
+    }
+    return told;
+}"""
+
+
+def test_a_tenant_sees_on_no_page_what_is_not_its_own(site: Site, browser) -> None:
+    foreign = [n.id for n in site.do(site.store.nodes.list()) if n.tenant != "red" and n.ports]
+    with Looker(browser, site.url, site.tokens["tenant"]) as tenant:
+        told = tenant.run(WALK, [*PAGES_OF_STAFF, f"nodes/{foreign[0]}", f"actions/{foreign[0]}/x"])
+        tenant.complaints.clear()  # the browser told of each refusal
+
+    assert len(told) == len(PAGES_OF_STAFF) + 2
+    for page, words in told.items():
+        shown = [name for name in foreign if name in words.replace(foreign[0], "", 1)]
+        assert shown == [], page
+        assert not {"operator@example", "10.0.0."} & set(words.split()), page
+        assert len(words.split()) > 3, page  # it says what it is, or why it is not shown

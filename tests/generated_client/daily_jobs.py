@@ -80,6 +80,34 @@ def see_action(_: Any) -> None:
     assert ask("show_action", "su1-n15", newest.id).action.action == newest.action
 
 
+def list_with_version(_: Any) -> None:
+    row = next(r for r in ask("list_versions").items if r.kind == "host.doca")
+    assert ask("list_nodes", where=f'{row.kind}="{row.version}"').items
+
+
+def see_ports(_: Any) -> None:
+    leaf = ask("show_node", "su1-n00").ports[0].switch
+    assert "su1-n00" in [n.id for n in ask("list_nodes", where=f"leaf={leaf}").items]
+
+
+def change_policy(name: str) -> None:
+    propose("merge_policy", name, body={"note": "for cards"})
+    assert ask("show_policy", name).note == "for cards"
+
+
+def refuse_stale(name: str) -> None:
+    """Change what another one changed meanwhile: the generation that was read is no longer so."""
+    read = ask("show_policy", name).generation
+    body = {"note": "mine"}
+    refused = ""
+    try:
+        ask("merge_policy", name, body=body, if_match=f'"g{read - 1}"')
+    except AssertionError as error:
+        refused = str(error)
+    assert ": 412 " in refused
+    assert ask("show_policy", name).note != body["note"]
+
+
 def reclaim(name: str) -> None:
     propose("reclaim_node", name)
     assert ask("show_node", name).state.value == "draining"
@@ -350,6 +378,18 @@ JOBS: dict[str, Callable[[Any], Any]] = {
     "See the receivers of events": lambda _: ask("list_webhooks"),
     "Send events to another system": add_webhook,
     "Pause the events to another system": pause_webhook,
+    "See the versions of the fleet against their pins": lambda _: ask("list_versions").items[0],
+    "List all nodes with one version of a component": list_with_version,
+    "See the ports of a node, and the neighbours at one of them": see_ports,
+    "See the hardware list, and what the server says of a new entry": lambda _: ask(
+        "list_hardware"
+    ).items[0],
+    "Change a policy of campaigns": change_policy,
+    "Change what another tab changed meanwhile, and see that nothing was overwritten": (
+        refuse_stale
+    ),
+    "See what a tenant has, and its limits": lambda _: ask("show_tenant", "red").usage,
+    "Upload a firmware file to the artifact store": lambda _: ask("list_images"),
     "Switch a node off and on again": cycle,
     "Switch the power of one's node": cycle,
     "Read the serial console of a node": read_console("kernel panic"),

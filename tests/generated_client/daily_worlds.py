@@ -14,6 +14,7 @@ from console_release import EARLIER
 from console_site import Site
 from console_stories import PROVED
 from home_jobs import put_blocked, put_request
+from inventory_jobs import put_slow
 from machine_jobs import BMC, put_machine
 from node_jobs import put_released
 from tenant_jobs import put_serving, put_tenant
@@ -133,6 +134,10 @@ WORLDS: dict[str, Callable[[Site], Any]] = {
     ),
     "Report a fault of one's node": lambda site: put_own(site, "job-n99"),
     "Give all nodes of a list a tag": lambda site: several(site, 100, "Look at its fans."),
+    "Change a policy of campaigns": put_slow,
+    "Change what another tab changed meanwhile, and see that nothing was overwritten": (
+        lambda _site: "slow"
+    ),
     "Switch a node off and on again": lambda site: put_machine(site, 1),
     "Switch the power of one's node": lambda site: put_own(site, "job-n88"),
     "Read the serial console of a node": put_printing,

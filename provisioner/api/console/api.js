@@ -3,6 +3,7 @@
 // this page asks, which a foreign page cannot say.
 
 export const gone = new EventTarget(); // "signed-out"
+export const person = { subject: "", tenant: "" }; // who is signed in, also once the session is over
 
 /** The server's no (RFC 9457), with what would unblock it. */
 export class Problem extends Error {
@@ -39,11 +40,13 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) {
 /**
  * One request below /v1; `match` is the generation that the change is of, `token` a credential in place of the session.
  * @param {string} path
- * @param {{verb?: string, body?: unknown, match?: string, token?: string, signal?: AbortSignal}} [options]
+ * `raw` are bytes in place of a JSON body.
+ * @param {{verb?: string, body?: unknown, raw?: Blob, match?: string, token?: string, signal?: AbortSignal}} [options]
  */
-export async function ask(path, { verb = "GET", body, match, token, signal } = {}) {
+export async function ask(path, { verb = "GET", body, raw, match, token, signal } = {}) {
   const headers = { "X-Provisioner-Console": "1", Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (raw) headers["Content-Type"] = "application/octet-stream";
   if (verb !== "GET") headers["Idempotency-Key"] = key();
   if (Date.now() - touched > ATTENDED_MS) headers["X-Provisioner-Unattended"] = "1";
   if (match) headers["If-Match"] = match;
@@ -51,7 +54,7 @@ export async function ask(path, { verb = "GET", body, match, token, signal } = {
   let answer;
   try {
     answer = await fetch(`/v1${path}`, {
-      method: verb, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin",
+      method: verb, headers, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)), signal, credentials: "same-origin",
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;

@@ -3,14 +3,16 @@
 // and the files of its artifact store. Each change has its dry run.
 
 import { all, ask, maybe } from "./api.js";
-import { asks, operation_words } from "./dialog.js";
-import { at, chip, empty, link, made, section, table, tell } from "./dom.js";
+import { ask_proved, asks, operation_words } from "./dialog.js";
+import { at, blockers, chip, empty, link, made, section, table, tell } from "./dom.js";
 import { save, text_field } from "./files.js";
+import { entry_of } from "./hardware_data.js";
 import { listing } from "./listing.js";
 import { proposes, shown_lines } from "./proposal.js";
 import { many, number, short } from "./words.js";
 
 const HARDWARE_MAX = 5000;
+const UPLOAD_MAX = 1.5e9; // bytes that a browser holds while it takes their digest
 const is_operator = (me) => me.roles.includes("operator");
 
 /** The hardware list: what was declared, an entry as the server has it, and lists that are taken in. */
@@ -35,10 +37,23 @@ export async function hardware({ parts, query, signal, me, again, go }) {
     ],
   });
   const intake = is_operator(me) ? intake_form(go, query.get("intake") === "1") : null;
-  return { title: "Hardware list", beside: is_operator(me) ? made("div", { class: "buttons" }, made("a", { class: "button", href: "#/hardware?intake=1" }, "Take nodes in")) : null, body: made("div", { class: "stack" }, intake, made("div", { class: "card" }, cut, table_of)), shown: () => { if (query.get("intake") === "1") document.getElementById("expected")?.focus(); } };
+  return { title: "Hardware list", beside: is_operator(me) ? made("div", { class: "buttons" }, new_entry(go), made("a", { class: "button", href: "#/hardware?intake=1" }, "Take nodes in")) : null, body: made("div", { class: "stack" }, intake, made("div", { class: "card" }, cut, table_of)), shown: () => { if (query.get("intake") === "1") document.getElementById("expected")?.focus(); } };
 }
 
 const place_words = (l) => [l.rack, `pod ${l.pod}, unit ${l.scalable_unit}`].filter(Boolean).join(", ");
+
+/** One entry by a form: the server says what it would do with it, as it does of a whole list. */
+function new_entry(go) {
+  const figure = (name, words) => ({ name, words, kind: "number", value: "0" });
+  return proposes({ words: "New entry", title: "A node for the hardware list", verb: "PUT", primary: true, path: "/hardware", path_of: (values) => `/hardware/${encodeURIComponent(values.name)}`,
+    says: "It is taken in: its BMC is found, and its password changed. Logins are sealed before they are stored.",
+    fields: [{ name: "name", words: "Name of the node", required: true, most: 64 }, { name: "kind", words: "Kind", kind: "select", options: [["host", "Host"], ["switch", "Switch"]] },
+      { name: "bmc", words: "BMC: its address, MAC or serial number", most: 300 }, { name: "address", words: "Address of the host or switch", most: 300 }, { name: "release", words: "Release", most: 128 },
+      { name: "rack", words: "Rack", most: 64 }, figure("pod", "Pod"), figure("unit", "Scalable unit"), figure("index", "Place in the unit"),
+      { name: "ports", words: "Cables, one a line: leaf, port, rail, card", kind: "area", most: 20_000 },
+      { name: "vendor", words: "Vendor of its factory login, such as nvidia", most: 64 }, { name: "user", words: "Factory user, or user of the switch", most: 200 }, { name: "password", words: "Its password", kind: "password", most: 1000 }],
+    body: entry_of, done: (operation) => { tell(operation_words(operation)); go(operation.id ? ["operations", operation.id] : ["hardware"]); } });
+}
 
 function intake_form(go, open) {
   const list = text_field("expected", "The expected-hardware list, as YAML or JSON", { help: "Names, places, cables and logins, as docs/intake.md has them. It is sealed before it is stored." });
@@ -141,13 +156,46 @@ export async function images({ signal, me, query, again }) {
   const told = await ask("/images", { signal });
   const may = is_operator(me);
   const size = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} GB` : n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${number(n)} B`);
-  return { title: "Images", body: made("div", { class: "card" }, listing({
-    caption: "Files of the artifact store", rows: told.items, again, query, name: (row) => row.name, nothing: empty("The store is empty.", "Upload files with `provisioner image upload`, or put them into its folder."),
+  return { title: "Images", body: made("div", { class: "stack" }, may ? upload_form(again) : null, made("div", { class: "card" }, listing({
+    caption: "Files of the artifact store", rows: told.items, again, query, name: (row) => row.name, nothing: empty("The store is empty.", "Upload a file above, or put files into its folder."),
     columns: [{ head: "Name", cell: (row) => row.name }, { head: "There", cell: (row) => chip(row.present ? "yes" : "no", "fact") }, { head: "Size", num: true, cell: (row) => size(row.size_bytes ?? 0), value: (row) => row.size_bytes ?? 0 }, { head: "Format", cell: (row) => row.format },
       { head: "Changed", num: true, cell: (row) => at(row.modified_at) }, { head: "Digest", num: true, cell: (row) => (row.sha256 ? made("code", { title: row.sha256 }, short(row.sha256)) : "—"), value: (row) => row.sha256 },
       { head: "Pinned by", cell: (row) => row.pinned_by.join("; ") || "nobody" }, { head: "Nodes", num: true, cell: (row) => number(row.nodes.length), value: (row) => row.nodes.length }, { head: "Note", cell: (row) => row.note || "—" },
       ...(may ? [{ head: "Change", value: () => "", cell: (row) => made("div", { class: "buttons" },
         asks({ words: "Describe", title: `Describe ${row.name}`, says: "Its bytes never change.", verb: "PATCH", path: `/images/${encodeURIComponent(row.name)}`, match: () => `"g${row.generation}"`, fields: [{ name: "note", words: "What it is, in a sentence", value: row.note, most: 300 }], body: (values) => ({ note: values.note }), done: () => again() }),
         row.pinned_by.length || row.nodes.length ? null : proposes({ words: "Remove", danger: true, title: `Remove ${row.name}`, verb: "DELETE", path: `/images/${encodeURIComponent(row.name)}`, match: () => `"g${row.generation}"`, done: () => again() })) }] : [])],
-  })) };
+  }))) };
+}
+
+/** A file for the store: its digest is taken here, the server says whether it takes it, then it is sent. */
+function upload_form(again) {
+  const file = made("input", { type: "file", id: "image-file" });
+  const note = made("input", { id: "image-note", maxlength: "300", autocomplete: "off" });
+  const place = made("div", { role: "status", "aria-label": "Dry run" });
+  const send = made("button", { type: "button", class: "primary", disabled: true }, "Upload");
+  /** @type {{path: string, match: string | undefined, good: boolean}} */
+  const state = { path: "", match: undefined, good: false };
+  const look = () => run(send, place, async () => {
+    const [chosen] = file.files ?? [];
+    send.disabled = true;
+    if (!chosen) return made("p", { class: "quiet" }, "Choose a file.");
+    if (chosen.size > UPLOAD_MAX) return made("p", { class: "bad" }, "It is too large for a browser: send it with `provisioner image upload`.");
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await chosen.arrayBuffer()));
+    const sha256 = Array.from(digest, (b) => b.toString(16).padStart(2, "0")).join("");
+    const present = await maybe(`/images/${encodeURIComponent(chosen.name)}`);
+    state.path = `/images/${encodeURIComponent(chosen.name)}?${new URLSearchParams({ sha256, size_bytes: String(chosen.size), note: note.value.trim() })}`;
+    state.match = present ? `"g${present.generation ?? 0}"` : undefined;
+    const told = await ask(`${state.path}&dry_run=true`, { verb: "PUT", raw: new Blob([]), match: state.match });
+    if (told.blockers?.length) return blockers(told.blockers);
+    state.good = true;
+    return [made("p", { class: "quiet" }, `${chosen.name}, SHA-256 ${short(sha256)}`), ...shown_lines(told.result)];
+  }).then(() => { send.disabled = !state.good; state.good = false; });
+  for (const input of [file, note]) input.addEventListener("change", look);
+  send.addEventListener("click", () => run(send, place, async () => {
+    const operation = await ask_proved({ path: state.path }, { verb: "PUT", raw: file.files?.[0], match: state.match });
+    tell(operation_words(operation));
+    again();
+    return made("p", {}, operation_words(operation));
+  }));
+  return section("Upload a file", made("div", { class: "form-grid" }, made("div", { class: "field" }, made("label", { for: "image-file" }, "File"), file), made("div", { class: "field" }, made("label", { for: "image-note" }, "What it is, in a sentence"), note)), place, made("div", { class: "buttons" }, send));
 }

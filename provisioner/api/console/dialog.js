@@ -2,7 +2,7 @@
 // Asks before something is changed, asks the server for it, and says what became of it. Where the
 // server wants a fresh sign-in first, it asks for the token and sends the same again.
 
-import { ask } from "./api.js";
+import { ask, person } from "./api.js";
 import { made, tell } from "./dom.js";
 import { begin_session, read_provider, refusal } from "./login.js";
 import { append_blockers } from "./problem_words.js";
@@ -77,12 +77,12 @@ function open(about) {
   (rows[0]?.querySelector("input, textarea, select") ?? no).focus();
 }
 
-/** Ask; where the server wants a fresh sign-in first, ask for the token and send the same again. */
+/** Ask; where the session is over or too old, ask for the token and send the same again: nothing typed is lost. */
 export async function ask_proved(about, request) {
   try {
     return await ask(about.path, request);
   } catch (problem) {
-    if (!problem.needs_sign_in || !await sign_in_again(problem)) throw problem;
+    if (problem.status !== 401 || !await sign_in_again(problem)) throw problem;
     return ask(about.path, request);
   }
 }
@@ -95,10 +95,10 @@ function sign_in_again(problem) {
   const token = made("input", { id: `${id}-token`, type: "password", autocomplete: "current-password", spellcheck: "false", required: true });
   const yes = made("button", { type: "submit", class: "primary" }, "Sign in");
   const no = made("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel");
-  const form = made("form", { novalidate: true }, made("h2", { id }, "Sign in again"), made("p", {}, `${problem.title}: ${problem.detail}.`),
+  const form = made("form", { novalidate: true }, made("h2", { id }, "Sign in again"), made("p", {}, [problem.title, problem.detail].filter(Boolean).join(": ")),
     made("div", { class: "field" }, made("label", { for: `${id}-token` }, "Token"), token), said, made("div", { class: "buttons end" }, no, yes));
   const dialog = made("dialog", { "aria-labelledby": id }, form);
-  const before = ask("/me").catch(() => ({}));
+  const before = Promise.resolve(person);
   let proved = false;
   const end = (me, was) => {
     if (me.subject !== was.subject || me.tenant !== was.tenant) location.reload(); // another person's page

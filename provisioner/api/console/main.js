@@ -3,7 +3,7 @@
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
 import { drop_view, keep_view, read_views } from "./address.js";
-import { ask, gone, offline, Problem } from "./api.js";
+import { ask, gone, offline, person, Problem } from "./api.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
@@ -248,6 +248,11 @@ async function leave() {
 // A request that left just before its session was replaced by a newer one is refused, too.
 async function leave_if_over() {
   if (!me) return;
+  const typed = document.querySelector("dialog[open]");
+  if (typed) { // what stands in it is not thrown away: it asks for the token itself
+    typed.addEventListener("close", () => leave_if_over(), { once: true });
+    return;
+  }
   const answer = await fetch("/v1/me", { credentials: "same-origin" }).catch(() => null);
   if (!me) return;
   if (answer?.status === 401) out("Your session is over: sign in again.");
@@ -283,6 +288,7 @@ async function show_mode() {
 async function begin(who) {
   set_clock(who.now, who.speed);
   me = who;
+  Object.assign(person, { subject: who.subject, tenant: who.tenant });
   bar();
   show_mode();
   live.start();

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { act_of, acts } from "../../../provisioner/api/console/audit_data.js";
 import { wave_rows } from "../../../provisioner/api/console/campaign_line.js";
+import { bmc_of, entry_of, ports_of } from "../../../provisioner/api/console/hardware_data.js";
 import { leaves_of, spines_of, units_of } from "../../../provisioner/api/console/fabric_data.js";
 import { changes, course_of, hosts_of } from "../../../provisioner/api/console/home_data.js";
 import { life, ticks } from "../../../provisioner/api/console/life_data.js";
@@ -76,4 +77,13 @@ test("racks keep the part of their names that differs, with whole numbers", () =
   assert.deepEqual(cut(["a1", "a12"]), ["1", "12"]);
   assert.deepEqual(cut(["same"]), ["same"]);
   assert.deepEqual(cut(["row", "row-1"]), ["row", "row-1"]);
+});
+
+test("an entry of the hardware list is made of its form, and refused words go to the server as they are", () => {
+  assert.deepEqual(["10.0.0.9", "fd00::9", "aa:bb:cc:dd:ee:ff", "https://bmc.example", "SN-12", ""].map(bmc_of), [{ url: "https://10.0.0.9" }, { url: "https://[fd00::9]" }, { mac: "aa:bb:cc:dd:ee:ff" }, { url: "https://bmc.example" }, { serial: "SN-12" }, {}]);
+  const ports = ports_of("leaf-1  swp3s0 2 NIC_2\n\nleaf-9 swp1 - \n");
+  assert.deepEqual(ports, [{ switch: "leaf-1", interface: "swp3s0", rail: 2, nic_slot: "NIC_2" }, { switch: "leaf-9", interface: "swp1", rail: -1 }]);
+  const host = entry_of({ kind: "host", bmc: "SN-1", rack: "r1", pod: "", unit: "2", index: "x", user: "root", password: "p", vendor: "nvidia", ports: "" });
+  assert.deepEqual([host.location, host.factory_credentials, host.login], [{ rack: "r1", pod: 0, scalable_unit: 2, index: "x" }, { nvidia: { username: "root", password: "p" } }, undefined]);
+  assert.deepEqual(entry_of({ kind: "switch", user: "cumulus", password: "p" }).login, { username: "cumulus", password: "p" });
 });

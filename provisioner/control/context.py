@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.node import Node, State
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.runtime.permit import CapabilityGate, Need
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Which nodes of a fleet became others since the last look, without a look into any of them.
@@ -90,7 +91,7 @@ def find_node(nodes: Sequence[Node], name: str) -> Node | None:
 class Context:
     """One frozen instance goes to all controllers of a daemon."""
 
-    store: Store
+    store: SqlStore
     clock: Clock
     settings: Settings
     telemetry: Telemetry = SILENCE

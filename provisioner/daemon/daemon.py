@@ -65,27 +65,31 @@ from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.machine_settings.pinned_sets import select_machine_sets
 from provisioner.ports import (
     Agents,
-    AlertRepository,
     BmcTransport,
     Clock,
     Credentials,
     DamagedRow,
     HostShell,
     PlaybookRunner,
-    Store,
     Switches,
     SwitchPasswords,
 )
 from provisioner.ports.agents import ConsoleBook, Consoles
-from provisioner.ports.alerts import AuditExportRepository, AuditSink, RecoveryRepository
-from provisioner.ports.campaigns import CampaignRepository, CaseRepository
+from provisioner.ports.alerts import AuditSink
 from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
-from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
+from provisioner.ports.webhooks import WebhookPosts
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.repositories.journal_archives import SqlAuditExportRepository
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.repositories.webhooks import SqlWebhookRepository
 from provisioner.store.signing import Signer
+from provisioner.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
@@ -97,7 +101,7 @@ log = logging.getLogger(__name__)
 class Parts:
     """Everything from outside that a daemon needs."""
 
-    store: Store
+    store: SqlStore
     credentials: Credentials
     clock: Clock
     settings: Settings
@@ -113,22 +117,22 @@ class Parts:
     login: HostLogin | None = None
     thresholds: Mapping[str, Limits] = field(default_factory=dict)  # the site's own
     matrix_texts: Sequence[tuple[str, str]] = ()  # (path, text) that the matrix was read from
-    campaigns: CampaignRepository | None = None  # None: nothing is upgraded in waves
-    cases: CaseRepository | None = None  # None: faults are reported, and nothing is repaired
+    campaigns: SqlCampaignRepository | None = None  # None: nothing is upgraded in waves
+    cases: SqlCaseRepository | None = None  # None: faults are reported, and nothing is repaired
     tickets: TicketSystem | None = None  # None: work for people is listed here only
     passwords: SwitchPasswords | None = None  # None: factory passwords of switches are refused
-    recovery: RecoveryRepository | None = None  # None: a restore is never confirmed by a person
+    recovery: SqlRecoveryRepository | None = None  # None: a restore is never confirmed by a person
     fabrics: Fabrics | None = None  # None: the command line and the API make tenants' networks
     telemetry: Telemetry = SILENCE  # the receivers of measurements
     pdus: Mapping[str, Pdu] = field(default_factory=dict)  # power distribution units, by name
     consoles: tuple[Consoles, ConsoleBook] | None = None  # None: no console is collected
     watch: WatchParts | None = None  # None: released nodes are read only by operations
-    webhooks: tuple[WebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
-    exports: tuple[AuditExportRepository, Sequence[AuditSink]] | None = None  # as webhooks
+    webhooks: tuple[SqlWebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
+    exports: tuple[SqlAuditExportRepository, Sequence[AuditSink]] | None = None  # as webhooks
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
-    def alerts(self) -> AlertRepository | None:
+    def alerts(self) -> SqlAlertRepository | None:
         """Return the store of alerts; None where no watch raises them."""
         return None if self.watch is None else self.watch.book
 

@@ -23,7 +23,6 @@ from provisioner.ports import (
     Clock,
     HostShell,
     PlaybookRunner,
-    Store,
     Switches,
     SwitchPasswords,
 )
@@ -31,6 +30,7 @@ from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import Telemetry
 from provisioner.runtime.permit import CapabilityGate
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 
 class ActingParts(Protocol):
@@ -39,7 +39,7 @@ class ActingParts(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def store(self) -> Store: ...
+    def store(self) -> SqlStore: ...
 
     @property
     def clock(self) -> Clock: ...

@@ -19,13 +19,14 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.tenancy.release_recheck import TenantSessions
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Credentials, Isolation, Store
+from provisioner.ports import Clock, Credentials, Isolation
 from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
 from provisioner.runtime.integrations import open_partitions
 from provisioner.runtime.permit import CapabilityGate
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,11 @@ async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
 
 @asynccontextmanager
 async def open_keeper(
-    store: Store, credentials: Credentials, clock: Clock, access: FabricAccess, gate: CapabilityGate
+    store: SqlStore,
+    credentials: Credentials,
+    clock: Clock,
+    access: FabricAccess,
+    gate: CapabilityGate,
 ) -> AsyncIterator[TenantKeeper]:
     """Yield a keeper of all tenants beside a daemon, and close its connections at the end.
 

@@ -37,12 +37,16 @@ from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import AlertRepository, Credentials
+from provisioner.ports import Credentials
 from provisioner.ports.agents import ConsoleBook, Consoles
-from provisioner.ports.alerts import AuditExportRepository, AuditSink, RecoveryRepository
+from provisioner.ports.alerts import AuditSink
 from provisioner.ports.certificates import CertificateAuthority
-from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
+from provisioner.ports.webhooks import WebhookPosts
 from provisioner.settings import Settings
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.journal_archives import SqlAuditExportRepository
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 Loops = Mapping[str, Callable[[], Coroutine[Any, Any, None]]]  # by name
 Watched = tuple[Tenancy, IsolationViolations, ReleaseWatch]
@@ -52,8 +56,8 @@ def build_leaf_watch(
     context: Context,
     watched: Watched,
     plan: AddressPlan | None,
-    recovery: RecoveryRepository | None,
-    alerts: AlertRepository | None,
+    recovery: SqlRecoveryRepository | None,
+    alerts: SqlAlertRepository | None,
 ) -> LeafWatch:
     tenancy, violations, released = watched
     apart = HostsApart(tenancy.site, context.store, tenancy)
@@ -140,8 +144,8 @@ def build_authority(settings: Settings, environ: Mapping[str, str]) -> Certifica
 def list_senders(
     context: Context,
     credentials: Credentials,
-    webhooks: tuple[WebhookRepository, WebhookPosts] | None,
-    exports: tuple[AuditExportRepository, Sequence[AuditSink]] | None,
+    webhooks: tuple[SqlWebhookRepository, WebhookPosts] | None,
+    exports: tuple[SqlAuditExportRepository, Sequence[AuditSink]] | None,
     watcher: Watcher | None,
 ) -> Loops:
     """Return the loops that send the journal elsewhere: to webhooks, and to log systems."""

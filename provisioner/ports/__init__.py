@@ -5,8 +5,7 @@ package can distinguish them.
 """
 
 from provisioner.ports.agents import AgentAddress, AgentRepository, AgentResult, Agents
-from provisioner.ports.alerts import AlertRepository, EventStreams
-from provisioner.ports.certificates import CredentialStandings
+from provisioner.ports.alerts import EventStreams
 from provisioner.ports.errors import (
     AccountLocked,
     Busy,
@@ -44,10 +43,7 @@ from provisioner.ports.isolation import (
     PartitionReads,
     Partitions,
 )
-from provisioner.ports.storage import (
-    Credentials,
-    Store,
-)
+from provisioner.ports.storage import Credentials
 from provisioner.ports.switch import (
     PortReader,
     Switch,
@@ -74,7 +70,6 @@ __all__ = [
     "AgentRepository",
     "AgentResult",
     "Agents",
-    "AlertRepository",
     "BmcAddress",
     "BmcTransport",
     "Busy",
@@ -82,7 +77,6 @@ __all__ = [
     "CertificateChanged",
     "CertificateUntrusted",
     "Clock",
-    "CredentialStandings",
     "Credentials",
     "DamagedRow",
     "EventStreams",
@@ -112,7 +106,6 @@ __all__ = [
     "ShellCommand",
     "ShellOutput",
     "StaleWrite",
-    "Store",
     "StoreFailed",
     "Switch",
     "SwitchAddress",

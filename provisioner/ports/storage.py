@@ -6,79 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from provisioner.model.campaign import Campaign, CampaignRow
-from provisioner.ports.agents import AgentRepository
-from provisioner.ports.alerts import AlertRepository, RecoveryRepository
-from provisioner.ports.campaigns import CampaignRepository, CaseRepository, GrantRepository
-from provisioner.ports.certificates import CredentialStandings
-from provisioner.ports.repositories import (
-    ClockMarkRepository,
-    CohortRepository,
-    EvidenceRepository,
-    FabricRepository,
-    JournalRepository,
-    NodeRepository,
-    OperationRepository,
-    TenantRepository,
-)
-from provisioner.ports.webhooks import WebhookRepository
 from provisioner.ports.wire import Secret
-
-
-class Store(Protocol):
-    """The durable truth: one repository for each aggregate."""
-
-    @property
-    def waiting(self) -> int: ...
-
-    @property
-    def nodes(self) -> NodeRepository: ...
-
-    @property
-    def operations(self) -> OperationRepository: ...
-
-    @property
-    def evidence(self) -> EvidenceRepository: ...
-
-    @property
-    def cohorts(self) -> CohortRepository: ...
-
-    @property
-    def fabric(self) -> FabricRepository: ...
-
-    @property
-    def tenants(self) -> TenantRepository: ...
-
-    @property
-    def journal(self) -> JournalRepository: ...
-
-    @property
-    def clock_marks(self) -> ClockMarkRepository: ...
-
-    @property
-    def agents(self) -> AgentRepository: ...
-
-    @property
-    def alerts(self) -> AlertRepository: ...
-
-    @property
-    def campaigns(self) -> CampaignRepository: ...
-
-    @property
-    def cases(self) -> CaseRepository: ...
-
-    @property
-    def credential_standings(self) -> CredentialStandings: ...
-
-    @property
-    def grants(self) -> GrantRepository: ...
-
-    @property
-    def recovery(self) -> RecoveryRepository: ...
-
-    @property
-    def webhooks(self) -> WebhookRepository: ...
-
-    async def close(self) -> None: ...
 
 
 class Credentials(Protocol):
@@ -124,9 +52,11 @@ class Rehearsals(Protocol):
     """Runs one rehearsal at a time; later callers wait."""
 
     async def rehearse(
-        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+        self, store: Any, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
         """Return the result, in the form that `provisioner campaign rehearse --json` prints.
+
+        `store`: the daemon's own.
 
         `rows`: the campaign's nodes as of now; at most `hosts` of its hosts are simulated. Raises
         RehearsalFailed if the rehearsal does not finish.

@@ -19,15 +19,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from provisioner.model.adoption.capability import Capability
+from provisioner.model.adoption.capability import Capability, Grant
+from provisioner.model.events.event import Event
 from provisioner.model.events.request_events import ActWithheld
 from provisioner.model.node import Node, Origin
 from provisioner.planning.release.adoption import describe_refusal
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock
 from provisioner.ports import NotGranted as PortsNotGranted
 from provisioner.ports.errors import LookOnly, NotGranted
 
@@ -222,10 +223,38 @@ class Need:
     act: str
 
 
+class _Guarded(Protocol):
+    async def list_guarded(self) -> Sequence[Node]: ...
+
+
+class _Grants(Protocol):
+    @property
+    def newest(self) -> Sequence[Grant]: ...
+
+    async def list(self) -> Sequence[Grant]: ...
+
+
+class _Journal(Protocol):
+    async def append(self, event: Event, now: float) -> None: ...
+
+
+class GuardedRows(Protocol):
+    """What a gate needs of the store, which stands above this floor."""
+
+    @property
+    def nodes(self) -> _Guarded: ...
+
+    @property
+    def grants(self) -> _Grants: ...
+
+    @property
+    def journal(self) -> _Journal: ...
+
+
 class CapabilityGate:
     """One instance serves all gated ports of a daemon."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: GuardedRows, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._detached: Mapping[str, Node] = {}

@@ -1,7 +1,11 @@
-"""`Store` on a relational database: one repository for each aggregate, on the same two lanes.
+"""The durable truth in a relational database: one repository for each aggregate, on two lanes.
 
-A change is one transaction on the writer's lane. A repository has no connection of its own: it
-hands its row functions to the store's `write` and `read`.
+Every method of a repository is one short transaction, a change on the writer's lane. `Node` writes
+carry the generation that was read (`StaleWrite` otherwise); writes of a driver carry its operation
+(`Fenced` otherwise) and return it with the version raised.
+
+A repository has no connection of its own: it hands its row functions to the
+store's `write` and `read`.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 
 class SqlStore(Transactions):
-    """See `ports.Store`: its repositories say what each method promises."""
+    """The durable truth: one repository for each aggregate."""
 
     def __init__(
         self,

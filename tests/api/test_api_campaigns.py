@@ -18,8 +18,8 @@ from provisioner.model.campaign import (
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.model.times.instant import format_instant
-from provisioner.ports import Store
 from provisioner.ports.storage import RehearsalFailed
+from provisioner.store.sql_store import SqlStore
 
 BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}
 DAY_S = 86400.0
@@ -99,7 +99,7 @@ class Twin:
         self.asked: list[tuple[str, int]] = []
 
     async def rehearse(
-        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+        self, store: SqlStore, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
         self.asked.append((campaign.id, hosts))
         if hosts > 4:

@@ -30,7 +30,6 @@ from provisioner.model.access import Role
 from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.times.instant import format_instant
 from provisioner.ports.inband import Run
-from provisioner.ports.storage import Store
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.agents import SqlRunRepository
@@ -47,7 +46,7 @@ class PaperTwin:
     """Implements `ports.rehearsals`: every host of the twin ends well at once."""
 
     async def rehearse(
-        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+        self, store: SqlStore, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
         now = format_instant(WallClock().now())
         times = {"began_at": now, "ended_at": now, "minutes_median": 42.0}

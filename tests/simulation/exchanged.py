@@ -18,7 +18,7 @@ from provisioner.integrations.sim.hardware.machine import Machine
 from provisioner.integrations.sim.redfish.bmc import from_files, make_service
 from provisioner.integrations.sim.site.site import HOST_FACTORY_PASSWORD, Site
 from provisioner.ports import Secret
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
 
 ANOTHER = 99  # the seed of what nobody has seen before
 
@@ -59,7 +59,7 @@ def another_gpu(world: World, slot: str) -> None:
     device.present, device.serial = True, "1650000000043"
 
 
-def exchanges(world: World, book: CaseRepository) -> Exchanges:
+def exchanges(world: World, book: SqlCaseRepository) -> Exchanges:
     """As the command line makes them, with the factory logins of the list."""
     known = world.site.build_expected()["factory_credentials"]
 

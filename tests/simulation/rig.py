@@ -28,9 +28,9 @@ from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
 from provisioner.model.node import Node, State
-from provisioner.ports.campaigns import CaseRepository
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
+from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.repositories.signing_keys import MasterKey, open_signer
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.sql_store import open_store
@@ -73,7 +73,7 @@ class World:
         self.store = open_store(":memory:", inline=True)
         self.daemon: Daemon | None = None
         self.fabrics: Fabrics | None = None
-        self.cases: CaseRepository | None = None  # of the daemons that repair
+        self.cases: SqlCaseRepository | None = None  # of the daemons that repair
         self.runs: Runs = {}
 
     async def take_in(self) -> None:

@@ -45,7 +45,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.diff import find_lost_releases
 from provisioner.planning.matrix.located_yaml import load
 from provisioner.planning.watch.pushed_alerts import ORDINARY, Source
-from provisioner.ports import BmcTransport, Clock, Secret, Store, SwitchPasswords, SwitchTransport
+from provisioner.ports import BmcTransport, Clock, Secret, SwitchPasswords, SwitchTransport
 from provisioner.ports.agents import ConsoleBook, Consoles
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
@@ -55,6 +55,7 @@ from provisioner.runtime.integrations import build_pdus, open_rehearsals
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.switch_systems import find_system, make_switches
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
     from provisioner.control.engine.cluster import Cluster  # only with the extra "postgresql"
@@ -154,7 +155,7 @@ class MatrixReload:
         self.asked.clear()
         self.pinned = None
 
-    async def follow_signal(self, store: Store, clock: Clock, sign: asyncio.Event) -> None:
+    async def follow_signal(self, store: SqlStore, clock: Clock, sign: asyncio.Event) -> None:
         """Read the files again at each SIGHUP, for ever; what cannot be worked by is kept out."""
         while True:
             await sign.wait()

@@ -29,8 +29,8 @@ from provisioner.planning.path.profiles import choose_profile
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.places.place_ports import Ports
-from provisioner.ports import Store
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 Versions = dict[str, tuple[str, ...]]
 
@@ -120,7 +120,7 @@ class Survey:
     """Plans for every selected node, from the recorded inventories: reads, touches nothing."""
 
     def __init__(
-        self, store: Store, matrix: Matrix, settings: Settings, held: Set[str] | None = None
+        self, store: SqlStore, matrix: Matrix, settings: Settings, held: Set[str] | None = None
     ) -> None:
         self._store = store
         self._matrix = matrix

@@ -52,7 +52,7 @@ from provisioner.planning.campaigns.campaign_report import (
 from provisioner.planning.path.planner import RollbackPreview
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite
-from provisioner.ports.campaigns import CampaignRepository
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
 
 TRIES_MAX = 8  # a row with another busy writer is left to that writer
 S = CampaignState
@@ -86,7 +86,7 @@ class CampaignRequests:
     def __init__(
         self,
         context: Context,
-        book: CampaignRepository,
+        book: SqlCampaignRepository,
         matrix: Matrix,
         held: Set[str] | None = None,
         plan: AddressPlan | None = None,  # of switches' planes; None: unknown

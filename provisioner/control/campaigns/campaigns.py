@@ -47,9 +47,10 @@ from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.select_expression import refuse_ungranted
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import StaleWrite, Store, StoreFailed
-from provisioner.ports.campaigns import CampaignRepository
+from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.settings import Settings
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The memory that a campaign's turn leaves for the next one, so that a turn costs only the changes.
@@ -149,8 +150,8 @@ class FleetSurvey:
 
     def __init__(
         self,
-        store: Store,
-        book: CampaignRepository,
+        store: SqlStore,
+        book: SqlCampaignRepository,
         settings: Settings,
         matrix: Matrix,
         held: Set[str] | None = None,
@@ -217,7 +218,7 @@ class Campaigns:
     """One per daemon. `tick` may be called at any time, as often as one likes."""
 
     def __init__(
-        self, context: Context, book: CampaignRepository, plan: AddressPlan | None = None
+        self, context: Context, book: SqlCampaignRepository, plan: AddressPlan | None = None
     ) -> None:
         """`plan` gives switches' planes; without it they are unknown."""
         self._context = context

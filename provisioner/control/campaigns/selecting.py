@@ -19,8 +19,9 @@ from provisioner.planning.campaigns.fleet_fields import (
     needs_versions,
 )
 from provisioner.planning.campaigns.select_expression import Expression, parse, pick
-from provisioner.ports import Store
-from provisioner.ports.campaigns import CampaignRepository, CaseRepository
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.sql_store import SqlStore
 
 _WILD = re.compile(r"[*?\[\]]+")
 
@@ -28,7 +29,7 @@ _WILD = re.compile(r"[*?\[\]]+")
 async def select_nodes(
     text: str,
     nodes: Iterable[Node],
-    store: Store,
+    store: SqlStore,
     matrix: Matrix,
     now: float,
     source: str = "--select",
@@ -39,7 +40,7 @@ async def select_nodes(
 
 
 async def find_selected(
-    text: str, nodes: Sequence[Node], store: Store, matrix: Matrix, now: float
+    text: str, nodes: Sequence[Node], store: SqlStore, matrix: Matrix, now: float
 ) -> tuple[Node, ...]:
     """Return the nodes of a campaign; retired ones belong to none. Raises InputError."""
     living = [n for n in nodes if n.state is not State.RETIRED]
@@ -48,7 +49,7 @@ async def find_selected(
 
 async def begin_reading(
     expression: Expression,
-    store: Store,
+    store: SqlStore,
     matrix: Matrix,
     now: float,
     names: Collection[str] | None = None,
@@ -78,22 +79,22 @@ async def begin_reading(
     return Reading(fields, records, matrix, now)
 
 
-async def list_under_way(book: CampaignRepository) -> Mapping[str, tuple[CampaignRow, str]]:
+async def list_under_way(book: SqlCampaignRepository) -> Mapping[str, tuple[CampaignRow, str]]:
     targets = {c.id: c.target for c in await book.list()}
     return {r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()}
 
 
-async def _read_cases(book: CaseRepository) -> Mapping[str, tuple[str, ...]]:
+async def _read_cases(book: SqlCaseRepository) -> Mapping[str, tuple[str, ...]]:
     return {case.node: (case.id,) for case in await book.list_open()}
 
 
-async def _read_alerts(store: Store) -> Mapping[str, tuple[str, ...]]:
+async def _read_alerts(store: SqlStore) -> Mapping[str, tuple[str, ...]]:
     pairs = sorted({(a.node, a.id) for a in await store.alerts.list() if a.active})
     return {node: tuple(name for _, name in group) for node, group in groupby(pairs, itemgetter(0))}
 
 
 async def _read_parts(
-    expression: Expression, store: Store, names: Collection[str] | None
+    expression: Expression, store: SqlStore, names: Collection[str] | None
 ) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
     """Return serials and models of nodes that may match: others match no pattern of them."""
     asked = expression.patterns

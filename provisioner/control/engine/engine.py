@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from provisioner.ports import Store, StoreFailed
+from provisioner.ports import StoreFailed
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class EmbeddedEngine:
     """
 
     def __init__(
-        self, store: Store, drive: Callable[[str], Awaitable[None]], operations_max: int
+        self, store: SqlStore, drive: Callable[[str], Awaitable[None]], operations_max: int
     ) -> None:
         self._store = store
         self._drive = drive

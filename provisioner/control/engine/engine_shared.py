@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from provisioner.control.engine.engine import FirstFailure
 from provisioner.planning.lifecycle.admission import compute_share, has_too_many
-from provisioner.ports import Store, StoreFailed
+from provisioner.ports import StoreFailed
+from provisioner.store.sql_store import SqlStore
 
 if TYPE_CHECKING:  # it needs the extra "postgresql"
     from provisioner.control.engine.cluster import Cluster
@@ -63,7 +64,7 @@ class SharedEngine:
 
     def __init__(
         self,
-        store: Store,
+        store: SqlStore,
         drive: Callable[[str], Awaitable[None]],
         operations_max: int,
         cluster: Cluster,

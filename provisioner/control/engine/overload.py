@@ -27,10 +27,11 @@ from provisioner.planning.lifecycle.admission import (
     find_strains,
     highest_level,
 )
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock
 from provisioner.runtime import permit as process_scope
 from provisioner.store.database import waits
 from provisioner.store.database.database import directory_of
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ ESSENTIAL = frozenset({State.DRAINING})  # a tenant's node is taken back, whatev
 class Overload:
     """One per process. `run` measures for ever; the rest is asked at any time."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._calm = 0

@@ -26,7 +26,8 @@ from provisioner.planning.certification import cohort as baseline
 from provisioner.planning.fault_location import fabric_session as rules
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Isolation, Partitions, Store
+from provisioner.ports import Clock, Isolation, Partitions
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The fleet's comparison with its cohorts: read the nodes' measurements, and judge all of them at
@@ -44,7 +45,7 @@ _Mark = tuple[int, float]
 
 
 class Cohorts:
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -127,7 +128,7 @@ class Fabrics:
     partitions: Partitions | None = None
 
 
-def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
+def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
     """The mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
     leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
     if site.settings.isolation == "vrf":
@@ -137,7 +138,7 @@ def tenancy_of(site: Site, store: Store, fabrics: Fabrics | None) -> Tenancy:
     return PartitionTenancy(leaves, fabrics.partitions, store)
 
 
-def keeper_of(site: Site, store: Store, fabrics: Fabrics | None) -> TenantKeeper | None:
+def keeper_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> TenantKeeper | None:
     """Return the keeper of tenants' networks; None without the site's address plan."""
     if fabrics is None:
         return None

@@ -20,15 +20,8 @@ from provisioner.model.tenant_network import TenantFilters
 from provisioner.planning.tenancy import tenants as requests
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.ports import (
-    Clock,
-    FabricStep,
-    Isolation,
-    PartitionReads,
-    PortError,
-    StaleWrite,
-    Store,
-)
+from provisioner.ports import Clock, FabricStep, Isolation, PartitionReads, PortError, StaleWrite
+from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +54,7 @@ class TenantKeeper:
 
     def __init__(
         self,
-        store: Store,
+        store: SqlStore,
         clock: Clock,
         isolations: Sequence[Isolation],
         fabric: Callable[[], Awaitable[FabricPlan]],

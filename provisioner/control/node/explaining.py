@@ -15,7 +15,6 @@ from provisioner.planning.certification.attested_state import list_differences
 from provisioner.planning.lifecycle.explain import Situation
 from provisioner.planning.path.history import OPEN, build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
-from provisioner.ports import Store
 from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
@@ -26,7 +25,7 @@ from provisioner.store.sql_store import SqlStore
 _FACING = ("switch.os", "bluefield.nic", "supernic.nic", "nic.cx7", "nic.cx8", "host.doca")
 
 
-async def read_neighbours(store: Store, node: Node) -> tuple[Neighbour, ...]:
+async def read_neighbours(store: SqlStore, node: Node) -> tuple[Neighbour, ...]:
     """Return the versions at the other ends of this node's cables, as last read."""
     if node.kind is NodeKind.HOST:
         names = sorted({p.switch for p in node.ports})

@@ -44,9 +44,10 @@ from provisioner.planning.release.entitlement import (
 from provisioner.planning.release.port_isolation import placement_of
 from provisioner.planning.repair.case_joining import select_deeper_checks
 from provisioner.planning.repair.case_policy import waits_for
-from provisioner.ports import AlertRepository, Store
-from provisioner.ports.campaigns import CaseRepository
 from provisioner.settings import Settings
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Which checks a node needs now: what its rows say of it, given to
@@ -57,7 +58,7 @@ INCIDENTS_S = 90 * DAY_S  # the time for which selection assumes half an inciden
 
 
 async def choose(
-    store: Store,
+    store: SqlStore,
     settings: Settings,
     fabric: FabricStanding,
     node: Node,
@@ -107,8 +108,8 @@ class Observer:
         collector: Collector,
         tenancy: Tenancy,
         matrix: Matrix,
-        book: AlertRepository | None = None,
-        cases: CaseRepository | None = None,
+        book: SqlAlertRepository | None = None,
+        cases: SqlCaseRepository | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock

@@ -60,7 +60,8 @@ from provisioner.planning.lifecycle.decide import (
 )
 from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.release import entitlement
-from provisioner.ports import StaleWrite, Store
+from provisioner.ports import StaleWrite
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The nodes that are out of service now, with cause and place: the limits hold among all daemons.
@@ -76,7 +77,7 @@ ADMISSION = "/admission"
 class Disruptions:
     """Only switches have limits; a step on a host disrupts that host alone."""
 
-    def __init__(self, store: Store, switches_down_percent: int) -> None:
+    def __init__(self, store: SqlStore, switches_down_percent: int) -> None:
         self._store = store
         self._percent = switches_down_percent
 

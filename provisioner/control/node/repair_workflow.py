@@ -36,8 +36,9 @@ from provisioner.planning.repair import remedies as remedy_steps
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, gone_of, locate_fault, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
-from provisioner.ports import AlertRepository, PortError, StaleWrite
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.ports import PortError, StaleWrite
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
 
 HOUR_S = 3600.0
 PATIENCE_S = 2 * HOUR_S  # what passes by itself is waited out so long, then it is not done
@@ -50,8 +51,8 @@ class RepairWorkflow:
     def __init__(
         self,
         context: Context,
-        book: CaseRepository,
-        alerts: AlertRepository | None,
+        book: SqlCaseRepository,
+        alerts: SqlAlertRepository | None,
         *,
         observer: Observer,
         executor: Executor,

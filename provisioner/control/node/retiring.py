@@ -36,15 +36,15 @@ from provisioner.planning.erasure.erasure import list_erased, list_unsanitized
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.lifecycle.journey import enter_state
 from provisioner.planning.repair.case_policy import is_taken_over
-from provisioner.ports import Store
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Have a node erased and record the outcome: it is clean only if the report proves it.
 
 
 async def sanitize(
-    store: Store,
+    store: SqlStore,
     observer: Observer,
     eraser: Eraser,
     hold: Hold,
@@ -117,7 +117,7 @@ async def _refuse(eraser: Eraser, hold: Hold) -> Blocker | None:
     return blocker
 
 
-async def _list_destinations(store: Store, node: Node) -> list[str]:
+async def _list_destinations(store: SqlStore, node: Node) -> list[str]:
     """Return where this daemon has the node's BMCs send their events, as patterns."""
     made = await store.alerts.list_subscriptions()
     return [escape(one.destination) for one in made if one.node == node.id]
@@ -129,8 +129,8 @@ class Retirer:
     def __init__(
         self,
         site: Site,
-        store: Store,
-        book: CaseRepository,
+        store: SqlStore,
+        book: SqlCaseRepository,
         *,
         observer: Observer,
         eraser: Eraser,

@@ -43,9 +43,11 @@ from provisioner.planning.repair import case_joining as offenders
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair.case_joining import OffenderPolicy
 from provisioner.planning.repair.case_policy import OUT_OF_SERVICE, CasePolicy, PlannedWork
-from provisioner.ports import AlertRepository, Clock, Credentials, Secret, StaleWrite, Store
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.ports import Clock, Credentials, Secret, StaleWrite
 from provisioner.settings import Settings
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
+from provisioner.store.sql_store import SqlStore
 
 JOIN_TRIES_MAX = 5  # a case that another process changes meanwhile is read again so often
 
@@ -69,7 +71,7 @@ class CaseService:
     """Reads and writes rows only; nothing here touches a device."""
 
     def __init__(
-        self, context: Context, book: CaseRepository, alerts: AlertRepository | None
+        self, context: Context, book: SqlCaseRepository, alerts: SqlAlertRepository | None
     ) -> None:
         self.book = book
         self._store = context.store
@@ -369,7 +371,7 @@ class Exchanges:
 
     def __init__(
         self,
-        store: Store,
+        store: SqlStore,
         case_service: CaseService,
         credentials: Credentials,
         clock: Clock,

@@ -43,9 +43,10 @@ from provisioner.planning.path.profiles import choose_profile
 from provisioner.planning.repair import evidence_bundle
 from provisioner.planning.repair import repair_report as ticket_words
 from provisioner.planning.repair.case_policy import is_taken_over
-from provisioner.ports import AlertRepository, Credentials, DamagedRow, PortError, StaleWrite
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.ports import Credentials, DamagedRow, PortError, StaleWrite
 from provisioner.ports.tickets import TicketRef, TicketSystem
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.signing import Signer
 
 # ------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class Ticketing:
     def __init__(
         self,
         context: Context,
-        book: CaseRepository,
+        book: SqlCaseRepository,
         reach: Reach,
         bundler: Bundler,
         system: TicketSystem | None,
@@ -402,8 +403,8 @@ class Advisor:
 class RepairParts:
     """What repairs need from outside."""
 
-    book: CaseRepository
-    alerts: AlertRepository | None
+    book: SqlCaseRepository
+    alerts: SqlAlertRepository | None
     credentials: Credentials
     signer: Signer
     tickets: TicketSystem | None

@@ -29,7 +29,8 @@ from provisioner.planning.repair import case_joining as joining
 from provisioner.planning.repair import case_policy as policy
 from provisioner.planning.repair import remedies
 from provisioner.planning.watch import alerts as alert_rules
-from provisioner.ports import AlertRepository, DamagedRow, StaleWrite
+from provisioner.ports import DamagedRow, StaleWrite
+from provisioner.store.repositories.alerts import SqlAlertRepository
 
 log = logging.getLogger(__name__)
 # a node with a case that is on its way to be proved
@@ -45,7 +46,7 @@ class Repairs:
         self,
         context: Context,
         case_service: CaseService,
-        alerts: AlertRepository | None,
+        alerts: SqlAlertRepository | None,
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self.case_service = case_service

@@ -20,8 +20,9 @@ from provisioner.planning.repair.repair_report import RepairReport, make_report
 from provisioner.planning.tenancy import spares
 from provisioner.planning.tenancy.spares import Unit, find_unit
 from provisioner.planning.watch import alerts as alert_rules
-from provisioner.ports import AlertRepository, StaleWrite
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.ports import StaleWrite
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cases import SqlCaseRepository
 
 # ------------------------------------------------------------------------------
 # Which hosts share a unit, so that a fault at one of them reads few rows and not the fleet's.
@@ -84,7 +85,7 @@ PAGE = 1000  # rows of the journal at a time
 CASES_MAX = 100_000
 
 
-async def compute_figures(book: CaseRepository, since: float, until: float) -> RepairReport:
+async def compute_figures(book: SqlCaseRepository, since: float, until: float) -> RepairReport:
     """Return the report of cases opened between two times, and of tenants' service meanwhile."""
     rows: list[Mapping[str, Any]] = []
     after = 0
@@ -103,8 +104,8 @@ class StandIns:
     def __init__(
         self,
         context: Context,
-        book: CaseRepository,
-        alerts: AlertRepository | None,
+        book: SqlCaseRepository,
+        alerts: SqlAlertRepository | None,
         submit: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = context.store

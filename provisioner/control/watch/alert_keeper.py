@@ -19,7 +19,9 @@ from provisioner.planning.certification import certification
 from provisioner.planning.watch import alerts as rules
 from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch.watch_rules import Counters, Found, Interruption, signal_of
-from provisioner.ports import AlertRepository, Clock, Store
+from provisioner.ports import Clock
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The counters of serving nodes' ports for a while, and the conditions that follow from them.
@@ -134,7 +136,9 @@ CERTIFIED = frozenset({State.CERTIFIED, State.RELEASED})
 class AlertKeeper:
     """`submit` hands an operation to the engine."""
 
-    def __init__(self, book: AlertRepository, store: Store, clock: Clock, submit: Submit) -> None:
+    def __init__(
+        self, book: SqlAlertRepository, store: SqlStore, clock: Clock, submit: Submit
+    ) -> None:
         self.book = book
         self._store = store
         self._clock = clock
@@ -251,7 +255,7 @@ class AlertKeeper:
 
 
 async def find_revocation(
-    book: AlertRepository | None, store: Store, node: Node, now: float
+    book: SqlAlertRepository | None, store: SqlStore, node: Node, now: float
 ) -> tuple[Blocker, ...]:
     """Why alerts of a node, or its time, take its certificate away, as blockers; () if not."""
     certificate = (

@@ -40,7 +40,7 @@ from provisioner.planning.certification.attested_state import (
 )
 from provisioner.planning.watch import leaks as rules
 from provisioner.planning.watch.leaks import Renewal
-from provisioner.ports import Store
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # GPUs and NVSwitches of hosts that wait for a tenant are asked again, inside the host.
@@ -72,7 +72,7 @@ def asks_hosts(rule: AttestationRule) -> bool:
 
 
 async def read_certified(
-    store: Store, certificate: Certificate, check: str
+    store: SqlStore, certificate: Certificate, check: str
 ) -> Mapping[str, Evidence] | None:
     """Return the outputs of one check that a certificate rests on; None if it had none."""
     since = certificate.issued_at - REPORT_BEFORE_S

@@ -29,7 +29,8 @@ from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Subscription, Way
 from provisioner.model.node import BmcRef, Node, Origin
 from provisioner.model.outcome import Blocker
-from provisioner.ports import AlertRepository, Clock, EventStreams, PortError
+from provisioner.ports import Clock, EventStreams, PortError
+from provisioner.store.repositories.alerts import SqlAlertRepository
 
 # ------------------------------------------------------------------------------
 # Remembers which events of each BMC were taken in, so that a replay reopens nothing.
@@ -48,7 +49,7 @@ Key = tuple[str, str]  # node, BMC
 class EventMemory:
     """To be used by one task per BMC; several only let a repeat through, which is no harm then."""
 
-    def __init__(self, book: AlertRepository) -> None:
+    def __init__(self, book: SqlAlertRepository) -> None:
         self._book = book
         self._kept: OrderedDict[Key, list[str]] = OrderedDict()  # the newest last
 
@@ -128,7 +129,7 @@ class EventFeeds:
 
     def __init__(
         self,
-        book: AlertRepository,
+        book: SqlAlertRepository,
         clock: Clock,
         eyes: OutOfBand,
         receive: Receive,

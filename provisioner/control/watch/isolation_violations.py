@@ -25,7 +25,9 @@ from provisioner.model.tenant import PortPlacement
 from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.release import entitlement
 from provisioner.planning.release.entitlement import mark_served, note_isolation_violations
-from provisioner.ports import AlertRepository, Clock, StaleWrite, Store
+from provisioner.ports import Clock, StaleWrite
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.sql_store import SqlStore
 
 SOURCE = "watch.leaves"
 WRITES_MAX = 16  # of one row that others change meanwhile
@@ -36,7 +38,9 @@ NOTED_MAX = 65_536
 class IsolationViolations:
     """One instance serves the drivers and the watch of a daemon. `book` None: no alerts."""
 
-    def __init__(self, store: Store, clock: Clock, book: AlertRepository | None = None) -> None:
+    def __init__(
+        self, store: SqlStore, clock: Clock, book: SqlAlertRepository | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._keeper = None if book is None else AlertKeeper(book, store, clock, _submit_nothing)

@@ -33,8 +33,10 @@ from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement
-from provisioner.ports import AlertRepository, Clock, Store
-from provisioner.ports.alerts import RecoveryRepository
+from provisioner.ports import Clock
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Watch, leaf by leaf, that hosts are kept apart on the network where agents are looked up.
@@ -52,7 +54,11 @@ class ApartWatch:
     """`look` is called for each leaf by the watch of leaves. `book` None: no alerts."""
 
     def __init__(
-        self, store: Store, clock: Clock, apart: HostsApart, book: AlertRepository | None = None
+        self,
+        store: SqlStore,
+        clock: Clock,
+        apart: HostsApart,
+        book: SqlAlertRepository | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -139,7 +145,7 @@ class LeafWatch:
         violations: IsolationViolations,
         take_back: TakeBack,
         plan: AddressPlan | None = None,
-        book: RecoveryRepository | None = None,
+        book: SqlRecoveryRepository | None = None,
         apart: ApartWatch | None = None,
     ) -> None:
         """`book`: ports that a person adopted after a restore; None: there are none.

@@ -25,9 +25,11 @@ from provisioner.model.integrations.webhook import (
 )
 from provisioner.planning.watch.webhooks import ALERT_ID, event_id, wait_s
 from provisioner.ports import Clock, Credentials, Secret
-from provisioner.ports.alerts import AuditExportRepository, AuditSink
-from provisioner.ports.webhooks import WebhookPosts, WebhookRepository
+from provisioner.ports.alerts import AuditSink
+from provisioner.ports.webhooks import WebhookPosts
 from provisioner.settings import Settings
+from provisioner.store.repositories.journal_archives import SqlAuditExportRepository
+from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
 # ------------------------------------------------------------------------------
 # Hand each row of the journal to a site's own log systems, in order.
@@ -45,7 +47,7 @@ class AuditExport:
 
     def __init__(
         self,
-        book: AuditExportRepository,
+        book: SqlAuditExportRepository,
         sinks: Sequence[AuditSink],
         clock: Clock,
         settings: Settings,
@@ -115,7 +117,7 @@ class Outbox:
 
     def __init__(
         self,
-        book: WebhookRepository,
+        book: SqlWebhookRepository,
         posts: WebhookPosts,
         secrets: Credentials,
         clock: Clock,

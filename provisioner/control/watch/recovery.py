@@ -28,10 +28,11 @@ from provisioner.planning.watch.high_water import (
     find_newer_labels,
     settle_by_rule,
 )
-from provisioner.ports import Clock, StaleWrite, Store
-from provisioner.ports.alerts import RecoveryRepository
-from provisioner.ports.campaigns import CampaignRepository
+from provisioner.ports import Clock, StaleWrite
 from provisioner.settings import Settings
+from provisioner.store.repositories.campaigns import SqlCampaignRepository
+from provisioner.store.repositories.recovery import SqlRecoveryRepository
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Look for ports whose description is newer than the rows: a restore that no file remembers.
@@ -46,7 +47,7 @@ LEAVES_MAX = 64  # at once, one request each
 LIMIT_S = 60.0  # of the whole look: a dead leaf must not keep the daemon from fencing at others
 
 
-async def find_lost_moves(store: Store, tenancy: Tenancy, mark: DatabaseMark) -> str:
+async def find_lost_moves(store: SqlStore, tenancy: Tenancy, mark: DatabaseMark) -> str:
     """Return why the database lacks writes, by the descriptions at the leaves' ports; or ""."""
     leaves = sorted(
         n.id
@@ -89,11 +90,11 @@ class Recovery:
 
     def __init__(
         self,
-        store: Store,
-        book: RecoveryRepository,
+        store: SqlStore,
+        book: SqlRecoveryRepository,
         clock: Clock,
         tenancy: Tenancy,
-        campaigns: CampaignRepository | None = None,
+        campaigns: SqlCampaignRepository | None = None,
         unowned: UnownedPorts | None = None,
     ) -> None:
         """`unowned` judges ports without a node; None: by the default settings."""

@@ -11,9 +11,10 @@ from provisioner.control.watch.watcher import ALONE, PortWatches, Watcher
 from provisioner.model.alert import WatchedBmc, WatchedNode, WatchStatus
 from provisioner.model.events.fleet_events import ClockDoubted, ClockTrusted
 from provisioner.model.node import BmcRef, Node
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The trust in the clock: a step of the time stops decisions until a person has looked.
@@ -41,7 +42,7 @@ REMEDY = "Set the machine's clock right, or, if it is right, run `provisioner cl
 class TimeStanding:
     """One per daemon. `sure` returns as soon as decisions may be made."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: SqlStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock if isinstance(clock, WallClock) else None  # virtual time has no steps
         self.why = ""  # why nothing is decided

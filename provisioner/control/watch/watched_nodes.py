@@ -25,8 +25,9 @@ from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.watch.leaks import carry_detectors, drop_accepted, list_signals
 from provisioner.planning.watch.watch_rules import Counters
-from provisioner.ports import Clock, PortError, Store, StoreFailed, SwitchRefused
+from provisioner.ports import Clock, PortError, StoreFailed, SwitchRefused
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # When each watched node is looked at next, so that a round visits those that are due alone.
@@ -294,7 +295,7 @@ class LeafCounts:
 class LeakWatch:
     """`keeper` takes in the alerts; the store has the inventories of before."""
 
-    def __init__(self, eyes: OutOfBand, keeper: AlertKeeper, store: Store, clock: Clock) -> None:
+    def __init__(self, eyes: OutOfBand, keeper: AlertKeeper, store: SqlStore, clock: Clock) -> None:
         self._eyes = eyes
         self._keeper = keeper
         self._store = store

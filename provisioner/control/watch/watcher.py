@@ -45,7 +45,8 @@ from provisioner.planning.repair import case_joining as lost_parts
 from provisioner.planning.watch import watch_rules
 from provisioner.planning.watch import watch_rules as first_round
 from provisioner.planning.watch.watch_rules import Found, signal_of
-from provisioner.ports import AlertRepository, EventStreams
+from provisioner.ports import EventStreams
+from provisioner.store.repositories.alerts import SqlAlertRepository
 
 UNJUDGED_MAX = 64  # events of one BMC that wait for their registries
 ROUND_S = 5.0  # an alert's effect, a new node, an override's end are seen within this
@@ -69,7 +70,7 @@ ALONE = PortWatches()
 class WatchParts:
     """The watch's needs from outside. `listener`: URL that BMCs post events to; "": none."""
 
-    book: AlertRepository
+    book: SqlAlertRepository
     new_secret: Callable[[], str]
     streams: EventStreams | None = None
     listener: str = ""

@@ -18,13 +18,14 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, ReleaseConditions
 from provisioner.model.operation import ActionStatus, LedgerEntry, Operation
 from provisioner.model.tenant import ReleaseProof
-from provisioner.ports import Clock, Store
+from provisioner.ports import Clock
+from provisioner.store.sql_store import SqlStore
 
 
 class Hold:
     """Owns `operation` until another driver takes it over; then every write raises `Fenced`."""
 
-    def __init__(self, store: Store, clock: Clock, operation: Operation) -> None:
+    def __init__(self, store: SqlStore, clock: Clock, operation: Operation) -> None:
         self.operation = operation
         self._store = store
         self._clock = clock

@@ -21,10 +21,11 @@ from provisioner.planning.watch.leaks import (
     find_refusal,
     list_signals,
 )
-from provisioner.ports import AlertRepository, Clock, PortError, Unreachable
+from provisioner.ports import Clock, PortError, Unreachable
 from provisioner.ports.isolation import Pdu
-from provisioner.ports.repositories import EvidenceRepository
 from provisioner.settings import Settings
+from provisioner.store.repositories.alerts import SqlAlertRepository
+from provisioner.store.repositories.cohorts import SqlEvidenceRepository
 
 INSIST_MAX = 6  # tries `poll_s` apart: two minutes, longer than a BMC is busy with a power request
 
@@ -335,8 +336,8 @@ class LeakGate:
     def __init__(
         self,
         clock: Clock,
-        alerts: AlertRepository | None = None,
-        evidence: EvidenceRepository | None = None,
+        alerts: SqlAlertRepository | None = None,
+        evidence: SqlEvidenceRepository | None = None,
         report: Report | None = None,
     ) -> None:
         self._clock = clock

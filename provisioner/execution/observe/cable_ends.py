@@ -20,7 +20,8 @@ from provisioner.execution.observe.rotation import open_switch
 from provisioner.model.fabric_session import CableEnds, DamageCount
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
-from provisioner.ports import PortError, Store
+from provisioner.ports import PortError
+from provisioner.store.sql_store import SqlStore
 
 READ_S = 30.0
 HOST = ("rx_crc_errors_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy")
@@ -41,7 +42,9 @@ class Look:
     copper: frozenset[int] = frozenset()
 
 
-async def look(site: Site, store: Store, node: Node, member: Member, rails: Sequence[int]) -> Look:
+async def look(
+    site: Site, store: SqlStore, node: Node, member: Member, rails: Sequence[int]
+) -> Look:
     """Read the counters of these rails once. An end that does not answer is left out."""
     devices = {member.find_port(rail).device: rail for rail in rails}
     host = run_commands(site, node, [("ends", line(sorted(devices)), READ_S)])
@@ -129,7 +132,7 @@ def _grown(
     )
 
 
-async def _leaf(site: Site, store: Store, switch: str, interface: str) -> dict[str, int]:
+async def _leaf(site: Site, store: SqlStore, switch: str, interface: str) -> dict[str, int]:
     """Return a leaf port's counters; {} if the leaf does not report them."""
     node = await store.nodes.get(switch)
     if node is None:

@@ -39,8 +39,9 @@ from provisioner.planning.lifecycle.credential_rotation import (
     is_unsettled,
     parse_subject,
 )
-from provisioner.ports import BmcAddress, PortError, StaleWrite, Store, Unreachable
+from provisioner.ports import BmcAddress, PortError, StaleWrite, Unreachable
 from provisioner.ports.certificates import CertificateAuthority
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The answer of the site's authority to a BMC's request, judged before the BMC gets it.
@@ -114,7 +115,7 @@ class CertificateExchange:
     """The exchange at one BMC of the node that `hold` is about."""
 
     site: Site
-    store: Store
+    store: SqlStore
     authority: CertificateAuthority | None  # None: only what began earlier is brought to its end
     hold: Hold
     bmc: str

@@ -39,8 +39,9 @@ from provisioner.planning.machine_settings.pinned_sets import (
     find_card_kind,
 )
 from provisioner.planning.machine_settings.running_sets import build_components
-from provisioner.ports import PortError, Secret, Store
+from provisioner.ports import PortError, Secret
 from provisioner.ports.switch import Switch
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # The pinned settings of a host's BIOS and BMC, read through its BMC as components.
@@ -502,7 +503,7 @@ def build_collector(site: Site, matrix: Matrix) -> Collector:
     return Collector(site, matrix.nic_profiles, select_sets(matrix), drives=drives)
 
 
-async def read_port_names(store: Store, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
+async def read_port_names(store: SqlStore, switches: Iterable[str]) -> dict[str, Mapping[str, str]]:
     """Return the names of ports of those switches whose LLDP calls them otherwise."""
     seen = {name: await store.evidence.get_inventory(name) for name in sorted(switches)}
     return {n: i.port_names for n, i in seen.items() if i is not None and i.port_names is not None}

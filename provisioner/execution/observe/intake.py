@@ -29,7 +29,8 @@ from provisioner.planning.intake.pairing import (
     find_missing_cards,
     name_ports,
 )
-from provisioner.ports import BmcTransport, Credentials, PortError, Secret, StaleWrite, Store
+from provisioner.ports import BmcTransport, Credentials, PortError, Secret, StaleWrite
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Gives the BMCs of a new host the site's time servers; one that refuses does not hold it up.
@@ -84,7 +85,7 @@ class Taken:
 
 async def find_nodes(
     transport: BmcTransport,
-    store: Store,
+    store: SqlStore,
     credentials: Credentials | None,
     expected: Expected,
     secrets: Secrets,
@@ -111,7 +112,9 @@ async def find_nodes(
     return assemble_nodes(missing, [f.endpoint for f in endpoints], now), endpoints, silent
 
 
-async def name_listed_ports(store: Store, expected: Expected, stored: Sequence[Node]) -> Expected:
+async def name_listed_ports(
+    store: SqlStore, expected: Expected, stored: Sequence[Node]
+) -> Expected:
     """Return the list with its leaf ports under their own names, as far as switches were read."""
     named = {short_name(p.switch) for n in expected.nodes for p in n.ports}
     leaves = [n.id for n in stored if n.kind is NodeKind.SWITCH and short_name(n.id) in named]
@@ -127,7 +130,7 @@ def select_complete(expected: Expected, assembly: Assembly) -> tuple[Node, ...]:
 
 
 async def take_in(
-    store: Store,
+    store: SqlStore,
     credentials: Credentials,
     expected: Expected,
     secrets: Secrets,
@@ -162,7 +165,7 @@ async def take_in(
     return Taken(new=tuple(new), known=tuple(before), blockers=assembly.blockers)
 
 
-async def update_outlets(store: Store, expected: Expected) -> None:
+async def update_outlets(store: SqlStore, expected: Expected) -> None:
     """Store the listed outlets of nodes that were taken in before: cords are moved at any time."""
     listed = {n.name: n.outlets for n in expected.nodes}
     for name in [

@@ -35,7 +35,6 @@ from provisioner.ports import (
     BmcAddress,
     BmcTransport,
     Credentials,
-    CredentialStandings,
     LoginRefused,
     PortError,
     Secret,
@@ -45,6 +44,7 @@ from provisioner.ports import Switch as PortsSwitch
 from provisioner.ports import SwitchRefused as PortsSwitchRefused
 from provisioner.ports.switch import Switch, SwitchRefused
 from provisioner.quirks import Quirk
+from provisioner.store.repositories.vault import SqlCredentialStandings
 
 # DGX accepts 20 at most, some BMCs refuse more than 16 (docs/sources/redfish.md#password-length)
 PASSWORD_LENGTH = 16
@@ -275,7 +275,7 @@ log = logging.getLogger(__name__)
 
 
 async def change_login(
-    site: Site, standings: CredentialStandings, node: Node, bmc: BmcRef, cause: RotationCause
+    site: Site, standings: SqlCredentialStandings, node: Node, bmc: BmcRef, cause: RotationCause
 ) -> Blocker | None:
     """Change one login; a failure is recorded with the time of the next attempt, and returned."""
     name = f"{node.id}/{bmc.name}"
@@ -302,7 +302,7 @@ async def change_login(
 
 
 async def change_after_tenant(
-    site: Site, standings: CredentialStandings, node: Node
+    site: Site, standings: SqlCredentialStandings, node: Node
 ) -> tuple[Blocker, ...]:
     """Change the logins that a host's last tenancy began with; return what prevents it.
 

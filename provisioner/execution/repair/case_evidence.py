@@ -30,9 +30,10 @@ from provisioner.planning.repair import evidence_bundle as bundle
 from provisioner.planning.repair.evidence_bundle import BundleFile
 from provisioner.planning.repair.part_names import Names, names_of
 from provisioner.planning.repair.repair_report import make_message, render_words
-from provisioner.ports import Credentials, PortError, Store
-from provisioner.ports.campaigns import CaseRepository
+from provisioner.ports import Credentials, PortError
+from provisioner.store.repositories.cases import SqlCaseRepository
 from provisioner.store.signing import Signer
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Pack the stored evidence of a case into one signed archive, without the secrets on record.
@@ -50,8 +51,8 @@ class Bundler:
 
     def __init__(
         self,
-        store: Store,
-        book: CaseRepository,
+        store: SqlStore,
+        book: SqlCaseRepository,
         credentials: Credentials,
         signer: Signer,
         site: str,
@@ -146,7 +147,7 @@ class Collected:
 class EvidenceCollector:
     """`validator` runs the looks of gate A; nothing of it is a verdict on the node."""
 
-    def __init__(self, site: Site, store: Store, validator: Validator) -> None:
+    def __init__(self, site: Site, store: SqlStore, validator: Validator) -> None:
         self._site = site
         self._store = store
         self._validator = validator

@@ -41,7 +41,8 @@ from provisioner.planning.erasure.erasure import not_done
 from provisioner.planning.lifecycle.credential_rotation import SETUP, compute_retry
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.path.history import OPEN
-from provisioner.ports import Credentials, CredentialStandings, PortError, Secret
+from provisioner.ports import Credentials, PortError, Secret
+from provisioner.store.repositories.vault import SqlCredentialStandings
 
 # ------------------------------------------------------------------------------
 # Compares the keys of Secure Boot between two tenants, and has the factory's restored on demand.
@@ -176,7 +177,7 @@ class Progress(Enum):
     BOOT = "boot"  # the next boot carries the change out
 
 
-async def change_setup_password(stay: Stay, standings: CredentialStandings) -> Blocker | None:
+async def change_setup_password(stay: Stay, standings: SqlCredentialStandings) -> Blocker | None:
     """Change the password once in a stay. A Blocker: the BMC is silent, or the boot failed.
 
     A refusal of the BMC or the BIOS is in the row of the login, and blocks nothing: it is tried

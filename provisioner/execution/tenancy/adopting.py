@@ -29,7 +29,8 @@ from provisioner.planning.release.adoption import (
     compare_tenant,
     serve_adopted,
 )
-from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError, Store
+from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError
+from provisioner.store.sql_store import SqlStore
 
 GROUP = 32  # hosts whose ports are read together: a scalable unit's, of eight leaves
 Leaves = Mapping[str, tuple[PortPlacement, ...] | Blocker]  # readings by leaf, of UFM with ""
@@ -49,7 +50,7 @@ class AdoptionSite:
     """The parts that adoption reads and stores with. `credentials` seal the site's own logins."""
 
     transport: BmcTransport
-    store: Store
+    store: SqlStore
     credentials: Credentials
     tenancy: Tenancy
 

@@ -22,7 +22,8 @@ from provisioner.planning.release.tenant_login import (
     refuse_placement,
     refuse_removal,
 )
-from provisioner.ports import LoginRefused, PortError, ShellCommand, Store
+from provisioner.ports import LoginRefused, PortError, ShellCommand
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Make a tenant's login on a node at its handover, and prove it by the keys that it has then.
@@ -89,7 +90,7 @@ def object_to_removal(site: Site, node: Node, inventory: Inventory | None) -> Bl
 
 
 async def exchange_logins(
-    site: Site, store: Store, hold: Hold, node: Node
+    site: Site, store: SqlStore, hold: Hold, node: Node
 ) -> tuple[Node, tuple[GateRow, ...]]:
     """Make the tenant's login, then remove the daemon's where the setting says so.
 

@@ -20,13 +20,14 @@ from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import MAINTENANCE_VRF, PortPlacement
 from provisioner.planning.release.port_isolation import find_misplaced_ports
-from provisioner.ports import Isolation, Member, Store
+from provisioner.ports import Isolation, Member
+from provisioner.store.sql_store import SqlStore
 
 
 class PartitionTenancy(Tenancy):
     """As `Tenancy`, which keeps the ports on Ethernet leaves."""
 
-    def __init__(self, leaves: Tenancy, partitions: Isolation, store: Store) -> None:
+    def __init__(self, leaves: Tenancy, partitions: Isolation, store: SqlStore) -> None:
         super().__init__(leaves.site, store, leaves.plan)
         self._leaves_only = leaves
         self._partitions = partitions

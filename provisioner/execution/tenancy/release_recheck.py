@@ -36,8 +36,9 @@ from provisioner.planning.release.release_cables import Heard, Learned
 from provisioner.planning.release.release_probes import Ping, ProbeSet, judge
 from provisioner.planning.tenancy import vrf_plan as rules
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
-from provisioner.ports import Clock, PortError, ShellCommand, Store, SwitchAddress
+from provisioner.ports import Clock, PortError, ShellCommand, SwitchAddress
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Send the probes of a release from hosts: one line for each source address, all at once.
@@ -173,7 +174,7 @@ LEAVES_AT_ONCE = 16
 class TenantSessions:
     """Looks at leaves; changes nothing."""
 
-    def __init__(self, store: Store, reach: Reach, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: SqlStore, reach: Reach, clock: Clock, settings: Settings) -> None:
         self._store = store
         self._reach = reach
         self._clock = clock
@@ -243,7 +244,7 @@ class Rechecks:
     def __init__(
         self,
         site: Site,
-        store: Store,
+        store: SqlStore,
         matrix: Matrix,
         thresholds: Mapping[str, Limits] | None = None,
     ) -> None:

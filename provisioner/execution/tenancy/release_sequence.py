@@ -31,7 +31,7 @@ from provisioner.planning.release import (
 from provisioner.planning.release import release_cables as rules
 from provisioner.planning.release.port_isolation import GateAsk, ask_of, far_leaves, record_of
 from provisioner.planning.release.release_probes import Partners, seal_proof
-from provisioner.ports import Store
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Keep hosts apart on the network where agents are looked up: observe, restore, prove by packets.
@@ -56,7 +56,7 @@ class SeenApart:
 class HostsApart:
     """The filter between hosts on every leaf of a site."""
 
-    def __init__(self, site: Site, store: Store, tenancy: Tenancy) -> None:
+    def __init__(self, site: Site, store: SqlStore, tenancy: Tenancy) -> None:
         self._site = site
         self._store = store
         self._tenancy = tenancy
@@ -172,7 +172,7 @@ class Releases:
     """Carries out releases and reclaims over the leaves of a site."""
 
     def __init__(
-        self, site: Site, store: Store, tenancy: Tenancy, rechecks: Rechecks | None = None
+        self, site: Site, store: SqlStore, tenancy: Tenancy, rechecks: Rechecks | None = None
     ) -> None:
         """`rechecks`: readings in hosts; without it, a proof records that no host was read."""
         self._site = site

@@ -35,8 +35,9 @@ from provisioner.planning.release.port_isolation import (
     make_leak_blocker,
     prefixes_of,
 )
-from provisioner.ports import Clock, PortError, Store, SwitchAddress
+from provisioner.ports import Clock, PortError, SwitchAddress
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Looks at one leaf for the gate of a release, in looks that callers share.
@@ -163,7 +164,7 @@ class MoveOutcome:
 class Tenancy:
     """All leaves of the site; each is looked up in the store when it is first needed."""
 
-    def __init__(self, site: Site, store: Store, plan: AddressPlan | None = None) -> None:
+    def __init__(self, site: Site, store: SqlStore, plan: AddressPlan | None = None) -> None:
         """`plan` gives tenants' route targets; without it, those configured count."""
         self.site = self._site = site
         self.plan = plan

@@ -39,12 +39,12 @@ from provisioner.ports import (
     FabricStep,
     Member,
     PortError,
-    Store,
     Switch,
     SwitchAddress,
     SwitchRefused,
 )
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # One leaf's configuration of tenants: looked at, changed by one revision, proved and saved.
@@ -146,7 +146,7 @@ class VrfIsolation:
 
     def __init__(
         self,
-        store: Store,
+        store: SqlStore,
         plan: AddressPlan,
         reach: Reach,
         clock: Clock,

@@ -51,7 +51,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.fault_location import fabric_rounds
 from provisioner.planning.fault_location.isolation_words import FabricTest
-from provisioner.ports import Store
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # A way in among hosts under test for the time of one test: `mpirun` starts its ranks through it.
@@ -291,7 +291,7 @@ class FabricTests:
     def __init__(
         self,
         site: Site,
-        store: Store,
+        store: SqlStore,
         matrix: Matrix,
         thresholds: Mapping[str, Limits] | None = None,
     ) -> None:

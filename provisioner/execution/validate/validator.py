@@ -30,8 +30,9 @@ from provisioner.planning.certification.attested_state import list_asked
 from provisioner.planning.certification.certification import identify_installation
 from provisioner.planning.certification.host_settings import select_settings
 from provisioner.planning.certification.regression import RepeatPolicy, should_repeat, verdict_of
-from provisioner.ports import PortError, Store
+from provisioner.ports import PortError
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Applies the SuperNICs' run-time settings before the checks of a validation.
@@ -98,7 +99,7 @@ def list_floors(baselines: Iterable[Baseline]) -> dict[str, tuple[float, str]]:
 
 
 async def judging_context(
-    store: Store,
+    store: SqlStore,
     matrix: Matrix,
     settings: Settings,
     thresholds: Mapping[str, Limits] | None,
@@ -144,7 +145,7 @@ class Validator:
     def __init__(
         self,
         site: Site,
-        store: Store,
+        store: SqlStore,
         checks: Sequence[Check],
         matrix: Matrix,
         thresholds: Mapping[str, Limits] | None = None,

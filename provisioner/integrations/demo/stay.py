@@ -52,10 +52,11 @@ from provisioner.model.campaign import Policy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Secret, Store
+from provisioner.ports import Clock, Secret
 from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime.integrations import open_log_intake
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
 # Golden values of the demonstration: its devices must prove their simulated firmware.
@@ -242,7 +243,7 @@ def is_served(nodes: Sequence[Node], spare: int) -> bool:
     )
 
 
-async def add_customers(store: Store, customers: Sequence[Tenant]) -> None:
+async def add_customers(store: SqlStore, customers: Sequence[Tenant]) -> None:
     """Wait until every host is certified or quarantined, then add the list's tenants."""
     settled = (State.CERTIFIED, State.QUARANTINED)
     while True:

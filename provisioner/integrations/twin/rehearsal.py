@@ -29,8 +29,8 @@ from provisioner.planning.campaigns.fleet_fields import (
     needs_records,
 )
 from provisioner.planning.campaigns.select_expression import parse, pick
-from provisioner.ports import Store
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 LOOK_S = 600.0  # of virtual time, between two reports of progress
 LIMIT_S = 60 * 86_400.0  # of virtual time; leaves room for notice, deferrals and windows
@@ -69,7 +69,7 @@ def find_selected(
 
 
 async def read_fleet(
-    store: Store, campaign: Campaign, facts: Sequence[str], most: int
+    store: SqlStore, campaign: Campaign, facts: Sequence[str], most: int
 ) -> tuple[RecordedFleet, int]:
     """Read at most `most` of the campaign's hosts, their leaves, and how many hosts it selects."""
     nodes = await store.nodes.list()
@@ -85,7 +85,7 @@ async def read_fleet(
 
 
 async def prepare_rehearsal(
-    store: Store, campaign: Campaign, rows: Sequence[CampaignRow], most: int
+    store: SqlStore, campaign: Campaign, rows: Sequence[CampaignRow], most: int
 ) -> tuple[RecordedFleet, int]:
     """Read the hosts to rehearse, those of the first waves first."""
     numbers = waves.assign_waves(

@@ -20,9 +20,9 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
-from provisioner.ports import Store
 from provisioner.ports.storage import RehearsalFailed
 from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
 
 LIMIT_S = 1800.0  # of wall-clock time; the largest twin takes some five minutes of a core
 NICENESS = 15  # the daemon's own work takes precedence
@@ -50,7 +50,7 @@ class RehearsalProcess:
         self._turn = asyncio.Lock()
 
     async def rehearse(
-        self, store: Store, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
+        self, store: SqlStore, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
     ) -> Mapping[str, Any]:
         """Rehearse a campaign in a process of its own, which leaves nothing behind."""
         # the twin brings the whole simulator, which a daemon without campaigns never needs

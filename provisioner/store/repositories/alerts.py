@@ -24,12 +24,13 @@ _STANDING = _ALL.where(alerts.c.active == 1)
 
 
 class SqlAlertRepository:
-    """`ports.AlertRepository` on the daemon's own database."""
+    """Alerts, overrides and subscriptions, on disk when a method returns."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def list(self, node: str = "") -> Sequence[Alert]:
+        """Return all alerts of a node; without a node, the active alerts of all nodes."""
         return await self._transactions.recall(read_alerts, node)
 
     async def put(
@@ -38,12 +39,15 @@ class SqlAlertRepository:
         events: Sequence[Event],
         now: float,
     ) -> None:
+        """Write alerts and events in one transaction."""
         await self._transactions.write(lambda c: put_alerts(c, changed, events, now))
 
     async def list_overrides(self, node: str = "") -> Sequence[Override]:
         return await self._transactions.recall(read_overrides, node)
 
     async def put_override(self, override: Override, event: Event, now: float) -> None:
+        """Store an override and its event in one transaction."""
+
         def store_both(connection: Connection) -> None:
             put_override(connection, override)
             chain.append(connection, event, now)
@@ -66,9 +70,11 @@ class SqlAlertRepository:
         )
 
     async def list_received(self, node: str, bmc: str) -> Sequence[str]:
+        """Return the identities of the newest events accepted from this BMC, the newest last."""
         return await self._transactions.read(lambda c: read_received_events(c, node, bmc))
 
     async def put_received(self, node: str, bmc: str, identities: Sequence[str]) -> None:
+        """Replace the identities of the newest events of this BMC."""
         await self._transactions.write(lambda c: put_received_events(c, node, bmc, identities))
 
 

@@ -43,7 +43,7 @@ OVER = (CampaignState.DONE, CampaignState.ABORTED, CampaignState.DRAFT)
 
 
 class SqlCampaignRepository:
-    """`ports.CampaignRepository` on the daemon's own database."""
+    """Stored campaigns. Every method is one short transaction, on disk when it returns."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -56,6 +56,7 @@ class SqlCampaignRepository:
         return await self._transactions.read(lambda c: read_campaign(c, campaign_id))
 
     async def list(self) -> Sequence[Campaign]:
+        """Return all campaigns, the oldest first."""
         return await self._transactions.recall(read_campaigns)
 
     async def save(
@@ -65,6 +66,11 @@ class SqlCampaignRepository:
         now: float,
         rows: Sequence[CampaignRow] | None = None,
     ) -> Campaign:
+        """Store the campaign with its generation raised, and a row of the journal; return it.
+
+        `rows`: its nodes, from the start on; None leaves them unchanged. Raises `StaleWrite` if the
+        campaign has changed since it was read.
+        """
         return await self._transactions.write(
             lambda c: save_campaign(c, campaign, event, now, rows)
         )
@@ -73,6 +79,7 @@ class SqlCampaignRepository:
         return await self._transactions.read(lambda c: read_rows(c, campaign_id))
 
     async def list_active_rows(self) -> Sequence[CampaignRow]:
+        """Return the nodes of all campaigns that were started and are not over."""
         return await self._transactions.recall(read_active)
 
     async def put_rows(
@@ -82,11 +89,22 @@ class SqlCampaignRepository:
         now: float,
         notices: Sequence[TenantNotice] = (),
     ) -> None:
+        """Store the progress of nodes and the notices to their tenants.
+
+        A notice that is already stored stays unchanged. Raises `StaleWrite` if the campaign has
+        changed since it was read.
+        """
         await self._transactions.write(lambda c: put_rows(c, campaign, rows, now, notices))
 
     async def admit(
         self, campaign: Campaign, row: CampaignRow | None, node: Node, why: str, now: float
     ) -> Node:
+        """Store the start of a node's upgrade and return the node.
+
+        One transaction writes the node's row, the campaign's row of it, the revocation of its
+        certificate and the journal. `row` None: a host that only makes room for a leaf. Raises
+        `StaleWrite` if the node or the campaign has changed since it was read.
+        """
         return await self._transactions.write(lambda c: admit(c, campaign, row, node, why, now))
 
     async def list_pins(self) -> Sequence[ReleasePin]:
@@ -102,6 +120,7 @@ class SqlCampaignRepository:
         return await self._transactions.read(lambda c: read_notices(c, tenant))
 
     async def put_notice(self, notice: TenantNotice) -> None:
+        """Replace the notice with this id, after it was sent or accepted."""
         await self._transactions.write(lambda c: put_notice(c, notice, replace=True))
 
 
@@ -166,7 +185,6 @@ def admit(
     why: str,
     now: float,
 ) -> Node:
-    """Admit a node; see `ports.CampaignRepository.admit`."""
     _fence(connection, campaign)
     saved = node_rows.save_node(connection, node)
     if node.certificate:

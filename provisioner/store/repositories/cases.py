@@ -34,7 +34,9 @@ _OPEN_OF_NODE = _OPEN.where(cases.c.node == bindparam("name")).limit(1)
 
 
 class SqlCaseRepository:
-    """`ports.CaseRepository` on the daemon's own database."""
+    """Stored cases and notices, on disk when a method returns. A case carries the generation
+    read.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -53,6 +55,7 @@ class SqlCaseRepository:
         return rows[0] if rows else None
 
     async def list(self, node: str = "", limit: int = 1000) -> Sequence[Case]:
+        """Return the cases of a node, or of all nodes; the newest first."""
         where = cases.c.node == node if node else cases.c.id != ""
         return await self._transactions.read(lambda c: _read(c, where, limit))
 
@@ -64,6 +67,7 @@ class SqlCaseRepository:
         events: Sequence[Event] = (),
         now: float,
     ) -> Case | None:
+        """Add a case and return it; None if the node already has an open one."""
         return await self._transactions.write(lambda c: _add(c, case, notices, events, now))
 
     async def save(
@@ -74,19 +78,28 @@ class SqlCaseRepository:
         events: Sequence[Event] = (),
         now: float,
     ) -> Case:
+        """Store the case with its generation raised; raise `StaleWrite` if it has changed since."""
         return await self._transactions.write(lambda c: _save(c, case, notices, events, now))
 
     async def allocate_spare(
         self, case: Case, spare: Node, *, notices: Sequence[TenantNotice] = (), now: float
     ) -> tuple[Case, Node, Operation | None]:
+        """Store the case that names a spare, give the spare its tenant, and open the operation
+        that releases it, in one transaction; the operation is None if the spare has one already.
+
+        Raises `StaleWrite` if the case or the spare has changed since it was read: then nothing of
+        it is stored, and no notice.
+        """
         opens = not permit.is_observing()  # as `operations.open`, and asked in the caller's context
         return await self._transactions.write(
             lambda c: _allocate_spare(c, case, spare, notices, now, opens=opens)
         )
 
+    # Return the node's first `limit` rows of the journal since a time, in order.
     list_journal_of = reads(chain.of_node)
 
     async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return the journal's rows about the tenants of nodes, after a row number, in order."""
         return await self._transactions.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
 
     async def list_notices(
@@ -95,6 +108,7 @@ class SqlCaseRepository:
         return await self._transactions.read(lambda c: _notices(c, tenant, unsent=unsent))
 
     async def put_notice(self, notice: TenantNotice) -> None:
+        """Add a notice, or replace it after its delivery or acceptance."""
         await self._transactions.write(lambda c: put_notice(c, notice, replace=True))
 
     async def list_page(

@@ -38,7 +38,7 @@ def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, 
 
 
 class SqlEvidenceRepository:
-    """`ports.EvidenceRepository` on the daemon's own database."""
+    """Evidence about nodes: inventories, reports, raw output, certificates, proofs, matrices."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -46,11 +46,15 @@ class SqlEvidenceRepository:
     async def get_inventory(self, node: str) -> Inventory | None:
         return await self._transactions.recall_of(evidence_rows.read_inventory, node)
 
+    # Store a reading that no operation made, unless it is equal to the last one.
     put_inventory = writes(evidence_rows.put_inventory)
 
     async def list_versions(
         self, names: Collection[str] | None = None
     ) -> tuple[Mapping[str, str], Mapping[str, tuple[ListedVersion, ...]]]:
+        """Return (node -> digest of its set of versions, digest -> its versions) of the newest
+        inventories, of all nodes or of some. Nodes without an inventory are left out.
+        """
         return await self._transactions.read(lambda c: evidence_rows.read_versions(c, names))
 
     async def list_parts(
@@ -60,6 +64,9 @@ class SqlEvidenceRepository:
         models: Collection[str],
         limit: int | None = None,
     ) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Return node -> (lines of serial, tab and part; models) of nodes that have one of these
+        texts in them; serials are in small letters, and an empty text is in each.
+        """
         return await self._transactions.read(
             lambda c: evidence_rows.read_parts(c, names, serials, models, limit)
         )
@@ -68,11 +75,13 @@ class SqlEvidenceRepository:
         return await self._transactions.read_of(node, lambda c: evidence_rows.read_report(c, node))
 
     async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
+        """Return the reports that ended at `since` or later, the newest first."""
         return await self._transactions.read_of(
             node, lambda c: evidence_rows.read_reports(c, node, since)
         )
 
     async def put_output(self, text: str) -> str:
+        """Store raw output and return its SHA-256. The same text is stored once."""
         packed = evidence_rows.pack(text)
         await self._transactions.write(lambda c: evidence_rows.put_evidence(c, *packed))
         return packed[0]
@@ -83,10 +92,12 @@ class SqlEvidenceRepository:
         return await self._transactions.recall(evidence_rows.read_certificate, certificate_id)
 
     async def is_attested(self, certificate: Certificate) -> bool:
+        """Return whether a key of ours that was not withdrawn signed exactly this certificate."""
         keys = await self._transactions.recall(signing_key_rows.believed)
         return verify(certificate, keys)
 
     async def read_trust(self, certificate: Certificate) -> tuple[bool, bool]:
+        """Return whether a believed key signed it, and whether it is revoked, read together."""
         keys, revoked = await self._transactions.recall(_read_trust, certificate.id)
         return verify(certificate, keys), revoked
 
@@ -126,7 +137,7 @@ class SqlEvidenceRepository:
 
 
 class SqlFabricRepository:
-    """`ports.FabricRepository` on the daemon's own database."""
+    """Sessions of tests among nodes, and their outcomes."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -134,23 +145,33 @@ class SqlFabricRepository:
     async def put_session(
         self, session: FabricSession, outcomes: Sequence[FabricOutcome] = ()
     ) -> FabricSession:
+        """Write a session, and with its last write its outcomes of nodes.
+
+        Raises `Fenced` if another daemon has written it since.
+        """
         return await self._transactions.write(lambda c: fabric_rows.put(c, session, outcomes))
 
     async def list_sessions(self) -> Sequence[FabricSession]:
         return await self._transactions.recall(fabric_rows.read_open)
 
     async def get_outcome(self, node: str) -> FabricOutcome | None:
+        """Return the newest session's outcome of a node or leaf."""
         return await self._transactions.recall_of(fabric_rows.read_outcome, node)
 
 
 class SqlCohortRepository:
-    """`ports.CohortRepository` on the daemon's own database."""
+    """Measurements of the fleet, and the baselines learned from them."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     put_sample = writes(cohort_rows.put_sample)
+
+    # Return the newest samples of a profile, of one set of versions or (None) of all.
     list_samples = reads(cohort_rows.read_samples)
+
+    # Return a mark that changes with every sample of one set of versions. Equal marks mean the
+    # same samples.
     get_samples_mark = reads(cohort_rows.read_mark)
     put_baseline = writes(cohort_rows.put_baseline)
     list_baselines = reads(cohort_rows.read_baselines)

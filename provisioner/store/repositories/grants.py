@@ -25,11 +25,12 @@ from provisioner.store.schema.schema import grants
 
 
 class SqlTenantRepository:
-    """`ports.TenantRepository` on the daemon's own database."""
+    """Tenants and their networks."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
+    # Store a tenant of the expected-hardware list; a tenant with a number stays unchanged.
     put = writes(tenant_rows.put_tenant)
 
     async def save(
@@ -43,10 +44,21 @@ class SqlTenantRepository:
         now: float,
         known: Collection[str] | None = None,
     ) -> Tenant:
+        """Store a tenant and the nodes that leave it, with a row of the journal, in one
+        transaction.
+
+        `by` is the person who asked; "" is the daemon itself. Raises `StaleWrite` if any of them
+        has changed since it was read, if a name, VRF or number is taken, or if the tenant has a
+        node that is not among the `known` ones (None: it may have any).
+        """
         keep = partial(tenant_rows.keep, tenant=tenant, new=new, nodes=nodes, known=known)
         return await self._transactions.write(partial(keep, request=request, by=by, now=now))
 
+    # Give a node to a tenant, with a row of the journal, in one transaction. Raises
+    # `StaleWrite` if node or tenant has changed since it was read.
     allocate = writes(tenant_rows.allocate)
+
+    # Remove a tenant whose network no device has any more; `StaleWrite` if it has changed.
     remove = writes(tenant_rows.forget)
 
     async def list(self) -> Sequence[Tenant]:
@@ -54,7 +66,7 @@ class SqlTenantRepository:
 
 
 class SqlGrantRepository:
-    """`ports.GrantRepository` on the daemon's own database."""
+    """All decisions, one for each scope, name and capability."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -62,6 +74,7 @@ class SqlGrantRepository:
 
     @property
     def newest(self) -> Sequence[Grant]:
+        """Return the decisions that were last read or written here, without reading again."""
         return self._newest
 
     async def list(self) -> Sequence[Grant]:
@@ -69,6 +82,7 @@ class SqlGrantRepository:
         return self._newest
 
     async def put(self, grants: Sequence[Grant], now: float) -> None:
+        """Store decisions with their events in one transaction."""
         self._newest = await self._transactions.write(lambda c: put_grants(c, grants, now))
 
 

@@ -53,7 +53,7 @@ from provisioner.store.signing import Signer
 
 
 class SqlJournalRepository:
-    """`ports.JournalRepository` on the daemon's own database."""
+    """The journal: append-only and hash-chained."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -92,11 +92,14 @@ class SqlJournalRepository:
 
 
 class SqlClockMarkRepository:
-    """`ports.ClockMarkRepository` on the daemon's own database."""
+    """Marks of the wall clock: against which a jump backwards is noticed, and when a host last
+    proved its firmware ("attested su0-n01").
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
+    # Return the time of a mark ("last", "accepted"), or None.
     get = reads(clock_rows.read_mark)
     put = writes(clock_rows.put_mark)
 
@@ -111,14 +114,19 @@ def _accept(connection: Connection, now: float, event: ClockAccepted) -> None:
 
 
 class SqlAuditExportRepository:
-    """`ports.AuditExportRepository` on the daemon's own database."""
+    """Stored positions. Every method is one short transaction, on disk when it returns."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
+    # Keep the positions of these receivers alone; a new one begins at the oldest row.
     set_receivers = writes(rows.set_receivers)
     list = reads(rows.read_exports)
+
+    # Return a receiver's position, and the next rows after it, the oldest first.
     list_rows = reads(rows.read_rows)
+
+    # Move the position to `last`, unless another daemon moved it from `position`.
     record_taken = writes(rows.record_taken)
     record_failure = writes(rows.record_failure)
 

@@ -35,12 +35,13 @@ from provisioner.store.rows.request_rows import write_detachment, write_node_req
 
 
 class SqlOperationRepository:
-    """`ports.OperationRepository` on the daemon's own database."""
+    """Operations of nodes, the turns of their drivers, and the ledger of actions."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def open(self, node: str, want: str, now: float) -> Operation | None:
+        """Open an active operation and return it; None if the node already has one."""
         if permit.is_observing():
             return None  # a daemon that acts, later, begins nothing that this one decided
         return await self._transactions.write(
@@ -51,6 +52,8 @@ class SqlOperationRepository:
         return await self._transactions.recall(operation_rows.active_operations)
 
     get = reads(operation_rows.read_operation)
+
+    # Become the operation's driver: raise the epoch, which fences the previous driver.
     take = writes(operation_rows.take)
 
     async def record(
@@ -66,6 +69,11 @@ class SqlOperationRepository:
         standing: ReleaseConditions | None = None,
         now: float,
     ) -> tuple[Operation, Node | None]:
+        """Write the outcome of one turn in one fenced transaction; return the new operation and
+        node.
+
+        `standing` is checked in the same transaction: raises `StaleWrite` if it does not hold.
+        """
         parts = (inventory, report, certificate, proof)
         assert node is None or node.id == operation.node, "a driver writes its own node only"
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
@@ -75,9 +83,11 @@ class SqlOperationRepository:
         )
 
     async def end(self, operation: Operation, status: OperationStatus, note: str) -> Operation:
+        """End the operation (or park it for a person); fenced like every write."""
         ended = operation.model_copy(update={"status": status, "note": note})
         return await self._transactions.write(lambda c: operation_rows.fence(c, ended))
 
+    # Check the fence and write the ledger row in one transaction, on disk before this returns.
     intend = writes(operation_rows.intend)
 
     async def settle(
@@ -121,7 +131,7 @@ def _recall_named(connection: Connection, names: tuple[str, ...]) -> Mapping[str
 
 
 class SqlNodeRepository:
-    """`ports.NodeRepository` on the daemon's own database."""
+    """Nodes, with the ones that damaged rows set aside."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -134,12 +144,18 @@ class SqlNodeRepository:
         return await self._transactions.recall(node_rows.read_node, node_id)
 
     async def list(self) -> Sequence[Node]:
+        """Return every node except those that are `set_aside`."""
         return self._aside.leave_out(await self._fleet.nodes(self._transactions.recall))
 
     def find_damaged(self) -> Mapping[str, Blocker]:
+        """The blocker of each node that a damaged row belongs to, of the rows read so far."""
         return self._aside.damaged()
 
     async def list_set_aside(self) -> Sequence[Node]:
+        """Return the nodes with a damaged row among those read so far; `nodes` leaves them out.
+
+        A node whose own row is damaged has only its readable fields: its ports may be missing.
+        """
         readable = await self._fleet.nodes(self._transactions.recall)
         self._aside.take(readable)
         damaged = self._aside.damaged()
@@ -148,20 +164,32 @@ class SqlNodeRepository:
         return *self._fleet.damaged, *(n for n in readable if n.id in damaged)
 
     async def list_cabled(self, switches: Collection[str]) -> Sequence[Node]:
+        """Return the nodes of `list` that have a port at one of these switches, by id.
+
+        The cost depends on their number and on what changed.
+        """
         self._aside.take(await self._fleet.nodes(self._transactions.recall))
         damaged = self._aside.damaged()
         return [n for n in self._fleet.list_cabled(switches) if n.id not in damaged]
 
     async def list_guarded(self) -> Sequence[Node]:
+        """Return all adopted and detached nodes by id, also those set aside for a damaged row.
+
+        The cost depends on their number and on what changed: it is asked before each write.
+        """
         await self._fleet.nodes(self._transactions.recall)
         return self._fleet.guarded
 
     async def list_named(self, names: Collection[str]) -> Mapping[str, Node]:
+        """Return the existing nodes among these names; the cost depends on their number only."""
         if len(names) > RECALLED_MAX:
             return await self._transactions.read(lambda c: read_named(c, names))
         return await self._transactions.recall(_recall_named, tuple(sorted(names)))
 
     async def list_unassigned(self, names: Collection[str]) -> Sequence[Node]:
+        """Return the certified hosts without a tenant among these names, by their present rows,
+        except those that are set aside.
+        """
         present = await self._transactions.read(lambda c: read_unassigned(c, names))
         damaged = self._aside.damaged()
         return [node for node in present.values() if node.id not in damaged]

@@ -26,21 +26,25 @@ from provisioner.store.schema.schema import differences, site_state
 
 
 class SqlRecoveryRepository:
-    """`ports.RecoveryRepository` on the daemon's own database."""
+    """Stored differences between rows and switches, on disk when a method returns."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def get_look_only(self) -> str:
+        """Return why no device may be written to; "" if writing is allowed."""
         return await self._transactions.read(read_look_only)
 
     async def get_surveyed_at(self) -> float:
+        """Return when all nodes were last compared; 0 before that."""
         return await self._transactions.read(read_surveyed_at)
 
     async def list_differences(self) -> Sequence[Difference]:
+        """Return all differences, those without a decision first."""
         return await self._transactions.read(read_differences)
 
     async def put_survey(self, found: Sequence[Difference], now: float) -> None:
+        """Replace the differences without a decision; settled ones stay."""
         await self._transactions.write(partial(put_survey, found=tuple(found), now=now))
 
     async def settle(
@@ -49,23 +53,38 @@ class SqlRecoveryRepository:
         node: Node | None = None,
         proof: ReleaseProof | None = None,
     ) -> None:
+        """Store the decision, the node's new row, and its proof, in one transaction.
+
+        Raises `StaleWrite` if it was settled, or the row has changed, since it was read.
+        """
         await self._transactions.write(
             partial(settle, difference=difference, node=node, proof=proof)
         )
 
     async def finish(self, by: str, now: float) -> None:
+        """Allow the daemons to act again. Raises `StaleWrite` while a difference has no
+        decision.
+        """
         await self._transactions.write(partial(finish, by=by, now=now))
 
     async def get_database_mark(self) -> DatabaseMark | None:
+        """Return the database's identity and life; None before a daemon has opened it."""
         return await self._transactions.read(read_database_mark)
 
     async def begin_look_only(self, why: str, now: float) -> None:
+        """Forbid writes to devices until all differences are settled."""
         await self._transactions.write(partial(only_look, why=why, now=now))
 
     async def list_adopted_ports(self) -> Mapping[str, str]:
+        """Return the ports without a node that a person left in a customer's VRF, with that VRF.
+
+        Names are "leaf/interface". Such a decision outlives `finish`, because the watch would
+        otherwise fence the port.
+        """
         return await self._transactions.recall(read_adopted_ports)
 
     async def drop_adopted(self, name: str, now: float) -> None:
+        """Drop the decision on one of `adopted_ports`, which is in another network by now."""
         await self._transactions.write(partial(drop_adopted, name=name, now=now))
 
 

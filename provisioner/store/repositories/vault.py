@@ -32,11 +32,12 @@ from provisioner.store.schema.schema import credentials
 
 
 class SqlCredentialStandings:
-    """`ports.CredentialStandings` on the daemon's own database."""
+    """Standings by the login's name. Every method is one short transaction."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
+    # Add logins that have no row, as (name, node); rows that exist stay.
     enroll = writes(credential_rows.enroll)
     remove = writes(credential_rows.remove)
     get = reads(credential_rows.read)
@@ -46,10 +47,14 @@ class SqlCredentialStandings:
     async def list_page(
         self, after: str, limit: int, *, node: str = "", due_by: float | None = None
     ) -> Sequence[CredentialStanding]:
+        """Return rows by name, behind `after`; `due_by`: those that an event demands by then."""
         return await self._transactions.read(
             lambda c: credential_rows.read_page(c, after, limit, node, due_by)
         )
 
+    # Return logins to change now, the most urgent first, then the oldest. `changed_before`: a
+    # login of that age is due without an event; 0: none is. A row whose last attempt failed is
+    # left out until its time; one whose attempt was cut off is not.
     list_due = reads(credential_rows.read_due)
 
     async def demand(
@@ -61,15 +66,23 @@ class SqlCredentialStandings:
         names: Collection[str] = (),
         shown_to: str = "",
     ) -> int:
+        """Demand a change of all logins, or of those selected; return how many.
+
+        An earlier or more urgent demand stays in force. The pause after a failed attempt stays as
+        well: it protects the account.
+        """
         return await self._transactions.write(
             lambda c: credential_rows.demand(c, cause, due_at, nodes, names, shown_to)
         )
 
+    # Return the names of logins whose password in force this person was shown.
     list_shown = reads(credential_rows.read_shown)
 
     async def record_shown(
         self, name: str, person: str, due_at: float, event: Event, now: float
     ) -> bool:
+        """Record that a person is shown the password, and when it ends; False: no such row."""
+
         def record(connection: Connection) -> bool:
             shown = credential_rows.record_shown(connection, name, person, due_at)
             if shown:
@@ -79,12 +92,16 @@ class SqlCredentialStandings:
         return await self._transactions.write(record)
 
     async def record_change(self, name: str, node: str, now: float, event: Event) -> None:
+        """Record a change that the device has confirmed; it ends every demand."""
+
         def record(connection: Connection) -> None:
             credential_rows.record_change(connection, name, node, now)
             chain.append(connection, event, now)
 
         await self._transactions.write(record)
 
+    # Record that an attempt begins; return the row of before, None if there was none. Until
+    # `retry_at` a request of it may be under way.
     begin_attempt = writes(credential_rows.begin_attempt)
     record_failure = writes(credential_rows.record_failure)
     summarize = reads(credential_rows.summarize)

@@ -33,7 +33,9 @@ PAGE = 500  # rows of the journal that one transaction looks at: some 10 ms
 
 
 class SqlWebhookRepository:
-    """`ports.WebhookRepository` on the daemon's own database."""
+    """Stored webhooks and deliveries. Every method is one short transaction, on disk when it
+    returns.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -60,20 +62,31 @@ class SqlWebhookRepository:
         return await self._transactions.read(lambda c: len(list_unwanted(c, webhook)))
 
     async def pause(self, name: str, why: str, now: float) -> None:
+        """Stop sending to a webhook, for the reason `why`; "" resumes it."""
         await self._transactions.write(lambda c: pause(c, name, why, now))
 
     async def spread(self, name: str, room: int) -> int:
+        """Make deliveries of the next rows of the journal; return how many are now pending.
+
+        At most `room` deliveries wait for one webhook; the journal itself is the remainder of the
+        queue.
+        """
         return await self._transactions.write(lambda c: spread(c, name, room))
 
     async def list_due(
         self, name: str, now: float, most: int
     ) -> Sequence[tuple[Delivery, JournalRow]]:
+        """The deliveries that may be sent now: for each node, its oldest pending event only."""
         return await self._transactions.read(lambda c: due(c, name, now, most))
 
     async def record_delivery(self, delivery: Delivery, now: float) -> bool:
+        """Record a delivery; return True if no event of its node is dead for this webhook."""
         return await self._transactions.write(lambda c: delivered(c, delivery, now))
 
     async def record_failure(self, delivery: Delivery, now: float) -> None:
+        """Record a failed attempt: `delivery` as it is now. A dead one is recorded in the
+        journal.
+        """
         await self._transactions.write(lambda c: failed(c, delivery, now))
 
     async def list_dead(self, name: str) -> Sequence[tuple[Delivery, JournalRow]]:
@@ -181,7 +194,6 @@ def pause(connection: Connection, name: str, why: str, now: float) -> None:
 
 
 def spread(connection: Connection, name: str, room: int) -> int:
-    """Spread events; see `ports.WebhookRepository.spread`."""
     row = connection.execute(select(webhooks).where(webhooks.c.name == name)).first()
     if row is None:
         return 0

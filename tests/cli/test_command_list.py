@@ -68,6 +68,8 @@ def test_a_daemon_without_nodes_loads_nothing_that_it_has_no_use_for(tmp_path: P
         "unneeded = {'provisioner.integrations.sim.site.site',\n"
         "            'provisioner.integrations.demo.running',\n"
         "            'provisioner.integrations.twin.fleet_twin',\n"
+        "            'provisioner.integrations.cumulus.cumulus_switch',\n"
+        "            'provisioner.integrations.sonic.sonic_switch', 'rich',\n"
         "            'alembic', 'ansible_runner', 'dbos', 'lxml', 'opentelemetry', 'pysnmp',\n"
         "            'signxml', 'asyncssh', 'jwt', 'redfish', 'requests', 'urllib3',\n"
         "            'prometheus_client', 'smtplib', 'sqlalchemy.orm',\n"

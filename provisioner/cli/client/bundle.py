@@ -30,8 +30,9 @@ from provisioner.cli.client.connection import (
 from provisioner.cli.client.following import follow_operation
 from provisioner.cli.client.output import show_problem
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
-from provisioner.cli.options.checked_options import JsonOption, Table, check_directory, open_console
+from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.execution.artifacts import bundles
 from provisioner.execution.observe.inband import describe_reference, list_references
 from provisioner.model.agent import BundleManifest, BundleReference

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from provisioner.cli.client.output import list_lines
-from provisioner.cli.options.checked_options import Table, open_console
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.alert import WatchedNode, WatchStatus, Way
 from provisioner.model.campaign import Campaign, NodeProgress
 from provisioner.model.case import Case, PartsDifference, Ticket

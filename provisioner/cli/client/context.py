@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from provisioner.cli.client.connection import NAME_MAX, Place, read_contexts, write_contexts
-from provisioner.cli.options.checked_options import JsonOption, Table, show_table
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, show_table
 from provisioner.model.input_error import InputError
 
 app = typer.Typer(help="Contexts: the daemons that commands use.", no_args_is_help=True)

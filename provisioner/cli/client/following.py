@@ -29,7 +29,8 @@ from provisioner.cli.client.connection import (
     open_connection,
 )
 from provisioner.cli.client.output import parse_moment, show_problem, strip_controls
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.input_error import InputError
 
 LOOK_S = 0.5  # seconds between two readings; grows to LOOK_MAX_S for work that takes hours

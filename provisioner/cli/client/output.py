@@ -142,7 +142,7 @@ def show_rows(command: str, rows: Sequence[Row], fields: Sequence[str], form: st
         return
     from rich.text import Text
 
-    from provisioner.cli.options.checked_options import Table, open_console
+    from provisioner.cli.options.tables import Table, open_console
 
     columns = _columns(command, rows, fields, wide=form == "wide")
     titles = [title.replace("_", " ") for title, _, _ in columns]

@@ -16,7 +16,7 @@ from provisioner.cli.client.output import (
     show_rows,
     strip_controls,
 )
-from provisioner.cli.options.checked_options import Table, open_console
+from provisioner.cli.options.tables import Table, open_console
 
 Document = Mapping[str, Any]
 

@@ -38,7 +38,8 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     parse_settings,
 )
-from provisioner.cli.options.checked_options import Table, check_artifact_url, open_console
+from provisioner.cli.options.checked_options import check_artifact_url
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.steps.agent_steps import boot_disk, boot_image
 from provisioner.model.input_error import InputError

@@ -29,8 +29,9 @@ from provisioner.adapters.redfish.discovery import (
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switch_https import SwitchHttps
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.matrix_files import MatrixOption, read_located_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.execution.observe.site_reading import read_bmcs, read_switches
 from provisioner.model.expected import DEFAULT_OS, Expected

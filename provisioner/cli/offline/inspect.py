@@ -31,7 +31,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     describe_certificate,
 )
-from provisioner.cli.options.checked_options import Table
+from provisioner.cli.options.tables import Table
 from provisioner.model.inventory import BmcClock, DeviceKind, Inventory
 from provisioner.model.machine.settings import BiosSettings, MachineSettings, Value
 from provisioner.ports import BmcAddress, CertificateChanged, PortError

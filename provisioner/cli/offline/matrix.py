@@ -13,7 +13,6 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from provisioner.cli.options.checked_options import Table, open_console
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
     MatrixOption,
@@ -21,6 +20,7 @@ from provisioner.cli.options.matrix_files import (
     read_located_matrix,
     read_matrix,
 )
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix, Pin

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from provisioner import settings
-from provisioner.cli.options.checked_options import Table, open_console
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import find_pages
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.options.checked_options import Table, check_ca, open_console
+from provisioner.cli.options.checked_options import check_ca
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected, read_settings
 from provisioner.execution.actions.power import Feeds, read_each_outlet
 from provisioner.model.input_error import InputError

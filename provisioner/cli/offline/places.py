@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.input_error import InputError
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan

@@ -17,15 +17,9 @@ from provisioner.adapters.redfish.dry_run import StandingClock
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.cli.options.bmc_options import read_password
-from provisioner.cli.options.checked_options import (
-    PASSWORD,
-    Table,
-    check_ca,
-    check_pin,
-    check_url,
-    open_console,
-)
+from provisioner.cli.options.checked_options import PASSWORD, check_ca, check_pin, check_url
 from provisioner.cli.options.matrix_files import read_inventory, read_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.execution.plan_requests import DryBmc, PlanRequests, Rehearsal, open_dry_bmc
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
-from provisioner.cli.options.checked_options import JsonOption, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import open_console
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation

@@ -14,7 +14,7 @@ from provisioner.checks.readers.kernel_lines import parse_log_line
 from provisioner.checks.xid.error_codes import Explanation, Family, explain_sxid
 from provisioner.checks.xid.xid_events import find_event
 from provisioner.checks.xid.xid_explain import explain_xid
-from provisioner.cli.options.checked_options import Table
+from provisioner.cli.options.tables import Table
 from provisioner.model.input_error import InputError
 
 _WORD = re.compile(r"^(?:0[xX])?[0-9a-fA-F]{1,8}$")

@@ -22,14 +22,9 @@ from provisioner.adapters.redfish.discovery import Network, parse_network, scan
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
 from provisioner.adapters.switch_https import SwitchHttps
-from provisioner.cli.options.checked_options import (
-    JsonOption,
-    Table,
-    check_artifact_url,
-    check_ca,
-    open_console,
-)
+from provisioner.cli.options.checked_options import JsonOption, check_artifact_url, check_ca
 from provisioner.cli.options.matrix_files import DataOption, MatrixOption, read_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.cluster import digests_of
 from provisioner.daemon.data import (
     DATABASE,

@@ -18,7 +18,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected
 from provisioner.integrations.dhcp.deciding.dhcp_lease import (
     LeaseComparison,

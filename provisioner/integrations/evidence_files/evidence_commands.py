@@ -44,13 +44,14 @@ from provisioner.checks.attestation.reference_manifests import ReferenceManifest
 from provisioner.checks.attestation.tpm_quotes import QuoteEvidence, verify_quote
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.checks.check import Unreadable
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console, parse_time
+from provisioner.cli.options.checked_options import JsonOption, parse_time
 from provisioner.cli.options.evidence_files import (
     ExpectedEvidence,
     add_pins,
     parse_expected,
 )
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.execution.observe.inband import ANSWER, list_references
 from provisioner.integrations.evidence_files.concise_manifests import (
     SIZE_MAX as CONCISE_MANIFESTS_SIZE_MAX,

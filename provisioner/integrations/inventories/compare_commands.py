@@ -12,7 +12,8 @@ import typer
 from rich.text import Text
 
 from provisioner.cli.client.connection import Connection, DataOption, NoAnswer, open_connection
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.inventories.deciding.belief import Belief, Difference
 from provisioner.integrations.inventories.deciding.belief_comparison import compare_beliefs
 from provisioner.integrations.inventories.deciding.maas_machines import TenantField, ZoneMeaning

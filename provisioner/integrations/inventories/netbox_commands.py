@@ -15,7 +15,8 @@ from rich.text import Text
 
 from provisioner.cli.client.connection import DataOption, open_connection
 from provisioner.cli.client.following import read_nodes
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.inventories.deciding.netbox_mirror import (
     build_objects,
     format_slug,

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from provisioner import components
-from provisioner.cli.options.checked_options import Table
 from provisioner.cli.options.matrix_files import (
     read_inventory,
     read_located_matrix,
     read_matrix_texts,
 )
+from provisioner.cli.options.tables import Table
 from provisioner.integrations.published_versions.deciding.published_pages import Choice
 from provisioner.integrations.published_versions.deciding.reading import read_import
 from provisioner.model.input_error import InputError

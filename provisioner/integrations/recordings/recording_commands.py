@@ -39,7 +39,8 @@ from provisioner.cli.options.bmc_options import (
     build_address,
     read_recording,
 )
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.recordings.pseudonyms import Pseudonyms
 from provisioner.integrations.recordings.recorder import Recorder
 from provisioner.model.input_error import InputError

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from provisioner.cli.options.bmc_options import read_recording
-from provisioner.cli.options.checked_options import Table, open_console
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.sim.hardware.build import HOST_ITEMS
 from provisioner.integrations.sim.hardware.clock import FastClock
 from provisioner.integrations.sim.site.control import Control

@@ -14,8 +14,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from provisioner.cli.options.checked_options import JsonOption, Table, open_console
+from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.matrix_files import MatrixOption, read_inventory, read_matrix
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected, read_secrets, read_settings
 from provisioner.integrations.twin.fleet_twin import HOSTS_MAX
 from provisioner.integrations.twin.loop import run

@@ -194,6 +194,18 @@ def test_the_reference_names_every_command_route_and_reason():
     assert [n for n in ALL if n != "provisioner" and f" {n}\n" not in made["command-line.md"]] == []
     assert "### GET /v1/nodes" in made["api-routes.md"]
     assert "`check_failed`" in made["reasons.md"]
+    links = [
+        (name, target)
+        for name, text in made.items()
+        for link in LINK.findall(without_code(text))
+        if (target := link.partition("#")[0]) and not re.match(r"\w+:", target)
+    ]
+    assert links
+    assert [
+        (name, target)
+        for name, target in links
+        if target not in made and not (DOCS / "generated" / target).resolve().exists()
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,20 @@ where` or presses the tab key would wait each time. So this list has its own sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from provisioner.model.input_error import InputError
+
+if TYPE_CHECKING:
+    from provisioner.cli.client.connection import Connection, Place
 
 ROUTES = "routes"  # in place of a module: built from the table of routes
 INTEGRATION = "integration"  # in place of a module: ours, found by its entry point
@@ -266,7 +270,7 @@ def load(name: str) -> Any:
     where = COMMANDS[name]
     if where.module == ROUTES:
         surface = import_module("provisioner.cli.client.surface")
-        return surface.load(name, where.about)
+        return surface.load(name, where.about, open_offline)
     if where.module == INTEGRATION:
         found = _load_foreign(name)
         if found is None:
@@ -274,6 +278,13 @@ def load(name: str) -> Any:
             raise InputError("provisioner", name, problem, "Install gpu-provisioner again.")
         return found
     return _wrap(name, getattr(import_module(f"provisioner.cli.{where.module}"), where.name))
+
+
+def open_offline(place: Place, matrices: Sequence[Path]) -> Connection:
+    """Open a data directory for `--offline`; no other command imports the daemon for it."""
+    from provisioner.cli.serve.reading import OfflineConnection
+
+    return OfflineConnection(place, matrices)
 
 
 def _load_foreign(name: str) -> Any:

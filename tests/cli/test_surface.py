@@ -18,7 +18,7 @@ from provisioner.api.commands import COMMANDS, WITHOUT_COMMAND, describe
 from provisioner.cli.client.output import count_columns, measure_columns
 from provisioner.cli.client.surface import FILE, LOCAL, build, read_specs
 from provisioner.cli.commands import COMMANDS as PROGRAM
-from provisioner.cli.commands import GROUPS
+from provisioner.cli.commands import GROUPS, open_offline
 
 ROOT = Path(__file__).parents[2]
 ANSWERS = [name for name in read_specs() if name not in LOCAL]
@@ -47,7 +47,7 @@ def test_every_noun_is_listed_with_what_it_is_about() -> None:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_verb_takes_the_same_options_and_teaches_by_an_example(name: str) -> None:
-    command, spec = build(name), read_specs()[name]
+    command, spec = build(name, open_offline), read_specs()[name]
     options = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
 
     assert {"--output", "-o", "--json", "--context", "--data", "--server"} <= options
@@ -69,7 +69,7 @@ def test_examples_are_taken_by_their_own_commands() -> None:
     for name in ANSWERS:
         words = read_specs()[name]["example"].removeprefix(name)
         flags = re.findall(r"--[a-z-]+", words)
-        options = {flag for p in build(name).params for flag in p.opts}
+        options = {flag for p in build(name, open_offline).params for flag in p.opts}
 
         assert set(flags) <= options, name
 

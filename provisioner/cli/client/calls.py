@@ -32,6 +32,9 @@ from provisioner.cli.client.output import (
 from provisioner.cli.client.preparing import Given, Spec, build_body, format_text
 from provisioner.model.input_error import InputError
 
+# opens a data directory, with overlays of the matrix, where no daemon is asked
+OpenOffline = Callable[[Place, Sequence[Path]], Connection]
+
 # ------------------------------------------------------------------------------
 # Filters and sorts the rows of a list here, where the daemon does not.
 
@@ -119,14 +122,14 @@ FILED: Mapping[str, str] = {
 }
 
 
-def run_command(command: str, spec: Spec, given: Given) -> None:
+def run_command(command: str, spec: Spec, given: Given, open_offline: OpenOffline) -> None:
     """Carry out a command. Ends with typer.Exit where the exit code is not 0."""
     form = "json" if given.get("as_json") else str(given.get("output") or "table")
     if form not in ("table", "wide", "json", "yaml"):
         raise InputError("--output", form[:20], "no such form", "Say table, wide, json or yaml.")
     prepare = PREPARED.get(command)
     after = None if prepare is None else _load(prepare)(given)
-    reach = _reach(given)
+    reach = _reach(given, open_offline)
     names = [name for name, _, _ in spec["words"]]
     path = WORD.sub(lambda match: quote(str(given[match[1]]), safe=":"), spec["path"])
     query = {
@@ -151,14 +154,11 @@ def run_command(command: str, spec: Spec, given: Given) -> None:
     _finish(command, answer, given, form, after)
 
 
-def _reach(given: Given) -> Connection:
+def _reach(given: Given, open_offline: OpenOffline) -> Connection:
     place = find_place(given)
     if given.get("offline"):
         if place.server:
             raise InputError("--offline", place.server, "it reads a data directory", "Give --data.")
-        # imported only for --offline, and by name: its floor is above this one
-        module = import_module("provisioner.cli.serve.reading")
-        open_offline: Callable[[Place, Sequence[Path]], Connection] = module.OfflineConnection
         return open_offline(place, given.get("matrix") or ())
     return connect(place)
 

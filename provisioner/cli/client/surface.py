@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from provisioner.cli.client.preparing import FILE_IS_A_LIST
+
+if TYPE_CHECKING:
+    from provisioner.cli.client.calls import OpenOffline
 
 FILE = Path(__file__).with_name("routes.json")
 KINDS: Mapping[str, Any] = {
@@ -100,8 +103,9 @@ def list_verbs(noun: str) -> Iterator[tuple[str, str]]:
 class Verbs(MutableMapping[str, Any]):
     """The verbs of one noun by name; each is built at its first access."""
 
-    def __init__(self, noun: str) -> None:
+    def __init__(self, noun: str, open_offline: OpenOffline) -> None:
         self._noun = noun
+        self._open_offline = open_offline
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, verb: str) -> Any:
@@ -109,7 +113,7 @@ class Verbs(MutableMapping[str, Any]):
         if verb not in self._built:
             if name not in read_specs() and name not in LOCAL:
                 raise KeyError(verb)
-            self._built[verb] = build(name)
+            self._built[verb] = build(name, self._open_offline)
         return self._built[verb]
 
     def __setitem__(self, verb: str, command: Any) -> None:
@@ -128,9 +132,9 @@ class Verbs(MutableMapping[str, Any]):
 class Noun(TyperGroup):
     """All verbs of one noun: listed without building any, built when one is run."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, open_offline: OpenOffline, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Verbs(self.name or "")
+        self.commands = Verbs(self.name or "", open_offline)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs, in the order of the help."""
@@ -151,14 +155,14 @@ class Noun(TyperGroup):
             self._lists = False
 
 
-def load(name: str, about: str) -> Any:
+def load(name: str, about: str, open_offline: OpenOffline) -> Any:
     """Return a noun with its verbs, or a command that is one word."""
     if name in read_specs():
-        return build(name)
-    return Noun(name=name, help=about, no_args_is_help=True)
+        return build(name, open_offline)
+    return Noun(open_offline, name=name, help=about, no_args_is_help=True)
 
 
-def build(name: str) -> Any:
+def build(name: str, open_offline: OpenOffline) -> Any:
     verb = name.rpartition(" ")[2]
     around = typer.Typer()
     if name in LOCAL:
@@ -166,7 +170,8 @@ def build(name: str) -> Any:
         run = getattr(import_module(f"provisioner.cli.{module}"), function)
         around.command(verb)(run)
     else:
-        around.command(verb, help=_help(read_specs()[name]))(_function(name, read_specs()[name]))
+        spec = read_specs()[name]
+        around.command(verb, help=_help(spec))(_function(name, spec, open_offline))
     around.callback()(lambda: None)  # a single verb still makes a group
     return typer.main.get_group(around).commands[verb]
 
@@ -176,11 +181,11 @@ def _help(spec: Mapping[str, Any]) -> str:
     return f"{spec['summary']}\n\nExample: provisioner {spec['example']}\n\nFor: {roles}."
 
 
-def _function(name: str, spec: Mapping[str, Any]) -> Callable[..., None]:
+def _function(name: str, spec: Mapping[str, Any], open_offline: OpenOffline) -> Callable[..., None]:
     def run(**given: Any) -> None:
         from provisioner.cli.client.calls import run_command
 
-        run_command(name, spec, given)
+        run_command(name, spec, given, open_offline)
 
     shape = list(_parameters(name, spec))
     run.__signature__ = inspect.Signature(shape)  # type: ignore[attr-defined]  # typer reads it

@@ -21,6 +21,7 @@ PICTURES = (
     ("fleet", "fleet", 1200, 600, "light"),
     ("node", f"nodes/{UNDER_WAY}", 1200, 470, "dark"),
     ("campaign", "campaigns/c0001", 1200, 520, "light"),
+    ("case", "cases/su1-n05-c0001", 1200, 640, "light"),
     ("narrow", "cases/su1-n05-c0001", 320, 480, "dark"),
 )
 

@@ -270,6 +270,16 @@ DAMAGED = [
     b"[1, -Infinity]",
     b"1e999",
     b'"one", "AssetTag": "two"',
+    rb'"row\x4"',  # an escape that JSON does not have
+    rb'"row\u12"',
+    rb'["fine", "C:\parts"]',
+    b"0x1F",
+    b"007",
+    b"None",
+    b"row four",
+    b"'row four'",
+    b"",
+    b"9" * 5000,  # more digits than Python reads
 ]
 
 
@@ -292,6 +302,33 @@ def test_a_damaged_field_of_a_packed_body_is_lost_alone(raw: bytes) -> None:
 
     assert seen.system_serial == "S-77"
     assert [g.source for g in seen.gaps if "AssetTag" in g.detail] == [SYSTEM]
+
+
+SOUND = b'{"a": "l\\nl", "b": [1, {"c": -1.5e3}], "d": null}'
+HOSTILE = [
+    b'{"a": "' + b'\\"' * 200_000,
+    b'{"a": ' + b"x " * 200_000,
+    b"{" + b'"a": 0x1, ' * 50_000,
+    b'{"a": "\\',
+    b"[" * 100_000,
+    SOUND[:-1],
+    b'{"a": "rack "7""}',
+    b"<html>",
+    b"NaNo",
+]
+
+
+@pytest.mark.parametrize(
+    "body", [SOUND + b"\0\0\r\n", SOUND[:-1] + b",}", SOUND.replace(b"}]", b",},]")]
+)
+def test_a_comma_or_zero_bytes_too_many_cost_no_field(body: bytes) -> None:
+    assert parse_fields(body) == ({"a": "l\nl", "b": [1, {"c": -1500.0}], "d": None}, ())
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_json_at_all_is_refused(body: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        parse_fields(body)
 
 
 def test_a_packed_body_that_breaks_off_is_no_empty_resource() -> None:
@@ -351,6 +388,63 @@ def test_an_error_beside_what_was_read_is_a_gap(path: str) -> None:
 
     assert seen.system_serial == "S-77"
     assert [g.source for g in seen.gaps if "InternalError" in g.detail] == [path]
+
+
+INFO = "@Message.ExtendedInfo"
+FAULT = {"MessageId": "Base.1.4.0.InternalError", "Message": "internal"}
+LATER = {"MessageId": "IDRAC.2.8.SWC0700", "Message": "not ready", "Severity": "Warning"}
+LOST = {
+    "MessageId": "OEM.1.0.PartLost",
+    "Message": "a part was lost",
+    "MessageSeverity": "critical",
+}
+ADVICE = {"MessageId": "iLO.2.14.SystemResetRequired", "Message": "reset", "Severity": "Warning"}
+
+
+@pytest.mark.parametrize("place", [INFO, f"Members{INFO}"])
+@pytest.mark.parametrize(
+    ("said", "gaps"), [(FAULT, 1), (LATER, 1), (LOST, 1), (ADVICE, 0), (ERROR, 0)]
+)
+def test_a_message_beside_what_was_read_is_a_gap_if_it_tells_of_a_fault(
+    place: str, said: dict[str, Any], gaps: int
+) -> None:
+    path = f"{V1}/Systems"
+    found = {**tree(), path: {**tree()[path], place: [said]}}
+
+    seen = asyncio.run(client_of(Bmc(found)).read_identity())
+
+    assert seen.system_serial == "S-77"
+    assert len([g for g in seen.gaps if "incomplete" in g.detail]) == gaps
+
+
+@pytest.mark.parametrize("word", ["Critical", "critical", "CRITICAL"])
+@pytest.mark.parametrize("key", ["TaskStatus", "JobStatus"])
+def test_a_status_is_read_in_any_case(key: str, word: str) -> None:
+    state = key.replace("Status", "State")
+    body = json.dumps({state: "completed", key: word, "Messages": []}).encode()
+
+    view = read_view(Reply(200, {}, body), TASK)
+
+    assert view.done
+    assert view.failed
+
+
+@pytest.mark.parametrize(
+    ("more", "asks"),
+    [
+        ({}, False),
+        ({"Events@odata.count": 1}, False),
+        ({"Events@odata.count": 5}, True),
+        ({"Events@odata.nextLink": f"{V1}/EventService/SSE?$skip=1"}, True),
+        ({"Events@odata.count": "many"}, False),
+    ],
+)
+def test_records_that_a_document_counts_and_does_not_have_are_looked_for(
+    more: dict[str, Any], asks: bool
+) -> None:
+    quiet = {"MessageId": "Base.1.0.Success", "Message": "fine", "Severity": "OK"}
+
+    assert read_document({"Events": [quiet], **more}).asks_for_a_look is asks
 
 
 def test_an_error_alone_is_no_system_without_actions() -> None:

@@ -75,7 +75,9 @@ def read_messages(value: Any) -> tuple[Message, ...]:
                 meaning=find_meaning(ident),
                 said=text(item.get("Message")) or "",
                 args=tuple(args),
-                severity=text(item.get("MessageSeverity") or item.get("Severity")) or "",
+                severity=(
+                    text(item.get("MessageSeverity") or item.get("Severity")) or ""
+                ).capitalize(),
                 resolution=_resolution(item),
             )
         )
@@ -117,6 +119,7 @@ def collect_messages(body: Json) -> tuple[Message, ...]:
     return found or (read_messages({"MessageId": code}) if code else ())
 
 
+_INTERNAL = "InternalError"  # Base registry: the service has a fault
 _NO_ERROR = frozenset({"Success", "NoOperation", "Created", "Accepted"})  # DSP8011, Base registry
 _REFUSING = frozenset(
     {
@@ -132,13 +135,27 @@ _REFUSING = frozenset(
 def find_error_inside(body: Json) -> tuple[Message, ...] | None:
     """Return what the `error` in an answer of status 200 says; None: there is none in it.
 
-    () is an error that says nothing. DSP0266, 8.6 has errors in answers of 4xx and 5xx only.
+    () is an error that says nothing. DSP0266, 8.6 has errors in answers of 4xx and 5xx only. See
+    `find_failed_part` for what stands in other places.
     """
     if not as_object(body.get("error")):
         return None
     listed = collect_messages({"error": body["error"]})
     said = tuple(m for m in listed if m.key not in _NO_ERROR)
     return None if listed and not said else said
+
+
+def find_failed_part(body: Json) -> tuple[Message, ...] | None:
+    """Return what an answer to a read says of a part that it does not have; None: nothing.
+
+    DSP0266, "Extended information", puts it beside the whole (`@Message.ExtendedInfo`) or beside
+    one property (`Members@Message.ExtendedInfo`). Advice about what was given stands there too.
+    """
+    said = collect_messages({k: v for k, v in body.items() if k.endswith(_INFO)})
+    failed = tuple(
+        m for m in said if m.severity == "Critical" or m.key == _INTERNAL or m.meaning in _REFUSING
+    )
+    return failed or None
 
 
 def correct_status(reply: Reply, *, read: bool) -> Reply:

@@ -153,9 +153,11 @@ def mac_of_guid(value: Any) -> str | None:
 def parse_fields(body: bytes) -> tuple[Any, tuple[str, ...]]:
     """Return the JSON value of a body without its damaged fields, and the names of those.
 
-    A field is lost alone if its text has bytes that are no UTF-8 or bare control characters
-    (idrac_exporter#192, libredfish#108), if its number is none, or if it is there twice with two
-    values (RFC 8259, 4: unpredictable). Raises ValueError or RecursionError for all else.
+    A field is lost alone if its text has bytes that are no UTF-8, bare control characters
+    (idrac_exporter#192, libredfish#108) or escapes that JSON does not have, if its value is
+    missing, or is none of JSON's words and numbers, or if it is there twice with two values (RFC
+    8259, 4: unpredictable). A comma behind the last one and zero bytes behind the body are passed
+    over. Raises ValueError or RecursionError for all else.
     """
     try:  # nearly every body is sound, and is parsed at a fifth of the cost
         return parse_sound(body.decode("utf-8-sig")), ()
@@ -184,10 +186,45 @@ def _read_damaged(body: bytes) -> tuple[Any, tuple[str, ...]]:
                 built.setdefault(key, value)
         return {key: value for key, value in built.items() if value is not _LOST}
 
+    try:
+        return json.loads(decoded, strict=False, object_pairs_hook=build), tuple(lost)
+    except ValueError:
+        if len(decoded) > _MENDED_MAX or decoded.lstrip()[:1] not in ("{", "["):
+            raise
+        lost.clear()
+        decoded = _mark_damage(decoded)
+        sound = sound and _MARK not in decoded and _is_strict(decoded)
     return json.loads(decoded, strict=False, object_pairs_hook=build), tuple(lost)
 
 
 _LOST = object()
+_MARK = "\udc80"  # stands for an escape that is none; like a byte that is no UTF-8
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9A-Fa-f]{4})|\\u?')
+# a string without its end goes on to the end of the text, so that none is begun twice
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[][{}:,]|[^\s"][^][{}:,"]*', re.DOTALL)
+_MENDED_MAX = 1024 * 1024  # characters; the longest resource seen is a tenth of it
+_WORD = re.compile(r"true|false|null|-?(0|[1-9]\d{0,400})(\.\d+)?([eE][-+]?\d+)?")
+
+
+def _mark_damage(decoded: str) -> str:
+    """Return a text in which each value that is no JSON is NaN, which costs its field alone."""
+    tokens = [""]
+    for match in _TOKEN.finditer(decoded.rstrip("\0 \t\r\n")):
+        word = match[0].rstrip()
+        before = tokens[-1]
+        if word[0] == '"':
+            word = _ESCAPE.sub(lambda m: m[0] if m[1] else _MARK, word)
+        elif word in ("}", "]", ","):
+            if before == ":":
+                tokens.append("NaN")
+            elif before == "," and word != ",":
+                tokens.pop()
+        elif word not in ("{", "[", ":") and not _WORD.fullmatch(word):
+            word = "NaN"
+        tokens.append(word)
+    return "".join(tokens)
+
+
 # bare control characters, apart from the three of whitespace that stand between tokens too
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _DAMAGED = re.compile(r"[\x00-\x1f\udc80-\udcff]")
@@ -199,8 +236,8 @@ def _is_strict(decoded: str) -> bool:
         return True
     try:
         json.loads(decoded)
-    except json.JSONDecodeError as error:
-        return "control character" not in error.msg
+    except ValueError as error:
+        return "control character" not in str(error)
     return True
 
 

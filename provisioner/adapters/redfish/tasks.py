@@ -117,7 +117,7 @@ def of_task(body: Json) -> TaskView:
     staged = bad is None and bool(plain) and plain[-1] in _SCHEDULED
     done = bad is not None or (bool(plain) and all(state in _ENDED for state in plain))
     done = done or (bool(plain) and plain[0] in _STAGED)
-    status = text(body.get("TaskStatus")) or text(body.get("JobStatus")) or ""
+    status = (text(body.get("TaskStatus")) or text(body.get("JobStatus")) or "").capitalize()
     done = done or (_is_over(body, status) and not staged and not set(plain) & _RUNNING)
     shown = bad or next((s for s in states if _plain(s) not in _ENDED), states[0] if states else "")
     return TaskView(

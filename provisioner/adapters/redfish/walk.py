@@ -17,6 +17,7 @@ from provisioner.adapters.redfish.messages import (
     body_of,
     collect_messages,
     find_error_inside,
+    find_failed_part,
 )
 from provisioner.adapters.redfish.parsing import (
     MEMBERS_MAX,
@@ -322,6 +323,8 @@ class Walk:
         What stands beside it is a part of the resource; where nothing does, it was not read.
         """
         said = find_error_inside(body)
+        if said is None:
+            said = find_failed_part(body)
         if said is None:
             return body
         keys = " ".join(dict.fromkeys(m.key for m in said if m.key))

@@ -19,6 +19,7 @@ from provisioner.adapters.redfish.parsing import (
     Json,
     as_object,
     at,
+    link,
     name_of,
     number,
     objects,
@@ -186,6 +187,7 @@ def read_document(document: Any) -> Pushed:
     else:
         records = [document]
     events, unread, linked = _read_records(records)
+    unread += _count_absent(body, records)
     return Pushed(
         context=_context(body.get("Context")),
         events=events,
@@ -351,6 +353,14 @@ def _read_records(value: Any) -> tuple[tuple[RedfishEvent, ...], int, tuple[str,
     )
     linked = tuple(dict.fromkeys(path for path in links if path is not None))[:LINKED_MAX]
     return named, max(0, len(items) - grouped - len(named)), linked
+
+
+def _count_absent(body: Json, records: Any) -> int:
+    """Return how many records a document says that it has, and does not have."""
+    given = len(records) if isinstance(records, list) else 1
+    counted = number(body.get("Events@odata.count")) or 0
+    continued = link(body, "Events@odata.nextLink") is not None
+    return max(int(counted) - given, int(continued), 0)
 
 
 def _is_grouped(item: Json) -> bool:

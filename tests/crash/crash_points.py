@@ -1,10 +1,10 @@
 """`make soak NAME=crash-points`: the daemon dies at every point of the journey.
 
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
-which others hurt the site), there from point `--since N` on, where an earlier run was ended;
-`--twice`: whoever takes over dies as well, at each place that is not on the way without a death;
-`--awaits` lists the awaits of the path's modules that this journey does not come to. The last line
-is JSON.
+which others hurt the site; `far`: those in which database or devices are far), there from point
+`--since N` on, where an earlier run was ended; `--twice`: whoever takes over dies as well, at each
+place that is not on the way without a death; `--awaits` lists the awaits of the path's modules that
+this journey does not come to. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from legs import HURT_LEGS, LEGS, NAMES
+from legs import FAR_LEGS, HURT_LEGS, JOURNEYS, NAMES
 from lives import Run, explore, seconds
 from points import OURS, Place
 
-HURT = "hurt"  # the legs in which others hurt the site
-HURT_NAMES = tuple(leg.name for leg in HURT_LEGS[1:])
+# legs of a journey behind its first one, which all have
+GROUPS = {
+    "hurt": tuple(leg.name for leg in HURT_LEGS[1:]),
+    "far": tuple(leg.name for leg in FAR_LEGS[1:]),
+}
 PATH = (
     "control/node/reconciler.py",
     "control/node/performer.py",
@@ -44,7 +47,7 @@ PATH = (
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--every", type=int, default=1)
-    legs = (*NAMES, HURT)
+    legs = (*NAMES, *GROUPS)
     options.add_argument("--leg", choices=legs, help="go to it without deaths, and no further")
     options.add_argument("--since", type=int, default=1, metavar="N", help="of each leg")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -77,7 +80,7 @@ def main() -> int:
         if one.wrong:
             say(f"the journey to the end of {last} without a death: {one.wrong}")
         run.add(one)
-        wanted -= set(one.legs)  # the second journey goes its first leg without deaths
+        wanted -= set(one.legs)  # the other journeys go their first leg without deaths
     bad = [place for place, verdict in run.verdicts.items() if verdict]
     commits = sum(place[-1].endswith("_commit") for place in run.points)
     say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
@@ -99,13 +102,14 @@ def main() -> int:
 
 def _legs(given: str | None) -> Sequence[str]:
     """The legs that are died in."""
-    return NAMES if given is None else HURT_NAMES if given == HURT else (given,)
+    return NAMES if given is None else GROUPS.get(given, (given,))
 
 
 def _journeys(given: str | None) -> Sequence[str]:
     """The last leg of each journey that is made."""
-    last = (LEGS[-1].name, HURT_NAMES[-1])
-    return last if given is None else last[1:] if given == HURT else (given,)
+    if given is None:
+        return [legs[-1].name for legs in JOURNEYS]
+    return GROUPS.get(given, (given,))[-1:]
 
 
 def say(text: str) -> None:

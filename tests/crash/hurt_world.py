@@ -48,6 +48,8 @@ class HurtWorld(World):
         self.backup: sqlite3.Connection | None = None
         self.old_startup: Any = None  # what a leaf started with when the node served
         self.step = 0  # of the leg
+        self.cut_until = 0.0  # when there is a way to all devices again
+        self.way_s = 0.0  # from the daemon to its database, one way
         self.people: asyncio.Task[None] | None = None  # who does something meanwhile
 
     async def start(self) -> None:

@@ -3,7 +3,8 @@
 A foreign hand puts a port of a node that is being proved into a customer's network, and a leaf
 comes back with an old configuration; people exchange a drive of a certified host, and its
 certificate is revoked while its ports move; the database is exchanged for a backup; a leaf is
-misread, and nobody was exposed. People answer where a person is asked. `port_judge.py` judges each
+misread, and nobody was exposed; the database is far, or half of the devices give the daemon no
+answer. People answer where a person is asked. `port_judge.py` judges each
 moment, what is here the end of a leg.
 """
 
@@ -37,6 +38,8 @@ from provisioner.store.repositories.recovery import SqlRecoveryRepository
 
 FIRST, SECOND = ("blue", "BLUE"), ("red", "RED")  # tenants of the journey, with their VRFs
 OLD_RAIL, HAND_RAIL = 0, 1
+FAR_S = 0.75  # one way: a round trip of 1,500 ms, the slowest of `port_members`
+CUT_S = 900.0
 ANSWERS_MAX = 3  # how often people are asked in a leg
 
 
@@ -275,6 +278,66 @@ async def judge_misread(world: HurtWorld, since: float) -> list[str]:
     if "taken_back" not in kinds:
         wrong.append("it was never taken back")
     return wrong + [f"{slot} was erased on one reading" for slot in lost]
+
+
+# --- a daemon that is far from its database, or has no way to half of its devices
+
+
+async def begin_slow(world: HurtWorld) -> None:
+    """Each transaction takes a round trip; what is committed is not known here for half of it."""
+    world.way_s = FAR_S
+    await _change_hands(world, SECOND[0])
+
+
+async def end_slow(world: HurtWorld) -> str | None:
+    """Once it is the second tenant's."""
+    node = await node_of(world)
+    if node.state is not State.RELEASED or node.tenant != SECOND[0]:
+        return None
+    world.way_s = 0.0
+    return ""
+
+
+async def judge_slow(world: HurtWorld, since: float) -> list[str]:
+    return await _sound(world, since) + await _handed_over(world, SECOND)
+
+
+async def begin_reach(world: HurtWorld) -> None:
+    """Half of the host's BMCs and of its leaves give no answer, while its tenant gives it back."""
+    names = sorted(url for url in world.services if url.startswith(f"https://{HOST}."))
+    leaves = sorted({s.name for s in world.judge.leaves()})
+    world.transport.loss.silent = frozenset((*names[::2], *leaves[::2]))
+    world.transport.loss.unanswered = 0
+    world.step = 0
+    await _change_hands(world, FIRST[0])
+    world.cut_until = world.clock.now() + CUT_S
+
+
+async def end_reach(world: HurtWorld) -> str | None:
+    """There is a way to all again, and it is the first tenant's."""
+    if world.step == 0 and world.clock.now() >= world.cut_until:
+        world.transport.loss.silent = frozenset()
+        world.step = 1
+    node = await node_of(world)
+    if world.step and node.state is State.RELEASED and node.tenant == FIRST[0]:
+        return ""
+    return None
+
+
+async def judge_reach(world: HurtWorld, since: float) -> list[str]:
+    """Nothing was erased, or given to anybody, while a part of its ports could not be read."""
+    wrong = await _sound(world, since) + await _handed_over(world, FIRST)
+    log = [e for e in world.site.machines[HOST].log if since <= e.time < since + CUT_S]
+    early = [e.kind for e in log if "sanitize" in e.kind or "erase" in e.kind]
+    wrong += [f"{kind} while half of its leaves gave no answer" for kind in early]
+    if not world.transport.loss.unanswered:
+        wrong.append("every request was answered")
+    return wrong
+
+
+async def _change_hands(world: HurtWorld, name: str) -> None:
+    await want(world, name)
+    await take_back(world)
 
 
 # --- what must hold at the end of any of these legs

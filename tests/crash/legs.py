@@ -3,8 +3,9 @@
 To tenant blue; taken back, every disk erased, to tenant red; a fault that the third rung of the
 ladder cures, with red's node taken for it and brought back; a campaign to the next release; parts
 that people exchange (`exchange.py`). In a journey of its own, behind the first leg, others hurt the
-site (`hurts.py`). Judged by the simulator's log, the ledger and the journal, apart from the code
-that carries a leg out, and at each moment by `port_judge.py`.
+site (`hurts.py`); in a third one the daemon is far from what it works with. Judged by the
+simulator's log, the ledger and the journal, apart from the code that carries a leg out, and at each
+moment by `port_judge.py`.
 """
 
 from __future__ import annotations
@@ -270,9 +271,16 @@ HURT_LEGS = (
     Leg("restored", ", restored", hurts.begin_restored, hurts.end_restored, hurts.judge_restored),
     Leg("misread", ", misread", hurts.begin_misread, hurts.end_misread, hurts.judge_misread),
 )
-NAMES = tuple(leg.name for leg in (*LEGS, *HURT_LEGS[1:]))
+# and one whose daemon is far from its database, or from a half of its devices
+FAR_LEGS = (
+    LEGS[0],
+    Leg("slow", ", far away", hurts.begin_slow, hurts.end_slow, hurts.judge_slow),
+    Leg("half-reach", ", half reached", hurts.begin_reach, hurts.end_reach, hurts.judge_reach),
+)
+JOURNEYS = (LEGS, HURT_LEGS, FAR_LEGS)
+NAMES = tuple(dict.fromkeys(leg.name for legs in JOURNEYS for leg in legs))
 
 
-def journey_to(leg: str) -> tuple[Leg, ...]:
-    """The journey that has this leg."""
-    return HURT_LEGS if leg in {known.name for known in HURT_LEGS[1:]} else LEGS
+def journey_to(name: str) -> tuple[Leg, ...]:
+    """The first journey that has this leg."""
+    return next(legs for legs in JOURNEYS if name in {leg.name for leg in legs})

@@ -165,7 +165,9 @@ class Journey:
     def _take(self, store: SqlStore) -> None:
         """This is the database; its commits can be died at."""
         self._rows = store.writer._connection.connection.driver_connection  # type: ignore
-        store.writer = store.reader = CrashLane(store.writer)  # type: ignore[assignment]
+        store.writer = store.reader = CrashLane(  # type: ignore[assignment]
+            store.writer, lambda: self.world.way_s
+        )
         self.world.store, self.world.judge.rows = store, self._rows
 
     async def go(self, last: str, deaths_max: int) -> str:

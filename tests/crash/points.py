@@ -157,15 +157,15 @@ async def _grave(lives: Lives, work: Any) -> None:
 
 
 class CrashLane:
-    """A lane whose transactions can be died before and behind."""
+    """A lane whose transactions can be died before and behind; `way_s`: how far its database is."""
 
-    def __init__(self, inner: Lane) -> None:
-        self._inner = inner
+    def __init__(self, inner: Lane, way_s: Callable[[], float]) -> None:
+        self._inner, self._way_s = inner, way_s
 
     async def run(self, work: Work[Result]) -> Result:
-        await before_commit()
+        await before_commit(self._way_s())
         result = await self._inner.run(work)
-        await behind_commit()
+        await behind_commit(self._way_s())
         return result
 
     @property
@@ -180,9 +180,10 @@ class CrashLane:
         return getattr(self._inner, name)
 
 
-async def before_commit() -> None:
-    await asyncio.sleep(0)
+async def before_commit(way_s: float) -> None:
+    await asyncio.sleep(way_s)
 
 
-async def behind_commit() -> None:
-    await asyncio.sleep(0)
+async def behind_commit(way_s: float) -> None:
+    """It is committed, and nobody here knows it for so long."""
+    await asyncio.sleep(way_s)

@@ -95,10 +95,11 @@ class PortJudge:
         if self.when_entered is not None:
             act, self.when_entered = self.when_entered, None
             act()
-        if all(s.get_vrf(interface) == vrf for s in self._leaves()):
+        if all(s.get_vrf(interface) == vrf for s in self.leaves()):
             self.soil(vrf)
 
-    def _leaves(self) -> list[Switch]:
+    def leaves(self) -> list[Switch]:
+        """The leaves of the host."""
         place = self.world.site.places[HOST]
         rails = (cable.rail for cable in self.world.site.hosts[HOST].cables)
         return [self.world.site.switches[place.name_leaf(rail)] for rail in rails]

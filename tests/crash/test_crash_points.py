@@ -28,6 +28,8 @@ LATER = {
     "lapses": 700,
     "restored": 800,
     "misread": 200,
+    "slow": 500,
+    "half-reach": 500,
 }  # so many points, and more, have these legs
 SEED = int(os.environ.get("SEED", "8"))
 

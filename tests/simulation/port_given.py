@@ -191,8 +191,10 @@ def watch_store(store: SqlStore, soak: Any) -> None:
         return stored
 
     async def revoke(certificate: str, reason: str, now: float) -> None:
-        soak.truth.revoked.setdefault(certificate, now)
-        await revoke_stored(certificate, reason, now)
+        try:
+            await revoke_stored(certificate, reason, now)
+        finally:  # as rows are told: far from its database, what is written takes its time
+            soak.truth.revoked.setdefault(certificate, soak.clock.now())
 
     nodes.save = save  # type: ignore[method-assign]
     operations.record = record  # type: ignore[method-assign]

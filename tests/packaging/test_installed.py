@@ -195,7 +195,7 @@ def locked_versions() -> str:
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_shows_every_help_and_serves_with_and_without_each_extra(
+def test_the_installed_wheel_shows_every_help_serves_and_names_the_extra_that_it_lacks(
     bare: Installed,
 ):
     assert bare.every_help() == {}
@@ -206,11 +206,22 @@ def test_the_installed_wheel_shows_every_help_and_serves_with_and_without_each_e
     no_driver = bare.run("node", "list", "--offline", PROVISIONER_DATABASE=WITHOUT_DRIVER)
     assert (no_driver.returncode, no_driver.stdout) == (2, "")
     assert 'pip install "gpu-provisioner[postgresql]"' in no_driver.stderr
-    (bare.elsewhere / "traced.yaml").write_text("trace_endpoint: http://127.0.0.1:9/v1/traces\n")
-    no_traces = bare.run("serve", "--settings", "traced.yaml")
+    no_traces = bare.run("serve", "--settings", write_traced(bare))
     assert no_traces.returncode == 2
     assert "pip install 'gpu-provisioner[traces]'" in no_traces.stderr
 
+
+def write_traced(bare: Installed) -> str:
+    """Write settings that need the extra for traces; returns their file's name."""
+    text = "trace_endpoint: http://127.0.0.1:9/v1/traces\n"
+    (bare.elsewhere / "traced.yaml").write_text(text)
+    return "traced.yaml"
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_installed_wheel_serves_with_each_extra(bare: Installed):
+    write_traced(bare)
     bare.add("traces")
     bare.assert_serves("traced", "--settings", "traced.yaml")
 

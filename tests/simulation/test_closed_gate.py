@@ -74,7 +74,7 @@ def test_no_firmware_and_no_image_reaches_a_new_node(
         await world.take_in()
         asked = close(monkeypatch)
         await world.start()
-        await world.clock.sleep(6 * HOUR_S)
+        await world.clock.sleep(2 * HOUR_S)
 
         assert asked == {Destruction.LOGIN, Destruction.SWITCH_IMAGE}, "nothing comes further"
         for machine in world.site.machines.values():

@@ -92,7 +92,13 @@ def live(directory: Path, *, opens: bool, crash: bool = False) -> tuple[Any, lis
     return virtual_time.run(main())
 
 
-@pytest.mark.parametrize("crash", [False, True], ids=["", "and its daemon dies"])
+@pytest.mark.parametrize(
+    "crash",
+    [
+        pytest.param(False, id="", marks=pytest.mark.long),
+        pytest.param(True, id="and its daemon dies"),
+    ],
+)
 def test_doors_are_open_for_a_round_and_shut_after_it(tmp_path: Path, crash: bool) -> None:
     outcomes, (before, during, after) = live(tmp_path, opens=True, crash=crash)
 

@@ -35,7 +35,13 @@ async def _until(world: World, *states: State) -> Node:
     raise AssertionError(f"it is {node.state}: {node.note}")
 
 
-@pytest.mark.parametrize("watch_ports_s", [60.0, 1e9], ids=["watched", "its driver alone"])
+@pytest.mark.parametrize(
+    "watch_ports_s",
+    [
+        pytest.param(60.0, id="watched", marks=pytest.mark.long),  # the driver alone must see it
+        pytest.param(1e9, id="its driver alone"),
+    ],
+)
 def test_no_certificate_is_signed_of_a_node_that_stands_in_a_customers_network(
     tmp_path: Path, watch_ports_s: float
 ) -> None:

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from provisioner.store import open_store
 
 WRITER = Path(__file__).parent / "crashing_writer.py"
-LINES_BEFORE_KILL = (25, 60, 130, 7)
 
 
 def written_until_killed(database: Path, lines: int) -> dict[str, int]:
@@ -45,9 +46,14 @@ async def state(database: Path):
     return nodes, chain, turns, active
 
 
-def test_nothing_that_was_answered_is_lost_and_no_turn_is_half_there(tmp_path):
+@pytest.mark.parametrize(
+    "lines_before_kill",
+    [(130, 7), pytest.param((25, 60, 130, 7), marks=pytest.mark.long)],
+    ids=["killed twice", "killed four times"],
+)
+def test_nothing_that_was_answered_is_lost_and_no_turn_is_half_there(tmp_path, lines_before_kill):
     database = tmp_path / "store.db"
-    for lines in LINES_BEFORE_KILL:
+    for lines in lines_before_kill:
         answered = written_until_killed(database, lines)
 
         nodes, chain, turns, active = asyncio.run(state(database))

@@ -71,7 +71,7 @@ async def select_nodes(
     looks = limit if expression is None else LOOKED_MAX
     rows = await store.nodes.list_page(after=after, limit=looks + 1, narrowed=narrowed)
     selected: list[Node] = []
-    more: Callable[[Node], Facts] = lambda _: {}  # noqa: E731
+    more: Callable[[Node], Facts] = lambda _: {}  # noqa: E731 (replaced below)
     if expression is not None:
         names = [row.id for row in rows[:looks]]
         more = (await begin_reading(expression, store, matrix, now, names)).read

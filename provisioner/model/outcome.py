@@ -17,7 +17,7 @@ class Reason(StrEnum):
     # observations that failed
     UNREACHABLE = "unreachable"  # no answer within the limit
     LOGIN_REFUSED = "login_refused"  # credentials were not accepted
-    PASSWORD_CHANGE = "password_change"  # its factory password must be changed first  # noqa: S105
+    PASSWORD_CHANGE = "password_change"  # noqa: S105 (its factory password must change first)
     ACCOUNT_LOCKED = "account_locked"  # the governor or the BMC holds logins back
     CERTIFICATE_CHANGED = "certificate_changed"  # it differs from the pinned one
     CERTIFICATE_UNTRUSTED = "certificate_untrusted"  # none is pinned, and no trusted CA signed it

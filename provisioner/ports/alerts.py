@@ -1,4 +1,4 @@
-"""The store of alerts, and the reader of a BMC's event stream."""
+"""A receiver of the exported journal, and the reader of a BMC's event stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of webhooks and their pending deliveries, and the poster of one event."""
+"""The poster of one event to a webhook."""
 
 from __future__ import annotations
 

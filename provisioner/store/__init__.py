@@ -14,27 +14,7 @@ from provisioner.store.repositories.signing_keys import (
 )
 from provisioner.store.repositories.vault import Vault, open_vault
 from provisioner.store.rows.journal import ChainCheck
-from provisioner.store.schema import (
-    schema as access_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as campaign_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as case_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as executor_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as grant_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as recovery_schema,  # noqa: F401 (its tables belong to the metadata)
-)
-from provisioner.store.schema import (
-    schema as webhook_schema,  # noqa: F401 (its tables belong to the metadata)
-)
+from provisioner.store.schema import schema  # noqa: F401 (its tables belong to the metadata)
 from provisioner.store.signing import Signer, verify
 from provisioner.store.sql_store import SqlStore, open_store
 

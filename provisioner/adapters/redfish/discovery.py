@@ -111,8 +111,7 @@ def _readable(data: bytes) -> bool:
             return io.BytesIO(data)
 
     try:
-        # HTTPResponse asks of its socket for makefile() alone
-        answer = http.client.HTTPResponse(Once())  # type: ignore[arg-type]
+        answer = http.client.HTTPResponse(Once())  # type: ignore[arg-type]  # asks for makefile()
         answer.begin()
         return answer.getheader("USN") is not None
     except (http.client.HTTPException, ValueError, OSError):

@@ -321,8 +321,7 @@ def _find_written_path(tree: Tree, loc: tuple[str | int, ...]) -> Path:
     for part in loc:
         path.append(part)
         try:
-            # TypeError is expected for a key of the wrong type: the path ends here
-            here = here[part]  # type: ignore[index]
+            here = here[part]  # type: ignore[index]  # of a wrong type: TypeError, the end
         except (KeyError, IndexError, TypeError):
             break
     return tuple(path)

@@ -1,3 +1,0 @@
-"""The store of campaigns, their nodes, release pins, and notices to tenants."""
-
-from __future__ import annotations

@@ -384,7 +384,7 @@ def _write_document() -> bytes:
     return openapi.write_document(table.ALL)
 
 
-async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # noqa: FBT001 (the API calls it)
+async def _exchange_key(opened: Data, now: float, compromised: bool) -> str:  # noqa: FBT001 (API)
     """Sign with a new key from now on, in this process too; return the key's id."""
     fresh = await exchange_signing_key(opened.store, opened.master, now, compromised=compromised)
     opened.signer.become(fresh)

@@ -99,11 +99,7 @@ class CertificateCommand:
     async def sign(self, bmc: str, host: str, request: str) -> str | Blocker:
         """Run the command for one request; anything but exit code 0 is a refusal."""
         permit.ask(writes=True)
-        environment = {
-            **self._environment,
-            "PROVISIONER_BMC": bmc,
-            "PROVISIONER_BMC_HOST": host,
-        }
+        environment = {**self._environment, "PROVISIONER_BMC": bmc, "PROVISIONER_BMC_HOST": host}
         code, output = await run_command(
             self._argv, environment, self._limit_s, OUTPUT_MAX, request.encode()
         )

@@ -149,10 +149,7 @@ class SshShell:
         try:
             async with asyncio.timeout(CONNECT_S + LOGIN_S):
                 connection, _ = await asyncssh.create_connection(
-                    lambda: client,
-                    address,
-                    remote.port,
-                    options=self._options(host, keys),
+                    lambda: client, address, remote.port, options=self._options(host, keys)
                 )
         except asyncssh.HostKeyNotVerifiable as error:
             if not any(keys.match(host, "", None)[:3]):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from provisioner.api import changes as idempotency
+from provisioner.api import changes
 from provisioner.api.console_pages import ConsoleSignIn, add_console, identify, require_proof
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import Refused, build_answer, build_refusal
@@ -61,7 +61,7 @@ def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Applicati
 
 
 @web.middleware
-async def _guard(request: web.Request, handler: idempotency.Handler) -> web.StreamResponse:
+async def _guard(request: web.Request, handler: changes.Handler) -> web.StreamResponse:
     """Turn every failure into a problem; give every answer the headers for browsers."""
     bounded_listener.hear(request.protocol)
     try:
@@ -158,7 +158,7 @@ class _Endpoint:
                 return await self._answer(ask)
         else:
             return _conditional(request, await self._answer(ask))
-        return await idempotency.answer_once(ask, raw, lambda: self._answer(ask))
+        return await changes.answer_once(ask, raw, lambda: self._answer(ask))
 
     async def _admitted(self, request: web.Request) -> Caller:
         callers = self._parts.callers

@@ -25,7 +25,7 @@ from provisioner.api.problem import Refused, build_refusal
 from provisioner.model.access import Caller
 from provisioner.model.events.request_events import CallerLimited
 from provisioner.ports import StaleWrite, StoreFailed
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.runtime.admission import name_peer
 from provisioner.runtime.bounded_listener import LOCAL
 from provisioner.settings import Settings
@@ -91,7 +91,7 @@ class GatheredRows:
         limited = self._limited
         self._limited = {}
         self._in_a_row = {name: self._in_a_row.get(name, 0) + 1 for name in limited}
-        process_scope.get_scope().notices[SUBJECT] = tuple(
+        permit.get_scope().notices[SUBJECT] = tuple(
             f"{name} has been limited for {count} minutes: {limited[name]}"
             for name, count in sorted(self._in_a_row.items())
             if count >= LONG_PERIODS
@@ -218,12 +218,12 @@ class Callers:
                 refused.headers["Retry-After"] = "60"
                 raise refused
             self._held[total] += 1
-            process_scope.get_scope().counts["api_streams"] = self._held[total]
+            permit.get_scope().counts["api_streams"] = self._held[total]
             try:
                 yield
             finally:
                 self._held[total] -= 1
-                process_scope.get_scope().counts["api_streams"] = self._held[total]
+                permit.get_scope().counts["api_streams"] = self._held[total]
 
     @contextlib.asynccontextmanager
     async def hold_heavy(self, caller: Caller) -> AsyncIterator[None]:
@@ -274,7 +274,7 @@ class Callers:
         return refused
 
     def _count(self, kind: str, name: str) -> None:
-        process_scope.get_scope().limited[kind] += 1
+        permit.get_scope().limited[kind] += 1
         self._gathered.mark_limited(name, kind)
 
 

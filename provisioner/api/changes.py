@@ -238,11 +238,7 @@ async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want:
     if operation is None:
         return build_objection(node, "an operation of it is under way", "Wait for its end.")
     event = RequestCarriedOut(
-        about=node,
-        request=want,
-        by=asked.asked_by,
-        id=asked.id,
-        approved=asked.decided_by,
+        about=node, request=want, by=asked.asked_by, id=asked.id, approved=asked.decided_by
     )
     await parts.store.journal.append(event, now)
     return Outcome(RequestState.UNDER_WAY, {"operation": encode_id(operation.id)})

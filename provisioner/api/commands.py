@@ -270,9 +270,7 @@ COMMANDS: Mapping[str, Command] = {
     "accept_clock": C("clock accept", destructive=True),
     "keep_factory_logins": C("case factory", example="--file expected.yaml"),
     "take_nodes_in": C(
-        "intake",
-        destructive=True,
-        example="--file expected.yaml --range 10.0.0.0/24 --dry-run",
+        "intake", destructive=True, example="--file expected.yaml --range 10.0.0.0/24 --dry-run"
     ),
     "adopt_nodes": C("adopt", ("expected",), example="serving.yaml --dry-run"),
     "list_capabilities": C("capability list"),

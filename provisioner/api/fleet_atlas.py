@@ -23,12 +23,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS
-from provisioner.planning.campaigns.select_expression import (
-    Expression,
-    Facts,
-    parse,
-    read_fields,
-)
+from provisioner.planning.campaigns.select_expression import Expression, Facts, parse, read_fields
 from provisioner.ports import StoreFailed
 from provisioner.store.repositories.atlas import FIELDS
 from provisioner.store.repositories.atlas import Facts as AtlasFacts

@@ -41,7 +41,6 @@ from provisioner.api.routes import (
     webhooks,
 )
 from provisioner.api.routes.declared import hardware, images, matrix_files, policies
-from provisioner.api.routes.declared import images as image_changes
 from provisioner.model.access import ChangeKind
 
 ALL: tuple[Route, ...] = (
@@ -148,9 +147,9 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.PIN_REMOVE: pins.change_pin,
     ChangeKind.POLICY_PUT: policies.change_policy,
     ChangeKind.POLICY_DELETE: policies.change_policy,
-    ChangeKind.IMAGE_PUT: image_changes.publish_image,
-    ChangeKind.IMAGE_DESCRIBE: image_changes.describe_image,
-    ChangeKind.IMAGE_DELETE: image_changes.remove_image,
+    ChangeKind.IMAGE_PUT: images.publish_image,
+    ChangeKind.IMAGE_DESCRIBE: images.describe_image,
+    ChangeKind.IMAGE_DELETE: images.remove_image,
     ChangeKind.WEBHOOK_ADD: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_SET: webhook_changes.change_webhook,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.change_webhook,
@@ -213,8 +212,8 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.PIN_REMOVE: pins.foresee_removal,
     ChangeKind.POLICY_PUT: policies.foresee_policy,
     ChangeKind.POLICY_DELETE: policies.foresee_policy,
-    ChangeKind.IMAGE_PUT: image_changes.foresee_upload,
-    ChangeKind.IMAGE_DELETE: image_changes.foresee_removal,
+    ChangeKind.IMAGE_PUT: images.foresee_upload,
+    ChangeKind.IMAGE_DELETE: images.foresee_removal,
     ChangeKind.WEBHOOK_SET: webhook_changes.foresee_merge,
     ChangeKind.WEBHOOK_REMOVE: webhook_changes.foresee_loss,
     ChangeKind.WEBHOOK_DROP: webhook_changes.foresee_loss,

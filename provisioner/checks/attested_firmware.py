@@ -23,9 +23,7 @@ from provisioner.checks.attestation.certificate_chains import (
     parse_answer,
     parse_certificates,
 )
-from provisioner.checks.attestation.device_reports import (
-    Evidence as Report,
-)
+from provisioner.checks.attestation.device_reports import Evidence as Report
 from provisioner.checks.attestation.device_reports import (
     Expectation,
     find_shared_identities,
@@ -112,9 +110,7 @@ def judge_roots(
     )
 
 
-def read_rows(
-    evidence: Mapping[str, Evidence],
-) -> tuple[tuple[Mapping[str, Any], ...], float]:
+def read_rows(evidence: Mapping[str, Evidence]) -> tuple[tuple[Mapping[str, Any], ...], float]:
     """Return a row for each root that was asked, and when. Raises `Unreadable`."""
     document = require_object(parse_json(read_output(evidence, _COMMAND), "BMC"), "measurements")
     rows = require_list(document.get("components"), "components")[:COMPONENTS_MAX]

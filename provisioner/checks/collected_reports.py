@@ -18,9 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from provisioner.checks.attestation.device_reports import (
-    Evidence as Report,
-)
+from provisioner.checks.attestation.device_reports import Evidence as Report
 from provisioner.checks.attestation.device_reports import (
     Expectation,
     find_shared_identities,
@@ -46,12 +44,7 @@ from provisioner.checks.readers.tool_output import (
     require_list,
     require_object,
 )
-from provisioner.model.certificate import (
-    Attestation,
-    FindingName,
-    contradicts,
-    judge_findings,
-)
+from provisioner.model.certificate import Attestation, FindingName, contradicts, judge_findings
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.matrix import GpuReportRule, ReportRule
 

@@ -26,9 +26,7 @@ from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 LSCPU = Command(name="lscpu", line="lscpu -J", limit_s=30.0)
 MEMORY = Command(
-    name="memory",
-    line="cat /proc/meminfo /sys/devices/system/node/node*/meminfo",
-    limit_s=30.0,
+    name="memory", line="cat /proc/meminfo /sys/devices/system/node/node*/meminfo", limit_s=30.0
 )
 
 _KIB = re.compile(r"^(?:Node (\d{1,4}) )?(MemTotal|SwapTotal): +(\d{1,15}) kB$")

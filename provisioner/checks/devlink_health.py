@@ -18,14 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.checks.check import (
-    Check,
-    CheckContext,
-    Command,
-    NotJudged,
-    Unreadable,
-    fault,
-)
+from provisioner.checks.check import Check, CheckContext, Command, NotJudged, Unreadable, fault
 from provisioner.checks.counter_growth import compute_growth, find_before_load
 from provisioner.checks.readers.tool_output import (
     END,

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from provisioner.checks.check import Check, CheckContext, Command, Judge, Unreadable, fault
 from provisioner.checks.readers import smi_query
-from provisioner.checks.readers import smi_query as smi_table
 from provisioner.checks.readers.smi_sentences import (
     WHOLE_BUT,
     Sentence,
@@ -112,16 +111,16 @@ def _judge_query(text: str) -> Iterator[Finding]:
         for word in gpu.values.get(KEY, ()):
             if (found := judge_recovery_action(gpu.part, word)) is not None:
                 yield found
-        lost = [(k, v) for k, values in gpu.values.items() for v in values if smi_table.is_lost(v)]
+        lost = [(k, v) for k, values in gpu.values.items() for v in values if smi_query.is_lost(v)]
         if lost:
             key, value = lost[0]
-            severity = smi_table.SILENT[value.strip("[]").lower()]
+            severity = smi_query.SILENT[value.strip("[]").lower()]
             yield fault(gpu.part, severity, f"the driver cannot read this GPU: {key}", value)
 
 
 def _judge_table(evidence: Mapping[str, Evidence], command: Command) -> Iterator[Finding]:
-    for row in smi_table.read_table(evidence, command):
+    for row in smi_query.read_table(evidence, command):
         if COLUMN in row:
-            part = smi_table.name_part(row) if "index" in row else f"GPU {row.get('pci.bus_id')}"
+            part = smi_query.name_part(row) if "index" in row else f"GPU {row.get('pci.bus_id')}"
             if (found := judge_recovery_action(part, row[COLUMN])) is not None:
                 yield found

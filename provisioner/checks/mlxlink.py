@@ -26,13 +26,7 @@ _MODULE = "Module Info"
 _ADVICE = "Troubleshooting Info"
 _SPEED = re.compile(r"^(?:[A-Z]{2,6}-)?(\d{1,4})G")  # "400G", "400G_4X"
 # of four lanes, in Gbit/s; mstflint, mlxlink_maps.cpp
-_INFINIBAND_SPEEDS = {
-    "IB-FDR": 56,
-    "IB-EDR": 100,
-    "IB-HDR": 200,
-    "IB-NDR": 400,
-    "IB-XDR": 800,
-}
+_INFINIBAND_SPEEDS = {"IB-FDR": 56, "IB-EDR": 100, "IB-HDR": 200, "IB-NDR": 400, "IB-XDR": 800}
 # the code of short InfiniBand cables has a smaller block, and repeats lost ones (PLR)
 _FEC_CODES = {"Ethernet": ("544,514",), "InfiniBand": ("544,514", "271,257")}
 _ZERO_COUNTS = ("Effective Physical Errors", "Link Down Counter", "Link Error Recovery Counter")

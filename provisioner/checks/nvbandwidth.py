@@ -13,10 +13,7 @@ from provisioner.checks.thresholds import check_threshold
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
 # test case -> its threshold
-_HOST = {
-    "host_to_device_memcpy_ce": "host_gpu_gb_s",
-    "device_to_host_memcpy_ce": "host_gpu_gb_s",
-}
+_HOST = {"host_to_device_memcpy_ce": "host_gpu_gb_s", "device_to_host_memcpy_ce": "host_gpu_gb_s"}
 _PAIRS = {"device_to_device_memcpy_read_ce": "gpu_gpu_gb_s"}
 Low = tuple[str, str]  # (measured, required)
 

@@ -21,11 +21,7 @@ from provisioner.checks.readers.sysfs import (
     parse_files,
     pci_of_interface,
 )
-from provisioner.checks.readers.tool_output import (
-    END,
-    parse_whole,
-    read_output,
-)
+from provisioner.checks.readers.tool_output import END, parse_whole, read_output
 from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.names import normalize_pci

@@ -156,9 +156,7 @@ COMMANDS = {
     ),
     "whoami": Command(ROUTES, "", "Show the caller that your token identifies."),
     "netbox": Command(
-        INTEGRATION,
-        "",
-        "NetBox: read expected hardware from it, write the fleet's state to it.",
+        INTEGRATION, "", "NetBox: read expected hardware from it, write the fleet's state to it."
     ),
     "rehearse": Command(
         INTEGRATION,
@@ -184,9 +182,7 @@ COMMANDS = {
     "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
     "discover": Command(
-        INTEGRATION,
-        "",
-        "Discovery: BMCs in the leases of DHCP servers; nothing is changed.",
+        INTEGRATION, "", "Discovery: BMCs in the leases of DHCP servers; nothing is changed."
     ),
     "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
     "record": Command(

@@ -32,17 +32,10 @@ KINDS = (
         name=BACKUP,
         title="backup image",
         method="none",
-        rules=(
-            Rule(id=r"^Backup_"),
-            Rule(id=r"^BMC-Backup$"),
-            Rule(name=r"^Redundant System ROM"),
-        ),
+        rules=(Rule(id=r"^Backup_"), Rule(id=r"^BMC-Backup$"), Rule(name=r"^Redundant System ROM")),
     ),
     ComponentKind(
-        name=GOLDEN,
-        title="golden image",
-        method="none",
-        rules=(Rule(id=r"^Golden_(?!image)"),),
+        name=GOLDEN, title="golden image", method="none", rules=(Rule(id=r"^Golden_(?!image)"),)
     ),
     ComponentKind(
         name=STAGED,

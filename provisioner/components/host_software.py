@@ -75,11 +75,7 @@ KINDS = (
         duration_s=120,
     ),
     ComponentKind(
-        name="host.nccl",
-        title="NCCL",
-        method=_METHOD,
-        activation=Activation.NONE,
-        duration_s=120,
+        name="host.nccl", title="NCCL", method=_METHOD, activation=Activation.NONE, duration_s=120
     ),
     ComponentKind(
         name="host.storage_client",

@@ -57,7 +57,7 @@ from provisioner.ports import (
     SwitchAddress,
 )
 from provisioner.ports.storage import Rehearsals
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.switch_systems import make_switches
@@ -126,7 +126,7 @@ class ServedCertificate:
         with Path(self._certificate).open("rb") as file:
             (leaf, *_) = x509.load_pem_x509_certificates(file.read(FILE_MAX))
         self.context.load_cert_chain(self._certificate, self._key or None)
-        counts = process_scope.get_scope().counts
+        counts = permit.get_scope().counts
         counts[EXPIRES] = int(leaf.not_valid_after_utc.timestamp())
 
     def _read_marks(self) -> Marks:

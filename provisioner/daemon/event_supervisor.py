@@ -22,7 +22,7 @@ from http import HTTPStatus
 from typing import Any
 
 from provisioner.daemon.event_connections import OUTSTANDING_MAX, Frame, FrameKind, FrameReader
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits
 
 log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class _EventLink(Link):
             task.add_done_callback(self._tasks.discard)
 
     def _drop(self, frame: Frame) -> None:
-        counts = process_scope.get_scope().counts
+        counts = permit.get_scope().counts
         counts[DROPPED] = counts.get(DROPPED, 0) + 1
         self._doubt(frame.name.decode("ascii"))
 

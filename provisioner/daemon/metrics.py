@@ -17,7 +17,6 @@ from provisioner.daemon.api import EXPIRES, served_tls
 from provisioner.daemon.event_supervisor import DROPPED
 from provisioner.ports import Clock, Secret
 from provisioner.runtime import permit
-from provisioner.runtime import permit as process_scope
 from provisioner.settings import Settings
 from provisioner.store.database import waits
 from provisioner.store.database.data_directory import Sealing
@@ -88,12 +87,12 @@ class _Cluster(Collector):
         wait = "How long the transaction that waits longest has waited for the database."
         notices = "Notices of this daemon about itself, by subject (docs/high-availability.md)."
         standing = GaugeMetricFamily("provisioner_notices", notices, labels=("subject",))
-        notices_by_subject = process_scope.get_scope().notices
+        notices_by_subject = permit.get_scope().notices
         for subject in SUBJECTS:
             label = subject.replace(" ", "_")
             standing.add_metric((label,), len(notices_by_subject.get(subject, ())))
         seconds = waits.longest()[1]
-        scope = process_scope.get_scope()
+        scope = permit.get_scope()
         limited = CounterMetricFamily(
             "provisioner_api_limited",
             "Requests to the API over a limit of one caller, by the limit.",

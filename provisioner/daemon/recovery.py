@@ -22,14 +22,9 @@ from provisioner.daemon.telemetry import read_version
 from provisioner.model.input_error import InputError
 from provisioner.model.recovery import DatabasePosition, HighWater, Revocation, RevokedKind
 from provisioner.planning.watch.high_water import judge, waits_for_others
-from provisioner.planning.watch.membership import (
-    RETRY_S,
-    choose_removals,
-    find_newest,
-    name_backup,
-)
+from provisioner.planning.watch.membership import RETRY_S, choose_removals, find_newest, name_backup
 from provisioner.ports import Clock, StoreFailed
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.settings import Settings
 from provisioner.store.database.backup import make_backup
 from provisioner.store.database.data_directory import place_of
@@ -52,7 +47,7 @@ from provisioner.store.repositories.removals import (
     remove_again,
 )
 from provisioner.store.repositories.signing_keys import Sealing
-from provisioner.store.rows import request_rows as session_rows
+from provisioner.store.rows import request_rows
 from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
@@ -124,7 +119,7 @@ class Backups:
             return []
 
     def _report(self, newest: float) -> None:
-        process_scope.get_scope().counts[NEWEST] = int(newest or self._since)
+        permit.get_scope().counts[NEWEST] = int(newest or self._since)
 
 
 @asynccontextmanager
@@ -314,7 +309,7 @@ async def counted_writes(
 
     def settle_row(connection: Connection) -> tuple[HighWater, tuple[Revocation, ...]]:
         if went_back:  # a session that was signed out since the copy would accept its cookie again
-            session_rows.end_sessions(connection, true(), "the database was restored", now)
+            request_rows.end_sessions(connection, true(), "the database was restored", now)
         again = apply_revocations(connection, remembered, now)
         if went_back:
             again += remove_again(connection, remembered, now)

@@ -18,9 +18,7 @@ from provisioner.execution.steps import (
     methods_inband,
     methods_redfish,
     methods_switch,
-)
-from provisioner.execution.steps import (
-    requested_acts as gpu_reset,
+    requested_acts,
 )
 from provisioner.execution.steps.deployment import deploy_image
 from provisioner.execution.steps.methods_redfish import (
@@ -129,8 +127,8 @@ class Executor:
         self, node: Node, step: Step, inventory: Inventory, entry: LedgerEntry | None
     ) -> Work | Blocker:
         site = self._site
-        if step.method == gpu_reset.METHOD:
-            return gpu_reset.build_work(site, node, step)
+        if step.method == requested_acts.METHOD:
+            return requested_acts.build_work(site, node, step)
         if step.kind is StepKind.ACTIVATE:
             return await activations.build_work(site, node, step, inventory)
         if (

@@ -212,11 +212,7 @@ class Rewriter:
         return stay.inventory.model_copy(update={"components": tuple(components)})
 
     def _record(
-        self,
-        plan: Rewriting,
-        problems: Problems,
-        after: Inventory,
-        began_at: float,
+        self, plan: Rewriting, problems: Problems, after: Inventory, began_at: float
     ) -> tuple[ErasureRecord, ...]:
         now = self._site.clock.now()
         records = [

@@ -96,9 +96,7 @@ class Port(Record):
     guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port
 
 
-def find_host_end(
-    leaf_end: str,
-) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
+def find_host_end(leaf_end: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:
     """Return "172.0.0.0/31" of "172.0.0.1/31": the other end of a network of two addresses."""
     try:
         leaf = ipaddress.ip_interface(leaf_end)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from provisioner.model.integrations.webhook import (
-    JournalRow,
-    PostOutcome,
-    Webhook,
-)
+from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
 from provisioner.ports.wire import Secret
 
 

@@ -89,10 +89,7 @@ QUIRK = Quirk(
     package_files=r"\.(exe|bin|d7|d9|pm)$",  # Dell Update Packages
     empty_targets=True,
     boot_attributes=BootAttributes(
-        virtual_cd={
-            "ServerBoot.1.BootOnce": "Enabled",
-            "ServerBoot.1.FirstBootDevice": "VCD-DVD",
-        },
+        virtual_cd={"ServerBoot.1.BootOnce": "Enabled", "ServerBoot.1.FirstBootDevice": "VCD-DVD"},
         normal={"ServerBoot.1.FirstBootDevice": "Normal"},
         action="ImportSystemConfiguration",
         body={"ShareParameters": {"Target": ["IDRAC"]}, "ImportBuffer": _IMPORT},

@@ -144,9 +144,7 @@ ROWS = (
         source=_BASE,
     ),
     MessageRow(
-        meaning=Meaning.NOT_READY,
-        keys="ServiceTemporarilyUnavailableDueToHostBooting",
-        source=_AMI,
+        meaning=Meaning.NOT_READY, keys="ServiceTemporarilyUnavailableDueToHostBooting", source=_AMI
     ),
     MessageRow(
         meaning=Meaning.NOT_READY,

@@ -197,9 +197,7 @@ class Settings(
         description="Gate C: other nodes that there must be before tests among nodes begin.",
     )
     fabric_gather_s: float = Field(
-        600.0,
-        ge=0,
-        description="Nodes that are ready for gate C within this are tested together.",
+        600.0, ge=0, description="Nodes that are ready for gate C within this are tested together."
     )
     fabric_wait_s: float = Field(
         21600.0, gt=0, description="A node waits this long for partners, then an alert is raised."
@@ -288,9 +286,7 @@ class Settings(
         description="Between two brief readings of a released node: one request for each BMC.",
     )
     watch_told_s: float = Field(
-        0.0,
-        ge=0,
-        description="The same for a BMC that sends events to the daemon; 0: every time.",
+        0.0, ge=0, description="The same for a BMC that sends events to the daemon; 0: every time."
     )
     watch_parts_s: float = Field(
         86400.0, gt=0, description="Between two full readings of a released node's parts."

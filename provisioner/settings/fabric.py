@@ -26,9 +26,7 @@ class ReleaseSettings(Record):
         10.0, ge=0, description="The whole gate of a release is judged again after this."
     )
     release_watch_s: float = Field(
-        1800.0,
-        ge=0,
-        description="After a release a fault of its gate takes the node back.",
+        1800.0, ge=0, description="After a release a fault of its gate takes the node back."
     )
     release_probes: Literal["required", "off"] = Field(
         "required", description="Packets are sent from and to a node before its handover."

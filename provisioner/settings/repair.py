@@ -20,8 +20,7 @@ class RepairSettings(Record):
     """How automatic repairs proceed, and the ticket system for work that people do."""
 
     repair_service: Literal["auto", "keep", "drain", "cut_off"] = Field(
-        "auto",
-        description="A tenant's use of a node with a fault; auto: decided by its alerts.",
+        "auto", description="A tenant's use of a node with a fault; auto: decided by its alerts."
     )
     repair_notice_s: float = Field(
         86400.0, ge=0, description="A tenant's notice before a faulty node is drained."

@@ -53,11 +53,7 @@ class SqlStore(Transactions):
     """The durable truth: one repository for each aggregate."""
 
     def __init__(
-        self,
-        engine: Engine,
-        writer: Lane,
-        reader: Lane,
-        link: postgres.DatabaseLink | None = None,
+        self, engine: Engine, writer: Lane, reader: Lane, link: postgres.DatabaseLink | None = None
     ) -> None:
         """`link`: to a server that others write to."""
         super().__init__(engine, writer, reader)

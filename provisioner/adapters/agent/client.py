@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from provisioner.adapters.agent import service as answers
+from provisioner.adapters.agent import service
 from provisioner.adapters.agent.protocol import normal_mac
 from provisioner.adapters.agent.service import ANSWER_MAX, Command
 from provisioner.adapters.agent.sessions import Sessions
@@ -159,7 +159,7 @@ class AgentClient:
         command, and continues it.
         """
         ends = self._clock.now() + timeout_s
-        digest = answers.digest_of(name, parameters)
+        digest = service.digest_of(name, parameters)
         request = noted
         current: Command | AgentResult | None = None
         if request is None or request.over or request.command != digest:
@@ -222,8 +222,8 @@ class AgentClient:
                 await self._clock.sleep(wait_s)
                 continue
             if reply.status == 200:
-                return answers.parse_command(reply, agent.token.reveal())
-            why = answers.read_fault(reply, agent.token.reveal())
+                return service.parse_command(reply, agent.token.reveal())
+            why = service.read_fault(reply, agent.token.reveal())
             if reply.status == 409:  # AgentIsBusy: nothing was accepted
                 sends = 0
                 if self._clock.now() + wait_s >= ends:
@@ -251,7 +251,7 @@ class AgentClient:
     def _is_new(asked: AgentRequest, command: Command) -> bool:
         if asked.id or command.id in asked.known:
             return False
-        return command.name == answers.short_name(asked.name)
+        return command.name == service.short_name(asked.name)
 
     async def _ended(self, agent: AgentAddress, command: Command, ends: float) -> Command:
         """Wait for the command's end; silence of the agent is not an end."""
@@ -273,21 +273,21 @@ class AgentClient:
                 silent = f"; the agent is silent: {error}"
                 continue
             if reply.status == 200:
-                command = answers.parse_command(reply, agent.token.reveal())
+                command = service.parse_command(reply, agent.token.reveal())
                 silent = ""
             elif reply.status == 404:
                 raise Unreachable(f"the agent forgot {command.name}", maybe_executed=True)
             else:
-                silent = f"; {answers.read_fault(reply, agent.token.reveal())}"
+                silent = f"; {service.read_fault(reply, agent.token.reveal())}"
         return command
 
     async def _list(self, agent: AgentAddress) -> Sequence[Command]:
         """Return the commands of this boot, oldest first."""
         reply = await self._request(agent, "GET", COMMANDS, None)
         if reply.status != 200:
-            why = answers.read_fault(reply, agent.token.reveal())
+            why = service.read_fault(reply, agent.token.reveal())
             raise Unreachable(f"no list of commands: {why}", maybe_executed=False)
-        return answers.parse_commands(reply, agent.token.reveal())
+        return service.parse_commands(reply, agent.token.reveal())
 
     async def _request(self, agent: AgentAddress, method: str, path: str, body: Any) -> Reply:
         reply = await self._wire.request(agent, method, path, body, REQUEST_S)

@@ -138,11 +138,7 @@ class AgentService:
             return
         log.warning("%s from %s refused: %s: %s", what, peer, refusal.reason, refusal.detail)
         event = AgentRefused(
-            about=refusal.node,
-            what=what,
-            peer=peer,
-            reason=refusal.reason,
-            problem=refusal.detail,
+            about=refusal.node, what=what, peer=peer, reason=refusal.reason, problem=refusal.detail
         )
         await self._report(event, now)
 

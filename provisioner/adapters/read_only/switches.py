@@ -22,14 +22,7 @@ from provisioner.model.switch import (
 )
 from provisioner.model.tenant_network import NetworkChange, NetworkState
 from provisioner.ports import Clock, LookOnly, Secret, SwitchAddress
-from provisioner.ports.switch import (
-    ServiceChange,
-    Switch,
-    Switches,
-    SwitchFacts,
-    SwitchReads,
-    Turn,
-)
+from provisioner.ports.switch import ServiceChange, Switch, Switches, SwitchFacts, SwitchReads, Turn
 from provisioner.settings import Settings
 
 

@@ -10,21 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from provisioner.adapters.redfish import accounts, boot, collect, obstacles, updates
 from provisioner.adapters.redfish import (
-    boot as media,
-)
-from provisioner.adapters.redfish import (
-    boot as power_cycle,
-)
-from provisioner.adapters.redfish import (
-    hardware_tree as readings,
-)
-from provisioner.adapters.redfish import (
-    tasks as task_list,
-)
-from provisioner.adapters.redfish import (
-    updates as rshim,
+    accounts,
+    boot,
+    collect,
+    hardware_tree,
+    obstacles,
+    tasks,
+    updates,
 )
 from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
 from provisioner.adapters.redfish.parsing import at, link, mac, objects, path_of, text
@@ -37,24 +30,16 @@ from provisioner.adapters.redfish.service import (
     raise_unread,
     target_of,
 )
-from provisioner.adapters.redfish.settings import bios_writes as bios_defaults
-from provisioner.adapters.redfish.settings import bios_writes as secure_boot_keys
+from provisioner.adapters.redfish.settings import bios_writes
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView, of_hpe, read_view
-from provisioner.adapters.redfish.upkeep import bmc_time as remainders
+from provisioner.adapters.redfish.upkeep import bmc_time
 from provisioner.adapters.redfish.upkeep.leaks import LeakReader
 from provisioner.adapters.redfish.walk import Allowance, Resource, Walk
 from provisioner.model.inventory import Inventory, LeakDetector, Power
 from provisioner.model.machine.settings import BiosState, BmcRemainders, SecureBootKeys
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch.leaks import find_refusal
-from provisioner.ports import (
-    BmcAddress,
-    BmcTransport,
-    Call,
-    PortError,
-    Secret,
-    Unreachable,
-)
+from provisioner.ports import BmcAddress, BmcTransport, Call, PortError, Secret, Unreachable
 from provisioner.quirks import Quirk
 
 # ------------------------------------------------------------------------------
@@ -195,9 +180,9 @@ class Redfish:
         """Return the leak detectors behind this BMC as they read now."""
         return await self._leaks.read_detectors()
 
-    async def read_resources(self, what: str) -> readings.Reading:
+    async def read_resources(self, what: str) -> hardware_tree.Reading:
         """Whole resources for health checks; `what` is a key of `readings.READINGS`."""
-        return await readings.READINGS[what](self._walk())
+        return await hardware_tree.READINGS[what](self._walk())
 
     async def serves_tree(self) -> bool:
         """Whether the BMC serves its tree again, not only its root: one request."""
@@ -272,11 +257,11 @@ class Redfish:
 
     async def find_ac_cycle(self) -> str | Blocker:
         """Return the target of the action that removes standby power, before it is needed."""
-        return await power_cycle.find_target(self._service)
+        return await boot.find_target(self._service)
 
     async def ac_cycle(self) -> Blocker | None:
         """Remove standby power and restore it, by the vendor's action."""
-        return await self.admit_act() or await power_cycle.remove_standby(self._service)
+        return await self.admit_act() or await boot.remove_standby(self._service)
 
     async def is_silent(self) -> bool:
         """Return whether nothing answers at the BMC's address now: its root, without a login."""
@@ -315,14 +300,14 @@ class Redfish:
 
     async def enable_media(self) -> Blocker | None:
         """Make the virtual drives appear, where the vendor hides them."""
-        return await media.enable_media(self._service)
+        return await boot.enable_media(self._service)
 
     async def insert_media(self, image: str) -> Blocker | None:
         """Insert an image as virtual CD, by URL."""
-        return await media.insert_image(self._service, image)
+        return await boot.insert_image(self._service, image)
 
     async def media_inserted(self, image: str) -> bool:
-        return await media.is_inserted(self._service, image)
+        return await boot.is_inserted(self._service, image)
 
     async def drive_serials(self) -> tuple[str, ...]:
         return await drive_serials(self._service)
@@ -333,7 +318,7 @@ class Redfish:
 
     async def eject_media(self) -> Blocker | None:
         """Eject whatever virtual CD is inserted."""
-        return await media.eject_image(self._service)
+        return await boot.eject_image(self._service)
 
     # firmware
 
@@ -357,7 +342,7 @@ class Redfish:
 
     async def enable_rshim(self) -> Blocker | None:
         """Give the BlueField's rshim to its BMC, and read back that it has it."""
-        return await rshim.enable_on_bmc(self._service)
+        return await updates.enable_on_bmc(self._service)
 
     async def end_push(self) -> Blocker | None:
         """Give the upload reservation back once the push's task has ended (Lenovo)."""
@@ -374,16 +359,16 @@ class Redfish:
                 return of_hpe(update.data)
             return TaskView(state="unknown", vanished=True)
         task = read_view(await self._service.call("GET", ref.path), ref.path)
-        job = await task_list.read_job(self._service, ref.path) if task.vanished else None
+        job = await tasks.read_job(self._service, ref.path) if task.vanished else None
         return job or task
 
     async def task_paths(self) -> tuple[str, ...]:
         """Every task that the service lists; none if it has no task service."""
-        return await task_list.list_tasks(self._service)
+        return await tasks.list_tasks(self._service)
 
     async def read_tasks(self) -> tuple[str, ...]:
         """Tasks that run, by path. One that cannot be read counts as running, unless it is gone."""
-        return await task_list.list_running_tasks(self._service)
+        return await tasks.list_running_tasks(self._service)
 
     # accounts and events
 
@@ -406,22 +391,22 @@ class Redfish:
 
     async def reset_bios(self) -> Blocker | None:
         """Have the BIOS's factory defaults run from the next boot on."""
-        return await bios_defaults.reset_bios(self._service)
+        return await bios_writes.reset_bios(self._service)
 
     async def read_bios_state(self) -> BiosState | None:
-        return await bios_defaults.read_bios_state(self._service)
+        return await bios_writes.read_bios_state(self._service)
 
     async def read_secure_boot_keys(self) -> SecureBootKeys | None:
         """Return the databases of Secure Boot; None if the service shows none."""
-        return await secure_boot_keys.read_secure_boot_keys(self._service)
+        return await bios_writes.read_secure_boot_keys(self._service)
 
     async def reset_secure_boot_keys(self) -> Blocker | None:
         """Have the factory's keys of Secure Boot in force from the next boot on."""
-        return await secure_boot_keys.reset_secure_boot_keys(self._service)
+        return await bios_writes.reset_secure_boot_keys(self._service)
 
     async def read_remainders(self) -> BmcRemainders:
         """Return the accounts, subscriptions and waiting settings that the BMC shows."""
-        return await remainders.read_remainders(self._service)
+        return await bmc_time.read_remainders(self._service)
 
     async def subscribe(self, destination: str, context: str) -> str | Blocker:
         """Have events posted to `destination`; the subscription's path."""

@@ -350,10 +350,7 @@ async def read_everything(walk: Walk, quirk: Quirk, node: str, bmc: str) -> Inve
     parts.read_systems(systems)
     parts.read_managers(managers)
     firmware = await _firmware(walk, root, bmc, dpu=dpu)
-    components = (
-        *firmware.build_components(chassis),
-        *_unlisted(firmware, systems, managers),
-    )
+    components = (*firmware.build_components(chassis), *_unlisted(firmware, systems, managers))
     if dpu:
         image = next((c for c in components if c.kind == IDENTITY and "SYS_IMAGE" in c.slot), None)
         base_mac = mac_of_guid(image.part) if image is not None else None

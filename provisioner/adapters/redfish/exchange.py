@@ -232,10 +232,7 @@ _SESSION = _Session()
 
 async def _ask(client: redfish_aio.AsyncRedfishClient, call: Call, login: Login | None) -> Any:
     verb = getattr(client, call.method.lower())
-    options: dict[str, Any] = {
-        "headers": dict(call.headers),
-        "timeout": time_limit(call.timeout_s),
-    }
+    options: dict[str, Any] = {"headers": dict(call.headers), "timeout": time_limit(call.timeout_s)}
     if call.method in SAFE:
         return await verb(call.path, **options)
     if isinstance(call.body, Upload):

@@ -91,13 +91,7 @@ _DPU_CARD = re.compile(r"BlueField|\bMBF\d|\b900-9D3", re.IGNORECASE)
 _POWER = {"PoweringOn": Power.CHANGING, "PoweringOff": Power.CHANGING}
 # parts whose swap must be seen, so that a missing serial number is worth a Gap
 _SERIALS = frozenset(
-    {
-        DeviceKind.SYSTEM,
-        DeviceKind.BASEBOARD,
-        DeviceKind.GPU,
-        DeviceKind.DPU,
-        DeviceKind.NIC,
-    }
+    {DeviceKind.SYSTEM, DeviceKind.BASEBOARD, DeviceKind.GPU, DeviceKind.DPU, DeviceKind.NIC}
 )
 
 

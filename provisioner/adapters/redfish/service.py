@@ -323,12 +323,7 @@ class Service:
         return read_refusal(reply, subject, UNBLOCK, hidden)
 
     async def send_patch(
-        self,
-        path: str,
-        body: Json,
-        subject: str,
-        *,
-        if_match: str = "",
+        self, path: str, body: Json, subject: str, *, if_match: str = ""
     ) -> Reply | Blocker:
         """Send a whole body as `patch` does, whatever is shown; the reply if it was accepted."""
         reply, _ = await self._write(path, body, if_match, tuple(body), (), secret=False)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from provisioner.adapters.redfish import accounts as telemetry
-from provisioner.adapters.redfish import diagnostics
+from provisioner.adapters.redfish import accounts, diagnostics
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.hardware_tree import Reading
 from provisioner.adapters.redfish.upkeep.leaks import LinkReading, read_link_counters
@@ -170,9 +169,9 @@ async def show_metrics(ask: Ask) -> Reply:
     if not any(b.name == name for b in node.bmcs):
         raise refuse_missing("BMC of this node")
 
-    async def read(client: Redfish) -> list[tuple[str, telemetry.Report]]:
-        paths = await telemetry.list_reports(client.service)
-        return [(path, await telemetry.read(client.service, path)) for path in paths]
+    async def read(client: Redfish) -> list[tuple[str, accounts.Report]]:
+        paths = await accounts.list_reports(client.service)
+        return [(path, await accounts.read(client.service, path)) for path in paths]
 
     reports = await read_bmc(ask, node, name, read)
     view = BmcMetrics(

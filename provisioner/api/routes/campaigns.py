@@ -98,13 +98,7 @@ class Because(Record):
 
 def requests_of(parts: ApiParts) -> CampaignRequests:
     book = parts.store.campaigns
-    return CampaignRequests(
-        parts.context,
-        book,
-        parts.matrix,
-        _held(parts),
-        parts.plan,
-    )
+    return CampaignRequests(parts.context, book, parts.matrix, _held(parts), parts.plan)
 
 
 def _held(parts: ApiParts) -> frozenset[str] | None:

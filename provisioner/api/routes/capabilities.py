@@ -30,7 +30,6 @@ from provisioner.planning.release.adoption import (
     plan_withdrawal,
 )
 from provisioner.runtime import permit
-from provisioner.runtime import permit as process_scope
 
 # ------------------------------------------------------------------------------
 # Routes of observing: the mode of the daemon, and the acts that it would carry out.
@@ -77,7 +76,7 @@ def read_mode() -> Mode:
 
 
 async def show_mode(ask: Ask) -> Reply:
-    withheld = process_scope.get_scope().counts.get(permit.WITHHELD, 0)
+    withheld = permit.get_scope().counts.get(permit.WITHHELD, 0)
     why = permit.get_closing_reason() if ask.caller.staff else ""
     return Reply(ModeView(mode=read_mode(), why=why, withheld=withheld))
 

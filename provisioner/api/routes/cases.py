@@ -37,12 +37,7 @@ from provisioner.planning.lifecycle.next_step import (
     describe_next_step,
     find_party,
 )
-from provisioner.planning.repair.case_policy import (
-    PlannedWork,
-    Verb,
-    list_due_verbs,
-    list_serials,
-)
+from provisioner.planning.repair.case_policy import PlannedWork, Verb, list_due_verbs, list_serials
 
 TAG = "cases"
 

@@ -145,10 +145,7 @@ def _require_directory(parts: ApiParts) -> None:
 
 def _build_blocker(error: InputError) -> Blocker:
     return Blocker(
-        reason=Reason.PRECONDITION,
-        subject=error.source,
-        detail=error.problem,
-        unblock=error.remedy,
+        reason=Reason.PRECONDITION, subject=error.source, detail=error.problem, unblock=error.remedy
     )
 
 

@@ -24,15 +24,8 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
-from provisioner.planning.campaigns.fleet_fields import (
-    FleetVersions,
-)
-from provisioner.planning.campaigns.release_drift import (
-    DebtLine,
-    DriftLine,
-    DriftRow,
-    VersionCount,
-)
+from provisioner.planning.campaigns.fleet_fields import FleetVersions
+from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine, DriftRow, VersionCount
 from provisioner.planning.certification.cohort import (
     Outlier,
     Policy,
@@ -362,9 +355,7 @@ async def _select(ask: Ask) -> tuple[Node, ...]:
         raise refuse_expression(error, "select") from None
 
 
-async def _read_chosen(
-    ask: Ask,
-) -> tuple[tuple[Node, ...], dict[str, Inventory], frozenset[str]]:
+async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory], frozenset[str]]:
     store = ask.parts.store
     nodes = await _select(ask)
     read, damaged = await _read_each(nodes, lambda n: store.evidence.get_inventory(n.id))

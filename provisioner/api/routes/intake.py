@@ -27,12 +27,7 @@ from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal
 from provisioner.api.route import OPERATORS, Effect, Route
 from provisioner.execution.observe.discover import Found as Identified
-from provisioner.execution.observe.intake import (
-    Secrets,
-    Taken,
-    find_nodes,
-    take_in,
-)
+from provisioner.execution.observe.intake import Secrets, Taken, find_nodes, take_in
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.events.request_events import RequestCarriedOut

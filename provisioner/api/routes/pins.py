@@ -223,14 +223,7 @@ ROUTES = (
         refusals={404: "There is no such node or rack."},
     ),
     Route(
-        "GET",
-        "/pins/{pin}",
-        "show_pin",
-        TAG,
-        "Show one pin.",
-        VIEWERS,
-        show_pin,
-        {200: PinView},
+        "GET", "/pins/{pin}", "show_pin", TAG, "Show one pin.", VIEWERS, show_pin, {200: PinView}
     ),
     Route(
         "PUT",

@@ -22,10 +22,7 @@ from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.agent import MANIFEST_PAYLOAD, AgentSession, BundleManifest
 from provisioner.model.alert import WatchStatus
 from provisioner.model.base import Record
-from provisioner.model.events.request_events import (
-    ClockAccepted,
-    FactoryLoginsKept,
-)
+from provisioner.model.events.request_events import ClockAccepted, FactoryLoginsKept
 from provisioner.model.input_error import InputError
 from provisioner.model.node import NodeKind, State
 from provisioner.model.recovery import Difference, Settlement

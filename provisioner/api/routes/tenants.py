@@ -197,8 +197,7 @@ class Wanted(Record):
         description="Nodes chosen by a person: the tenant gets these before others.",
     )
     spread: bool | None = Field(
-        default=None,
-        description="Spread its nodes over units and racks; without, keep them close.",
+        default=None, description="Spread its nodes over units and racks; without, keep them close."
     )
     outside: tuple[Outside, ...] | None = Field(
         default=None, description="Networks outside of the fabric that its VRF reaches."

@@ -142,9 +142,7 @@ def verify_chain(
 
 
 def _walk(
-    bag: Sequence[x509.Certificate],
-    pinned: dict[str, TrustAnchor],
-    anchors: Sequence[TrustAnchor],
+    bag: Sequence[x509.Certificate], pinned: dict[str, TrustAnchor], anchors: Sequence[TrustAnchor]
 ) -> tuple[tuple[x509.Certificate, ...], Finding | None, TrustAnchor | None]:
     path = [_find_leaf(bag)]
     while len(path) <= CERTIFICATES_MAX:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from cryptography import x509
 from cryptography.x509.ocsp import OCSPResponse
 
-from provisioner.checks.attestation import spdm_messages as opaque_types
+from provisioner.checks.attestation import spdm_messages
 from provisioner.checks.attestation.certificate_chains import (
     Chain,
     check_revocation,
@@ -259,10 +259,10 @@ def _collect(opaque: OpaqueData, choice: Choice) -> tuple[dict[int, _Golden], li
 
 def _check_nvdec(opaque: OpaqueData) -> Finding | None:
     """Return why the decoder's measurement is left out; None if it counts."""
-    status = opaque.number(opaque_types.NVDEC0)
-    if status == opaque_types.NVDEC_ENABLED:
+    status = opaque.number(spdm_messages.NVDEC0)
+    if status == spdm_messages.NVDEC_ENABLED:
         return None
-    if status == opaque_types.NVDEC_DISABLED:
+    if status == spdm_messages.NVDEC_DISABLED:
         return notes(FindingName.NVDEC_SKIPPED, f"index {NVDEC_INDEX} is skipped")
     shown = "absent" if status is None else f"0x{status:02x}"
     return unproves(FindingName.NVDEC, f"NVDEC0 is {shown}: index {NVDEC_INDEX} cannot be judged")
@@ -439,8 +439,8 @@ def _read_device(
         return Device(product, kind, identity, ()), nothing, refused.finding
     versions: tuple[tuple[str, str], ...] = (("vbios", opaque.vbios),)
     if gpu:
-        versions = (("driver", opaque.text(opaque_types.DRIVER)), *versions)
-    parts = (opaque_types.PROJECT, opaque_types.PROJECT_SKU, opaque_types.CHIP_SKU)
+        versions = (("driver", opaque.text(spdm_messages.DRIVER)), *versions)
+    parts = (spdm_messages.PROJECT, spdm_messages.PROJECT_SKU, spdm_messages.CHIP_SKU)
     board = "_".join(opaque.text(p) for p in parts) if gpu else ""
     return Device(product, kind, identity, versions, board), opaque, None
 
@@ -452,7 +452,7 @@ def _check_fwid(opaque: OpaqueData, chain: Chain) -> tuple[Finding, ...]:
     if not stated:
         return (notes(FindingName.FWID_NOT_STATED, "the report does not carry it"),)
     if certified is None:
-        if (opaque.number(opaque_types.OPAQUE_VERSION) or 0) >= 1:
+        if (opaque.number(spdm_messages.OPAQUE_VERSION) or 0) >= 1:
             return (contradicts(FindingName.FWID, "the leaf does not carry it"),)
         return (notes(FindingName.FWID_NOT_STATED, "the leaf does not carry it"),)
     if stated not in certified:

@@ -101,10 +101,7 @@ def read_endorsement(raw: bytes) -> x509.Certificate:
 
 
 def verify_endorsement(
-    leaf: x509.Certificate,
-    bag: Sequence[x509.Certificate],
-    makers: Makers,
-    at: float,
+    leaf: x509.Certificate, bag: Sequence[x509.Certificate], makers: Makers, at: float
 ) -> Endorsement:
     """Return the key that a maker vouches for; `bag`: further certificates, of the TPM itself.
 

@@ -34,11 +34,7 @@ from provisioner.model.base import Record
 # it is Gbit/s only if the command had `--report_gbits`.
 
 
-_UNITS = {
-    "Gb/sec": 1.0,
-    "MB/sec": 2**20 * 8 / 1e9,
-    "MiB/sec": 2**20 * 8 / 1e9,
-}
+_UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8 / 1e9, "MiB/sec": 2**20 * 8 / 1e9}
 # 400 Gbit/s in both directions, with a margin: a higher value is not in the unit that is named
 GBIT_S_MAX = 1000.0
 _UNQUOTED = re.compile(r"(?m)^(\s*)(sl)(\s*:)")  # the QoS variant prints this key bare

@@ -14,11 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from provisioner.checks.check import Unreadable
-from provisioner.checks.readers.tool_output import (
-    parse_json,
-    require_object,
-    split_lines,
-)
+from provisioner.checks.readers.tool_output import parse_json, require_object, split_lines
 from provisioner.model.names import normalize_pci
 
 # ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from pydantic import field_validator
 
-from provisioner.checks.xid import error_codes as xid_table
+from provisioner.checks.xid import error_codes
 from provisioner.checks.xid.error_codes import (
     SEVERITY,
     UNKNOWN,
@@ -94,10 +94,7 @@ BITS: dict[int, dict[NvlinkMeaning, tuple[int, ...]]] = {
         NvlinkMeaning.REPEATED_DIAG: (16, 19),
         NvlinkMeaning.REPEATED: (17, 18),
     },
-    4: {
-        NvlinkMeaning.SYMPATHETIC: (16, 17),
-        NvlinkMeaning.RESET_FABRIC: (18,),
-    },
+    4: {NvlinkMeaning.SYMPATHETIC: (16, 17), NvlinkMeaning.RESET_FABRIC: (18,)},
     5: {
         NvlinkMeaning.ECC: (18, 19, 21, 22, 24, 25, 27, 28),
         NvlinkMeaning.THRESHOLD: (20, 23, 26, 29),
@@ -363,7 +360,7 @@ def explain_xid(code: int, message: str = "", registers: tuple[int, ...] = ()) -
             investigate=Action.CONTACT_SUPPORT,
             severity=UNKNOWN,
             known=row is not None,
-            source=xid_table.SOURCE,
+            source=error_codes.SOURCE,
         )
     plain = Explanation(
         family=Family.XID,
@@ -374,7 +371,7 @@ def explain_xid(code: int, message: str = "", registers: tuple[int, ...] = ()) -
         investigate=row.investigate,
         severity=row.severity,
         known=True,
-        source=xid_table.SOURCE,
+        source=error_codes.SOURCE,
     )
     if not message and not registers:
         return plain
@@ -417,11 +414,7 @@ def _explain_nvlink(plain: Explanation, message: str, registers: tuple[int, ...]
     link = (f"link {read[0]}",) if read[0] >= 0 else ()
     described = tuple(str(bit) for bit in ordered[:8]) or ("no bit of any register is set",)
     return plain.model_copy(
-        update={
-            "severity": severity,
-            "details": link + described,
-            "source": SOURCE,
-        }
+        update={"severity": severity, "details": link + described, "source": SOURCE}
     )
 
 

@@ -17,12 +17,7 @@ from rich.markup import escape
 from provisioner import components, quirks
 from provisioner.adapters.redfish import accounts
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.dry_run import (
-    HIDDEN,
-    DryRunTransport,
-    StandingClock,
-    Write,
-)
+from provisioner.adapters.redfish.dry_run import HIDDEN, DryRunTransport, StandingClock, Write
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.settings.bios_writes import set_bios
 from provisioner.adapters.redfish.settings.bmc_writes import set_bmc, set_card
@@ -168,11 +163,7 @@ def _build_dnsmasq(script: str, image: str, tftp: str) -> str:
 def _build_kea_classes(script: str, image: str, tftp: str) -> list[dict[str, Any]]:
     """Return Kea's classes; a client takes the fields of the first class that fits."""
     classes: list[dict[str, Any]] = [
-        {
-            "name": "maintenance-ipxe",
-            "test": "option[77].text == 'iPXE'",
-            "boot-file-name": script,
-        }
+        {"name": "maintenance-ipxe", "test": "option[77].text == 'iPXE'", "boot-file-name": script}
     ]
     classes += [
         {

@@ -125,8 +125,7 @@ Earlier = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the files.")]
 Limit = Annotated[
-    float,
-    typer.Option(min=1.0, max=3600.0, help="Seconds that the reading of one BMC may take."),
+    float, typer.Option(min=1.0, max=3600.0, help="Seconds that the reading of one BMC may take.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Write nothing: show what would be written.")

@@ -147,8 +147,7 @@ def inspect(
     pin: PinOption = "",
     ca: CaOption = None,
     limit: Annotated[
-        float,
-        typer.Option(min=1.0, max=3600.0, help="Seconds that the whole reading may take."),
+        float, typer.Option(min=1.0, max=3600.0, help="Seconds that the whole reading may take.")
     ] = LIMIT_S,
 ) -> None:
     """Print the inventory of a Redfish service.

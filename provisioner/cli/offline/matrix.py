@@ -310,8 +310,7 @@ def check(
         typer.Option("--release", help="Only what this release needs; repeatable."),
     ] = None,
     profiles: Annotated[
-        list[str] | None,
-        typer.Option("--profile", help="Only this hardware profile; repeatable."),
+        list[str] | None, typer.Option("--profile", help="Only this hardware profile; repeatable.")
     ] = None,
     inventories: Annotated[
         list[Path] | None,

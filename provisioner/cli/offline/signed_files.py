@@ -19,7 +19,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
-from provisioner.planning.repair import evidence_bundle as archive
+from provisioner.planning.repair import evidence_bundle
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
@@ -67,8 +67,7 @@ def verify(
 
 
 def verify_bundle(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")],
-    key: KeyOption,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")], key: KeyOption
 ) -> None:
     """Check that an archive is unchanged and signed by a trusted site.
 
@@ -76,12 +75,12 @@ def verify_bundle(
     """
     keys = read_trusted_keys(key)
     try:
-        members = archive.unpack_bundle(_read(file))
-        envelope = archive.envelope_of(members)
+        members = evidence_bundle.unpack_bundle(_read(file))
+        envelope = evidence_bundle.envelope_of(members)
     except NotABundle as error:
         raise InputError(str(file), "", str(error), "Write it with `case bundle`.") from None
     wrong = ["no trusted key signed it"] if not signed(envelope, keys) else []
-    wrong += archive.list_bundle_objections(members, envelope.payload)
+    wrong += evidence_bundle.list_bundle_objections(members, envelope.payload)
     for line in wrong:
         typer.echo(f"{file}: {line}", err=True)
     if wrong:
@@ -126,10 +125,10 @@ def _day(seconds: float) -> str:
 def _read(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
-            content = opened.read(archive.BYTES_MAX + 1)
+            content = opened.read(evidence_bundle.BYTES_MAX + 1)
     except OSError as error:
         problem = f"it cannot be read ({error.strerror})"
         raise InputError(str(file), "", problem, "Check the path.") from None
-    if len(content) > archive.BYTES_MAX:
+    if len(content) > evidence_bundle.BYTES_MAX:
         raise InputError(str(file), "", "it is too large for such an archive", "Check the path.")
     return content

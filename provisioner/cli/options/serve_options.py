@@ -84,8 +84,7 @@ ArtifactHost = Annotated[
     str, typer.Option(help="Address of this machine from which BMCs and switches pull artifacts.")
 ]
 ArtifactUrl = Annotated[
-    str,
-    typer.Option(help="http(s)://HOST[:PORT]/PATH that devices and daemon fetch from instead."),
+    str, typer.Option(help="http(s)://HOST[:PORT]/PATH that devices and daemon fetch from instead.")
 ]
 ArtifactPort = Annotated[int, typer.Option(min=0, max=65535, help="Port for files; 0: a free one.")]
 AgentPort = Annotated[
@@ -109,8 +108,7 @@ AlertSources = Annotated[
     Path | None, typer.Option(help="File of sources that may push alerts (docs/watch.md).")
 ]
 ChangeUntil = Annotated[
-    str,
-    typer.Option(help="Until then daemons with another version, matrix or settings may join."),
+    str, typer.Option(help="Until then daemons with another version, matrix or settings may join.")
 ]
 SettingsFile = Annotated[Path | None, typer.Option(help="Settings file (docs/settings.md).")]
 Playbooks = Annotated[Path, typer.Option(help="Directory of playbooks.")]
@@ -139,12 +137,7 @@ def read_files(
 
 
 def check_places(
-    simulator: Path | None,
-    playbooks: Path,
-    artifacts: Path,
-    ca_file: Path | None,
-    *,
-    observe: bool,
+    simulator: Path | None, playbooks: Path, artifacts: Path, ca_file: Path | None, *, observe: bool
 ) -> Path:
     """Check and return the playbooks' directory, so that a missing file is reported now.
 

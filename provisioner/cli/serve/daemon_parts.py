@@ -33,7 +33,7 @@ from provisioner.daemon.events import Sender
 from provisioner.daemon.hosts import Hosts
 from provisioner.daemon.tenants import FabricAccess, open_keeper
 from provisioner.execution.actions.work import HostLogin, login_of
-from provisioner.execution.artifacts import artifacts as artifact_files
+from provisioner.execution.artifacts import artifacts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
 from provisioner.model.alert import Classification
@@ -266,7 +266,7 @@ def build_site_parts(
 
 def build_parts(
     kept: tuple[Data, Clock, Settings, Pinned, Telemetry],
-    reached: tuple[Hosts, ServedAgents, artifact_files.Artifacts],
+    reached: tuple[Hosts, ServedAgents, artifacts.Artifacts],
     wires: tuple[RedfishTransport, SwitchTransport],
     receivers: Receivers,
     site: SiteParts,

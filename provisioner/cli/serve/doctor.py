@@ -37,7 +37,7 @@ from provisioner.daemon.data import (
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.execution.observe import examination as look
+from provisioner.execution.observe import examination
 from provisioner.execution.observe.examination import Looked
 from provisioner.execution.observe.intake import Secrets
 from provisioner.model.expected import Expected, ExpectedNode
@@ -249,7 +249,9 @@ def _artifacts(
         return asyncio.run(_outside(files, _bundles(pinned), directory, url, ca_file, done))
     examined = []
     for count, (name, sha256) in enumerate(sorted(files.items()), 1):
-        examined.append(judge.judge_artifact(name, sha256, look.file_digest(directory, name)))
+        examined.append(
+            judge.judge_artifact(name, sha256, examination.file_digest(directory, name))
+        )
         done(count, len(files))
     return examined
 
@@ -342,7 +344,7 @@ async def _devices(
             subscriptions = await opened.store.alerts.list_subscriptions()
             unproved = judge.find_unproved(subscriptions, clock.now())
             systems = make_switches(switches)
-            tries = look.looks(Reach(transport, systems, opened.vault), clock, nodes)
+            tries = examination.looks(Reach(transport, systems, opened.vault), clock, nodes)
             told = await _look(search, nodes, tries, transport, systems, clock, done)
             return [*told, *unproved]
     except PortError as error:
@@ -372,13 +374,15 @@ async def _look(
         probes = await scan(transport, network, search.port, lambda _done, _all: None)
         found |= {p.url: None for p in probes if urlsplit(p.url).hostname not in own}
     factory = search.secrets.factory
-    further = [partial(look.stranger, transport, clock, u, factory) for u in found if u not in urls]
+    further = [
+        partial(examination.stranger, transport, clock, u, factory) for u in found if u not in urls
+    ]
     further += [
         partial(_listed_switch, transport, switches, clock, entry, search.secrets)
         for entry in entries
         if entry.kind is NodeKind.SWITCH
     ]
-    looked = await look.taken([*tries, *further], done)
+    looked = await examination.taken([*tries, *further], done)
     told = _told(looked)
     if not entries:
         return told
@@ -409,7 +413,7 @@ async def _listed_switch(
         finding = judge.report_bad("switch", entry.name, "the list has no login for it", remedy)
         return Looked(subject=entry.name, examined=(finding,))
     address = SwitchAddress(entry.address, *login, system=entry.os)
-    return await look.switch_at(transport, switches, clock, entry.name, address)
+    return await examination.switch_at(transport, switches, clock, entry.name, address)
 
 
 def _no_key(why: InputError) -> Examined:

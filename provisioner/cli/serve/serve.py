@@ -61,12 +61,7 @@ from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import Data, held_data, open_data
 from provisioner.daemon.events import Sender, open_watch
 from provisioner.daemon.hosts import Hosts, kept_clock, open_hosts, simulated_hosts
-from provisioner.daemon.observing import (
-    SILENT,
-    ObservingDaemon,
-    narrow_hosts,
-    narrow_switch_wire,
-)
+from provisioner.daemon.observing import SILENT, ObservingDaemon, narrow_hosts, narrow_switch_wire
 from provisioner.daemon.recovery import CountedWrites, counted_writes, scheduled_backups
 from provisioner.daemon.telemetry import Measured, open_telemetry, served_metrics
 from provisioner.daemon.telling import LOOK_S, LOOK_SHARED_S, tell_events

@@ -215,12 +215,7 @@ class Survey:
         return cache.plan(PlanningNode(inventory, release, profile, neighbours=ends))
 
     def _way_back(
-        self,
-        node: Node,
-        inventory: Inventory,
-        plan: Plan,
-        around: Sequence[str],
-        cache: PlanCache,
+        self, node: Node, inventory: Inventory, plan: Plan, around: Sequence[str], cache: PlanCache
     ) -> WayBack:
         """Return the way back to the node's present release; a node on none has no way back."""
         if not node.release or node.release == plan.release or plan.blockers:

@@ -352,11 +352,7 @@ class CampaignRequests:
         ]
 
     async def _change(
-        self,
-        campaign_id: str,
-        word: str,
-        by: str,
-        change: Callable[[Campaign], Campaign],
+        self, campaign_id: str, word: str, by: str, change: Callable[[Campaign], Campaign]
     ) -> Answer:
         for _ in range(TRIES_MAX):
             campaign = await self.find_campaign(campaign_id)

@@ -309,11 +309,7 @@ class Campaigns:
         return decision
 
     async def _observe(
-        self,
-        campaign: Campaign,
-        memory: Memory,
-        nodes: Mapping[str, Node],
-        now: float,
+        self, campaign: Campaign, memory: Memory, nodes: Mapping[str, Node], now: float
     ) -> None:
         advanced = [
             (row, new)

@@ -19,12 +19,11 @@ from typing import NoReturn, Protocol, TypeVar
 import psycopg
 
 from provisioner.control.engine.engine import FirstFailure
-from provisioner.execution.actions import reach as leaf_turns
+from provisioner.execution.actions import reach
 from provisioner.model.input_error import InputError
 from provisioner.planning.watch import membership
 from provisioner.planning.watch.membership import Fitness, Standing
 from provisioner.runtime import permit
-from provisioner.runtime import permit as process_scope
 from provisioner.runtime.database_clock import DatabaseClock, Reading
 from provisioner.runtime.wall_clock import read_boot_clock
 from provisioner.store.database.seat import Peer, Seat
@@ -235,7 +234,7 @@ class Cluster:
             self._lost(why)
         before = self.mixed
         self.mixed = membership.describe_mixed_peers(self._seat.joined, peers)
-        process_scope.get_scope().notices["daemons"] = self.mixed
+        permit.get_scope().notices["daemons"] = self.mixed
         if self.mixed != before:
             for sentence in self.mixed or ("all daemons work by the same",):
                 log.warning("while a change rolls through: %s", sentence)
@@ -308,7 +307,7 @@ class Cluster:
             self._take_fitness(fitness)
             self._unfit = frozenset(p.id for p in peers if not p.fit)
             unfit = membership.describe_unfit_peers(peers, now)
-            notices = process_scope.get_scope().notices
+            notices = permit.get_scope().notices
             notices["reach of peers"] = unfit
             notices["database"] = membership.describe_slow_link(ours)
             await asyncio.sleep(LOOK_S)
@@ -361,7 +360,7 @@ class Cluster:
         self._fitness = fitness
         self._seat.may_lead = fitness.fit
         notice = () if not fitness.why else (f"{DRIVES[fitness.fit]}: {fitness.why}",)
-        process_scope.get_scope().notices["reach"] = notice
+        permit.get_scope().notices["reach"] = notice
         if fitness.fit:
             self._fit.set()
         if fitness.why != before.why:
@@ -370,7 +369,7 @@ class Cluster:
     async def _pulse(self) -> None:
         """Show that the event loop lives, and look whether the seat is sure: also while the
         thread that beats waits for a database that is gone."""
-        with permit.require_check(self.check), leaf_turns.share_turns(self):
+        with permit.require_check(self.check), reach.share_turns(self):
             while True:
                 self._alive_s = self._threads.steady_s()
                 self.check()
@@ -418,10 +417,10 @@ class Cluster:
         self._time.clock.follow(reading)
         if abs(self.apart_s) > APART_S >= abs(before):
             notice = f"this machine's clock is {_apart(self.apart_s)} the database's"
-            process_scope.get_scope().notices["clock"] = (f"{notice}: look at its NTP",)
+            permit.get_scope().notices["clock"] = (f"{notice}: look at its NTP",)
             log.warning("%s: look at its NTP", notice)
         elif abs(self.apart_s) <= APART_S < abs(before):
-            process_scope.get_scope().notices["clock"] = ()
+            permit.get_scope().notices["clock"] = ()
             log.warning("this machine's clock agrees with the database's again")
 
     async def _sure(self, work: Awaitable[T]) -> T:

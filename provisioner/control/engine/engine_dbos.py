@@ -82,10 +82,7 @@ class DbosQueue:
         self._thread.shutdown(wait=False)
 
     def _launch(
-        self,
-        executor: str,
-        run: Callable[[str], Awaitable[None]],
-        loop: asyncio.AbstractEventLoop,
+        self, executor: str, run: Callable[[str], Awaitable[None]], loop: asyncio.AbstractEventLoop
     ) -> None:
         """Launch DBOS in a thread without an event loop: it then runs workflows on a loop of its
         own.

@@ -28,7 +28,7 @@ from provisioner.planning.lifecycle.admission import (
     highest_level,
 )
 from provisioner.ports import Clock
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.store.database import waits
 from provisioner.store.database.database import directory_of
 from provisioner.store.sql_store import SqlStore
@@ -108,7 +108,7 @@ def list_notices() -> tuple[str, ...]:
     """Return this process's own notices: a clock that differs, a change that is being rolled
     out.
     """
-    by_subject = process_scope.get_scope().notices
+    by_subject = permit.get_scope().notices
     return tuple(notice for subject in sorted(by_subject) for notice in by_subject[subject])
 
 

@@ -20,8 +20,7 @@ from provisioner.model.events.fleet_events import FabricSessionOpened
 from provisioner.model.fabric_session import FabricMember, FabricOutcome, FabricRun, FabricSession
 from provisioner.model.node import Node, State
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.fault_location import fabric_rounds, fabric_verdicts
-from provisioner.planning.fault_location import fabric_session as rules
+from provisioner.planning.fault_location import fabric_rounds, fabric_session, fabric_verdicts
 from provisioner.planning.fault_location.isolation import find_culprits
 from provisioner.planning.fault_location.isolation_words import (
     FabricTest,
@@ -85,7 +84,9 @@ class FabricSessions:
         nodes = await self._store.nodes.list()
         taken = {m.node for s in sessions for m in s.present}
         seekers = await self._seekers(nodes, taken)
-        for members in rules.form_sessions(seekers, nodes, taken, self._policy, self._clock.now()):
+        for members in fabric_session.form_sessions(
+            seekers, nodes, taken, self._policy, self._clock.now()
+        ):
             await self._open(members, {n.id: n for n in nodes}[members[0].node])
 
     async def stop(self) -> None:
@@ -95,13 +96,15 @@ class FabricSessions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _seekers(self, nodes: Sequence[Node], taken: set[str]) -> list[rules.Seeker]:
+    async def _seekers(self, nodes: Sequence[Node], taken: set[str]) -> list[fabric_session.Seeker]:
         seekers = []
         for node in nodes:
             if node.state is not State.VALIDATING or node.id in taken:
                 continue
             report = await self._store.evidence.get_report(node.id)
-            if rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
+            if fabric_session.needs_session(
+                node, report, await self._store.fabric.get_outcome(node.id)
+            ):
                 assert report is not None
                 seekers.append((node, report))
         return seekers
@@ -292,7 +295,7 @@ class FabricSessions:
             report = await self._store.evidence.get_report(member.node) if member.seeks else None
             if report is not None:
                 reports[member.node] = report
-        departed = rules.find_departed(session, nodes, reports)
+        departed = fabric_session.find_departed(session, nodes, reports)
         if not departed:
             return session
         changed = session.model_copy(update={"gone": (*session.gone, *departed)})
@@ -329,11 +332,11 @@ class FabricSessions:
             await self._end(session, outcomes, str(bug))
 
 
-def policy_of(settings: Settings) -> rules.SessionPolicy:
-    return rules.SessionPolicy(
+def policy_of(settings: Settings) -> fabric_session.SessionPolicy:
+    return fabric_session.SessionPolicy(
         partners_min=settings.fabric_partners_min,
         gather_s=settings.fabric_gather_s,
         wait_s=settings.fabric_wait_s,
         collectives=settings.fabric_collectives,
-        isolation=rules.look_for_rate(settings.fabric_rate_min),
+        isolation=fabric_session.look_for_rate(settings.fabric_rate_min),
     )

@@ -22,8 +22,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.certification import cohort
-from provisioner.planning.certification import cohort as baseline
-from provisioner.planning.fault_location import fabric_session as rules
+from provisioner.planning.fault_location import fabric_session
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Isolation, Partitions
@@ -40,7 +39,7 @@ from provisioner.store.sql_store import SqlStore
 
 KEPT_MAX = 16  # cohorts whose verdicts are kept: a fleet in the middle of a campaign has a few
 _POLICY = cohort.Policy()
-_LEARNING = baseline.LearningPolicy()
+_LEARNING = cohort.LearningPolicy()
 _Mark = tuple[int, float]
 
 
@@ -73,7 +72,7 @@ class Cohorts:
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
             learned_now = [
-                baseline.learn_baseline(
+                cohort.learn_baseline(
                     metric,
                     members,
                     previous=previous.get(metric),
@@ -165,14 +164,18 @@ class FabricStanding:
 
         Nothing else is asked of it meanwhile: it may be under test, and is looked at afterwards.
         """
-        if not rules.needs_session(node, report, await self._store.fabric.get_outcome(node.id)):
+        if not fabric_session.needs_session(
+            node, report, await self._store.fabric.get_outcome(node.id)
+        ):
             return None
         assert report is not None
         if (reason := await self._session(node)) is not None:
             return View(fabric_wait=reason, in_session=True)
-        partners = rules.count_partners(node, await self._store.nodes.list())
-        late = rules.find_overdue_wait(node, report, partners, self._policy, self._clock.now())
-        reason = rules.describe_wait(partners, self._policy.partners_min)
+        partners = fabric_session.count_partners(node, await self._store.nodes.list())
+        late = fabric_session.find_overdue_wait(
+            node, report, partners, self._policy, self._clock.now()
+        )
+        reason = fabric_session.describe_wait(partners, self._policy.partners_min)
         return View(fabric_wait=reason, fabric_late=() if late is None else (late,))
 
     async def in_session(self, node: Node) -> bool:
@@ -182,7 +185,7 @@ class FabricStanding:
         if report is None:
             return None
         outcome = await self._store.fabric.get_outcome(node.id)
-        return outcome if rules.is_current_outcome(outcome, report) else None
+        return outcome if fabric_session.is_current_outcome(outcome, report) else None
 
     async def find_accusations(
         self, node: Node, certificate: Certificate | None

@@ -17,7 +17,7 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant, TenantKey, TenantUserData
 from provisioner.model.tenant_network import TenantFilters
-from provisioner.planning.tenancy import tenants as requests
+from provisioner.planning.tenancy import tenants
 from provisioner.planning.tenancy.tenants import Request
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.ports import Clock, FabricStep, Isolation, PartitionReads, PortError, StaleWrite
@@ -100,7 +100,7 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
-            made = requests.create(asked, rows, nodes, await self._fabric())
+            made = tenants.create(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("create", by), made, rows, dry_run=dry_run)
 
     async def change(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
@@ -108,7 +108,7 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
-            made = requests.change_tenant(asked, rows, nodes, await self._fabric())
+            made = tenants.change_tenant(asked, rows, nodes, await self._fabric())
             return await self._carry_out(("change", by), made, rows, dry_run=dry_run)
 
     async def shrink(
@@ -126,7 +126,7 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
-            shrunk = requests.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
+            shrunk = tenants.shrink_tenant(name, to, leaving, rows, nodes, self._clock.now())
             if isinstance(shrunk, tuple):
                 return Answer(blockers=shrunk)
             return await self._carry_out(
@@ -143,7 +143,7 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
-            made = requests.delete(name, rows, nodes)
+            made = tenants.delete(name, rows, nodes)
             if made is None:
                 return Answer()
             known = await self._list_known(name, nodes)
@@ -162,8 +162,8 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
-            if row is None or requests.find_damaged(rows):
-                return Answer(blockers=requests.find_damaged(rows))
+            if row is None or tenants.find_damaged(rows):
+                return Answer(blockers=tenants.find_damaged(rows))
             made = row.model_copy(update=fields)
             try:
                 now = self._clock.now()
@@ -216,7 +216,7 @@ class TenantKeeper:
     ) -> Answer:
         if not isinstance(made, Tenant):
             return Answer(blockers=made)
-        if damaged := requests.find_damaged(rows):
+        if damaged := tenants.find_damaged(rows):
             return Answer(blockers=damaged)
         stored = next((t for t in rows if t.name == made.name), None)
         if not dry_run and made != stored:
@@ -290,7 +290,7 @@ class TenantKeeper:
         self, rows: Sequence[Tenant], only: Sequence[str]
     ) -> tuple[tuple[FabricStep, ...], tuple[Blocker, ...]]:
         """Read all fabrics before any is changed; none, while a tenant is unreadable."""
-        if damaged := requests.find_damaged(rows):
+        if damaged := tenants.find_damaged(rows):
             return (), damaged
         deltas = [await isolation.delta(rows, only) for isolation in self._isolations]
         return (

@@ -18,9 +18,7 @@ from provisioner.model.events.node_events import FabricProved, NodeCertified, No
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker
-from provisioner.planning.certification import certification, cohort
-from provisioner.planning.certification import certification as gates
-from provisioner.planning.certification import escalation as error_history
+from provisioner.planning.certification import certification, cohort, escalation
 from provisioner.planning.certification.attested_state import describe_attestation, list_results
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.lifecycle.journey import enter_state
@@ -48,9 +46,7 @@ class Certifier:
         note = f"health checks are running ({why})"
         await hold.record(node=node.model_copy(update={"note": note}))
         report = await self._validator.validate(
-            node,
-            view.inventory,
-            selected=None if chosen is None else chosen.checks,
+            node, view.inventory, selected=None if chosen is None else chosen.checks
         )
         if isinstance(report, Blocker):
             return (report,)
@@ -108,7 +104,7 @@ class Certifier:
         assert view.report is not None
         now = self._clock.now()
         certificate_id = uuid.uuid4().hex
-        proved = gates.list_proofs(
+        proved = certification.list_proofs(
             certificate_id,
             view.report,
             node.kind,
@@ -149,9 +145,9 @@ class Certifier:
         self, node: Node, inventory: Inventory, report: HealthReport
     ) -> HealthReport:
         now = self._clock.now()
-        earlier = await self._store.evidence.list_reports(node.id, now - error_history.WINDOW_S)
-        reports = error_history.select_since_parts_changed([report, *earlier])
-        digests = error_history.evidence_of(reports)
+        earlier = await self._store.evidence.list_reports(node.id, now - escalation.WINDOW_S)
+        reports = escalation.select_since_parts_changed([report, *earlier])
+        digests = escalation.evidence_of(reports)
         texts = [await self._store.evidence.get_output(digest) or "" for digest in digests]
-        past = error_history.read_history(texts, self._validator.slots(node, inventory))
-        return error_history.judge_history(report, past, error_history.list_restarts(reports), now)
+        past = escalation.read_history(texts, self._validator.slots(node, inventory))
+        return escalation.judge_history(report, past, escalation.list_restarts(reports), now)

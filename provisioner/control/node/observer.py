@@ -35,7 +35,7 @@ from provisioner.planning.lifecycle.admission import find_busy_neighbours
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
-from provisioner.planning.release import entitlement as handover
+from provisioner.planning.release import entitlement
 from provisioner.planning.release.entitlement import (
     find_foreign_service,
     find_isolation_violations,
@@ -81,9 +81,7 @@ async def choose(
     change = change_since(last, inventory, turnover=turnover, suspect=suspect)
     gates = frozenset(Gate(letter) for letter in settings.certify_gates)
     policy = SelectionPolicy(
-        gates=gates,
-        budget_s=settings.test_budget_s or None,
-        fabric_days_max=settings.fabric_days,
+        gates=gates, budget_s=settings.test_budget_s or None, fabric_days_max=settings.fabric_days
     )
     past = await store.evidence.list_reports(node.id, now - INCIDENTS_S)
     standing = FaultRecord(
@@ -161,9 +159,9 @@ class Observer:
         Nothing is asked of a device, so that this can be read before each leaf is changed.
         """
         stored = await self._store.nodes.get(node.id)
-        if stored is None or not handover.is_unchanged(node, stored):
+        if stored is None or not entitlement.is_unchanged(node, stored):
             return (
-                handover.make_changed_blocker(
+                entitlement.make_changed_blocker(
                     node.id, "its state, tenant or certificate is another now"
                 ),
             )
@@ -178,7 +176,7 @@ class Observer:
             return unseen
         if blockers := await self._objections(node, vrf, inventory):
             return blockers
-        return handover.standing_of(node, inventory, vrf)
+        return entitlement.standing_of(node, inventory, vrf)
 
     async def _objections(
         self, node: Node, vrf: str, inventory: Inventory | None
@@ -186,14 +184,14 @@ class Observer:
         certificate = await self._store.evidence.get_certificate(node.certificate)
         if certificate is None or inventory is None:
             return (
-                handover.make_changed_blocker(
+                entitlement.make_changed_blocker(
                     node.id, "its certificate or its inventory is not stored"
                 ),
             )
         now = self._clock.now()
         signed, revoked = await self._store.evidence.read_trust(certificate)
         tenants = {t.name: t.vrf for t in await self._store.tenants.list()}
-        return handover.list_handover_objections(
+        return entitlement.list_handover_objections(
             node,
             certificate,
             inventory,

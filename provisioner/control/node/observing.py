@@ -34,7 +34,7 @@ from provisioner.model.plan import Plan
 from provisioner.model.tenant import PortPlacement
 from provisioner.planning.certification import certification
 from provisioner.planning.erasure import erasure
-from provisioner.planning.lifecycle import credential_rotation as would_acts
+from provisioner.planning.lifecycle import credential_rotation
 from provisioner.planning.lifecycle.decide import Rest, View, decide
 from provisioner.planning.path.history import build_history, find_open_entries
 from provisioner.planning.path.planner import PlanCache, PlanningNode
@@ -242,11 +242,11 @@ class SiteObserver:
         judged, wrong = self._choose_profile(node, inventory)
         plan = await self._plan(judged, inventory)
         vrf_of = {t.name: t.vrf for t in await self._store.tenants.list()}
-        misplaced = would_acts.judge_ports(node, placed, vrf_of)
+        misplaced = credential_rotation.judge_ports(node, placed, vrf_of)
         if isinstance(read, Blocker):
             misplaced = ()
         refused = await self._judge_certificate(judged, inventory, plan)
-        view = would_acts.build_view(
+        view = credential_rotation.build_view(
             node, inventory, plan, None if isinstance(read, Blocker) else read
         ).model_copy(update={"unseen": unread, **await self._read_rows(node, vrf_of, refused)})
         return Observation(
@@ -254,7 +254,7 @@ class SiteObserver:
             at=self._clock.now(),
             state=node.state,
             vrfs=tuple(sorted({p.vrf for p in placed if p.vrf})),
-            would=would_acts.list_would_acts(node, view, placed, misplaced),
+            would=credential_rotation.list_would_acts(node, view, placed, misplaced),
             steps=_list_steps(plan),
             resets=0 if plan is None else plan.resets,
             duration_s=0 if plan is None else plan.duration_s,

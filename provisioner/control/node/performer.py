@@ -401,10 +401,7 @@ class Performer:
         released = enter_state(node, State.RELEASED, why, now, place)
         try:
             await hold.record(
-                node=released,
-                proof=proof,
-                events=[describe_handover(proof)],
-                standing=standing,
+                node=released, proof=proof, events=[describe_handover(proof)], standing=standing
             )
         except StaleWrite as stale:
             return await self._release_refused(hold, node, vrf, (), str(stale))

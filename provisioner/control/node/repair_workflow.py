@@ -30,9 +30,7 @@ from provisioner.model.outcome import Blocker
 from provisioner.planning.certification.regression import is_doubtful
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.lifecycle.journey import enter_state, may_enter
-from provisioner.planning.repair import case_policy as policy
-from provisioner.planning.repair import remedies
-from provisioner.planning.repair import remedies as remedy_steps
+from provisioner.planning.repair import case_policy, remedies
 from provisioner.planning.repair.diagnosis import diagnose
 from provisioner.planning.repair.part_names import at_missing, gone_of, locate_fault, of_missing
 from provisioner.planning.repair.remedies import Later, Limits, People, Try
@@ -84,12 +82,12 @@ class RepairWorkflow:
         try:
             if case.stage is Stage.RETIRING or 0 < case.retire_at <= self._clock.now():
                 return await self._retirer.turn(hold, case, node)
-            if case.stage is not Stage.RETURNING and not policy.is_taken_over(node, case):
-                work = policy.describe_take_over(node)
+            if case.stage is not Stage.RETURNING and not case_policy.is_taken_over(node, case):
+                work = case_policy.describe_take_over(node)
                 await self._ask_to_work(case, work, "not taken over")
                 return ()
             before_work = (Stage.OPENED, Stage.EVIDENCE, Stage.DIAGNOSIS)
-            if case.stage in before_work and policy.is_planned(case):
+            if case.stage in before_work and case_policy.is_planned(case):
                 await self._ask_to_work(case, case.reason, "planned maintenance")
                 return ()
             match case.stage:
@@ -121,8 +119,8 @@ class RepairWorkflow:
         if report is not None and report.started_at < since:
             report = None  # from before the remedy
         alerts = [a for a in await self._standing(node) if a.last_at >= since]
-        faults = {f.key: f for f in policy.faults_of(node, report, alerts, case)}
-        for fault in (*policy.faults_of(node, collected.report, ()), *collected.faults):
+        faults = {f.key: f for f in case_policy.faults_of(node, report, alerts, case)}
+        for fault in (*case_policy.faults_of(node, collected.report, ()), *collected.faults):
             faults.setdefault(fault.key, fault)
         missing = gone_of(case.parts_before, inventory)
         names = {
@@ -130,12 +128,12 @@ class RepairWorkflow:
             **await self._evidence.list_names(node, inventory, collected),
         }
         placed = at_missing(faults.values(), missing, inventory)
-        located = tuple(locate_fault(f, names) for f in placed)[: policy.FAULTS_MAX]
+        located = tuple(locate_fault(f, names) for f in placed)[: case_policy.FAULTS_MAX]
         tries = case.tries
         if tried is not None:
             tries = (
                 *case.tries[:-1],
-                remedies.measure_try(tried, policy.list_keys(located), now, well=False),
+                remedies.measure_try(tried, case_policy.list_keys(located), now, well=False),
             )
         diagnosis = diagnose(located, inventory, gone=missing)
         changed = case.enter_stage(
@@ -196,7 +194,7 @@ class RepairWorkflow:
                     kind=chosen.suspect.kind,
                     attempt=chosen.attempt,
                     started_at=now,
-                    before=policy.list_keys(case.faults),
+                    before=case_policy.list_keys(case.faults),
                 )
                 note = f"{tried.remedy} for {tried.kind} {tried.part}: {chosen.rung.why}"
                 began = case.enter_stage(Stage.REMEDY, now, tries=(*case.tries, tried), note=note)
@@ -232,7 +230,7 @@ class RepairWorkflow:
                 kind=chosen.suspect.kind,
                 attempt=chosen.attempt,
                 started_at=now,
-                before=policy.list_keys(case.faults),
+                before=case_policy.list_keys(case.faults),
             )
             tries = (*tries, people_try)
         # one ticket for each case: a further request goes to the same place
@@ -284,13 +282,11 @@ class RepairWorkflow:
         """Carry out the remedy's actions; return why it was not done, or ""."""
         inventory = await self._store.evidence.get_inventory(node.id)
         label = f"{case.id} {tried.remedy} try {len(case.tries)}"
-        steps = remedy_steps.plan_steps(tried, label, node, inventory, self._matrix)
+        steps = remedies.plan_steps(tried, label, node, inventory, self._matrix)
         if isinstance(steps, str):
             return steps
         for step in steps:
-            earlier = remedy_steps.find_latest(
-                await self._store.operations.list_entries(node.id), step
-            )
+            earlier = remedies.find_latest(await self._store.operations.list_entries(node.id), step)
             if earlier is not None and earlier.status is ActionStatus.CONFIRMED:
                 continue  # before we were interrupted
             if earlier is not None and earlier.status is ActionStatus.FAILED:

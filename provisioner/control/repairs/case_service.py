@@ -37,10 +37,8 @@ from provisioner.model.events.case_events import (
     HostReplaced,
 )
 from provisioner.model.node import Node, State
-from provisioner.planning.certification import regression as parts
-from provisioner.planning.repair import case_joining as joining
-from provisioner.planning.repair import case_joining as offenders
-from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.certification import regression
+from provisioner.planning.repair import case_joining, case_policy
 from provisioner.planning.repair.case_joining import OffenderPolicy
 from provisioner.planning.repair.case_policy import OUT_OF_SERVICE, CasePolicy, PlannedWork
 from provisioner.ports import Clock, Credentials, Secret, StaleWrite
@@ -135,13 +133,13 @@ class CaseService:
     ) -> Case | None:
         now = self._clock.now()
         earlier, standing, inventory = await asyncio.gather(
-            self.book.list(node.id, offenders.CASES_MAX),
+            self.book.list(node.id, case_joining.CASES_MAX),
             self._standing(node),
             self._store.evidence.get_inventory(node.id),
         )
         classes = [c for a in standing for c in a.classifications]
-        chosen = service or policy.service_for(classes, origin, self.policy)
-        case = policy.open_case(
+        chosen = service or case_policy.service_for(classes, origin, self.policy)
+        case = case_policy.open_case(
             node,
             number=1 + max((int(c.id.rpartition("-c")[2]) for c in earlier), default=0),
             origin=origin,
@@ -157,11 +155,11 @@ class CaseService:
         if work:
             ticket = Ticket(opened_at=now, work=work)
             case = case.enter_stage(Stage.HARDWARE, now, note=work, ticket=ticket)
-        score = offenders.compute_score(node.id, [*earlier, case], now, self.offenders)
-        deeper = score.advice is not offenders.Advice.NOTHING
-        case = joining.add_weighed(case, policy.opening_alerts(standing))
+        score = case_joining.compute_score(node.id, [*earlier, case], now, self.offenders)
+        deeper = score.advice is not case_joining.Advice.NOTHING
+        case = case_joining.add_weighed(case, case_policy.opening_alerts(standing))
         case = case.model_copy(update={"score": score.score, "deeper": deeper})
-        notices = [policy.first_notice(case, now)] if case.tenant else []
+        notices = [case_policy.first_notice(case, now)] if case.tenant else []
         event = CaseOpened(
             about=node.id,
             case=case.id,
@@ -190,14 +188,14 @@ class CaseService:
         """
         now = self._clock.now()
         weighed = alerts if origin is Origin.EVENT else ()
-        chosen = service or joining.choose_service_of_alerts(weighed, origin, self.policy)
+        chosen = service or case_joining.choose_service_of_alerts(weighed, origin, self.policy)
         report = JoinedReport(origin=origin, reason=reason, by=by, at=now)
-        joined = joining.join_report(case, node, report, chosen, self.policy)
+        joined = case_joining.join_report(case, node, report, chosen, self.policy)
         if isinstance(joined, str):
             return joined
         if case.weighed is not None or alerts:
-            joined = joining.add_weighed(joined, alerts)
-        notice = joining.write_joined_notice(case, joined, now)
+            joined = case_joining.add_weighed(joined, alerts)
+        notice = case_joining.write_joined_notice(case, joined, now)
         event = CaseJoined(
             about=node.id,
             case=case.id,
@@ -219,11 +217,11 @@ class CaseService:
 
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
         now = self._clock.now()
-        changed = policy.defer_drain(case, until, self.policy, now)
+        changed = case_policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):
             return changed
         kind = "maintenance" if case.origin is Origin.MAINTENANCE else "failure"
-        notice = policy.make_notice(
+        notice = case_policy.make_notice(
             changed, kind, f"Node {case.node} is taken back later.", now, until
         )
         event = CaseDeferred(about=case.node, case=case.id, until=until, by=by)
@@ -245,7 +243,7 @@ class CaseService:
         if case.stage is not Stage.RETURNING:
             return case.stage is Stage.HARDWARE
         node = await self._store.nodes.get(case.node)
-        return node is not None and policy.is_incurable(case, node)
+        return node is not None and case_policy.is_incurable(case, node)
 
     async def record_return(self, case: Case, by: str, work: str) -> Case | str:
         """Record that people are done: the node is taken in as a stranger."""
@@ -306,7 +304,9 @@ class CaseService:
         if case.stage is Stage.OPENED and case.service is not Service.CUT_OFF:
             changes |= {"service": Service.DRAIN, "drain_at": at}
         text = f"Node {case.node} is retired: {why}"
-        notices = [policy.make_notice(case, "retirement", text, now, at)] if case.tenant else []
+        notices = (
+            [case_policy.make_notice(case, "retirement", text, now, at)] if case.tenant else []
+        )
         event = CaseRetirementPlanned(
             about=case.node, case=case.id, at=at, by=by, why=why, disks=disks
         )
@@ -327,7 +327,7 @@ class CaseService:
                 ending, "closed"
             )
             text = f"Node {case.node}: the case is closed ({ending.value}): {why}"
-            notices = [policy.make_notice(case, kind, text, now)]
+            notices = [case_policy.make_notice(case, kind, text, now)]
         return await self.book.save(
             close_case(case, ending, now, why), notices=notices, events=[event], now=now
         )
@@ -397,7 +397,7 @@ class Exchanges:
         logins = await self._logins(node, cards)
         if isinstance(logins, str):
             return logins
-        fresh = node.model_copy(update={"bmcs": parts.reset_exchanged_bmcs(node, cards)})
+        fresh = node.model_copy(update={"bmcs": regression.reset_exchanged_bmcs(node, cards)})
         await self._store.nodes.save(fresh)
         await self._put(node, logins)
         return await self._case_service.record_return(case, by, work)
@@ -414,7 +414,7 @@ class Exchanges:
         logins = await self._logins(node, [b.name for b in node.bmcs])
         if isinstance(logins, str):
             return logins
-        made = parts.replace_host(node, now)
+        made = regression.replace_host(node, now)
         await self._store.nodes.save(made.node)
         if node.certificate:
             await self._store.evidence.revoke(node.certificate, why, now)

@@ -40,8 +40,7 @@ from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.planning.erasure.erasure import policy_of
 from provisioner.planning.path.profiles import choose_profile
-from provisioner.planning.repair import evidence_bundle
-from provisioner.planning.repair import repair_report as ticket_words
+from provisioner.planning.repair import evidence_bundle, repair_report
 from provisioner.planning.repair.case_policy import is_taken_over
 from provisioner.ports import Credentials, DamagedRow, PortError, StaleWrite
 from provisioner.ports.tickets import TicketRef, TicketSystem
@@ -131,7 +130,7 @@ class Ticketing:
         if ticket is None:
             return True
         led_done = not ticket.led or self._gave_up(ticket.led_problem)
-        is_sent = self._system is None or ticket_words.identify_wanted(case) in ("", ticket.told)
+        is_sent = self._system is None or repair_report.identify_wanted(case) in ("", ticket.told)
         return case.stage is not Stage.HARDWARE and led_done and (is_sent or self._spent(ticket))
 
     async def _advance(self, case: Case, kept: _Kept) -> None:
@@ -197,7 +196,7 @@ class Ticketing:
         ticket = case.ticket
         now = self._clock.now()
         assert ticket is not None
-        message_id = ticket_words.identify_wanted(case)
+        message_id = repair_report.identify_wanted(case)
         if not message_id or (message_id == ticket.told and ticket.asked == ticket.told):
             return
         certain = ticket.asked == ticket.told  # nothing was under way that may have arrived
@@ -223,7 +222,7 @@ class Ticketing:
         self, case: Case, node: Node, system: TicketSystem, *, look: bool
     ) -> TicketRef:
         inventory = await self._store.evidence.get_inventory(node.id)
-        message = ticket_words.make_message(case, node, inventory, self._settings.site)
+        message = repair_report.make_message(case, node, inventory, self._settings.site)
         if look:
             answer = await system.look(message.id)
             if answer.certain and answer.ref is not None:
@@ -236,10 +235,7 @@ class Ticketing:
         assert ticket is not None
         first = {} if ticket.id else {"id": ref.id, "url": ref.url, "system": system.name}
         event = CaseTicketSent(
-            about=case.node,
-            case=case.id,
-            ticket=ticket.id or ref.id,
-            told=ticket.asked.split()[0],
+            about=case.node, case=case.id, ticket=ticket.id or ref.id, told=ticket.asked.split()[0]
         )
         changes = {**first, "told": ticket.asked, "tries": 0, "problem": ""}
         await self._save(case, changes, event)
@@ -252,10 +248,7 @@ class Ticketing:
         wait.tries += 1
 
     async def _save(
-        self,
-        case: Case,
-        changes: Mapping[str, object],
-        event: CaseEvent | None,
+        self, case: Case, changes: Mapping[str, object], event: CaseEvent | None
     ) -> Case:
         """Store the case with its ticket changed, also after other changes to the case meanwhile.
 

@@ -21,13 +21,11 @@ from provisioner.model.events.case_events import CaseClosed, CaseNeedsHardware, 
 from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node, NodeKind, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.certification import regression as parts
+from provisioner.planning.certification import regression
 from provisioner.planning.lifecycle.journey import enter_state, may_enter
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.release import entitlement
-from provisioner.planning.repair import case_joining as joining
-from provisioner.planning.repair import case_policy as policy
-from provisioner.planning.repair import remedies
+from provisioner.planning.repair import case_joining, case_policy, remedies
 from provisioner.planning.watch import alerts as alert_rules
 from provisioner.ports import DamagedRow, StaleWrite
 from provisioner.store.repositories.alerts import SqlAlertRepository
@@ -194,7 +192,7 @@ class Repairs:
             work = violations[0].unblock
             await self._report(nobodys, Origin.WORK, reason, service=Service.KEEP, work=work)
             return
-        if node.state is State.QUARANTINED and policy.is_repairable(
+        if node.state is State.QUARANTINED and case_policy.is_repairable(
             node, self._settings.remedies_max
         ):
             first = node.blockers[0]
@@ -205,12 +203,12 @@ class Repairs:
         if node.state not in (State.RELEASED, State.CERTIFIED):
             return
         drains = node.state is State.RELEASED and self._settings.certificate_lapsed == "drain"
-        if drains and (lapsed := policy.lapsed_alerts(standing)):
+        if drains and (lapsed := case_policy.lapsed_alerts(standing)):
             reason = f"{lapsed[0].message}; it is proved anew"
             drain = Service.DRAIN  # with its notice: a date never cuts a tenant off
             await self._report(node, Origin.WORK, reason, service=drain)
             return
-        opening = policy.opening_alerts(standing)
+        opening = case_policy.opening_alerts(standing)
         if opening:
             worst = opening[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
@@ -234,7 +232,7 @@ class Repairs:
                 await self._under_way(case, node)
 
     async def _released(self, case: Case, node: Node, standing: Sequence[Alert]) -> None:
-        if case.stage is Stage.OPENED and (new := joining.find_new_alerts(case, standing)):
+        if case.stage is Stage.OPENED and (new := case_joining.find_new_alerts(case, standing)):
             worst = new[0]
             reason = f"{worst.id} at {worst.target or node.id}: {worst.message}"
             joined = await self.case_service.join_report(
@@ -250,7 +248,7 @@ class Repairs:
             await self._well(case, node)
         elif case.service is Service.KEEP and not case.retire_at:
             quiet = now - case.opened_at >= self._settings.repair_quiet_s
-            if quiet and case.origin is Origin.EVENT and not policy.opening_alerts(standing):
+            if quiet and case.origin is Origin.EVENT and not case_policy.opening_alerts(standing):
                 await self._close(case, node, Ending.NO_FAULT, "its alerts are over")
         elif taken_at <= now:
             act = f"take it back for repair ({case.id})"
@@ -286,7 +284,7 @@ class Repairs:
         # else people were faster than this loop: it is taken in from `repairing`
         if case.stage in _BACK and node.entered_at > case.stages[-1].at:
             now = self._clock.now()
-            if policy.is_incurable(case, node):
+            if case_policy.is_incurable(case, node):
                 if case.note != (note := str(node.blockers[0])[:500]):
                     changed = case.model_copy(update={"note": note})
                     await self.case_service.book.save(changed, now=now)
@@ -297,7 +295,7 @@ class Repairs:
 
     async def _repairing(self, case: Case, node: Node) -> None:
         """Call the node's driver, which rests while the case waits, again."""
-        if policy.has_to_wait(case, self._clock.now()):
+        if case_policy.has_to_wait(case, self._clock.now()):
             return
         if any(b.reason is Reason.OUR_BUG for b in node.blockers):
             return  # parked: a person looks at it first
@@ -315,7 +313,7 @@ class Repairs:
         inventory = await self._store.evidence.get_inventory(node.id)
         if inventory is None or case.difference is not None or not case.parts_before:
             return
-        difference = parts.compare_parts(case, inventory)
+        difference = regression.compare_parts(case, inventory)
         event = PartsCompared(about=node.id, case=case.id, **dict(difference))
         case = await self.case_service.book.save(
             case.model_copy(update={"difference": difference}), events=[event], now=now
@@ -373,7 +371,7 @@ class Repairs:
             if case.stood_in_at:
                 kind = "replacement"
                 text += f" {case.stand_in} serves you in its place."
-            notices = [policy.make_notice(case, kind, text, now)]
+            notices = [case_policy.make_notice(case, kind, text, now)]
         event = CaseClosed(about=node.id, case=case.id, ending=ending, why=why)
         await self.case_service.book.save(
             close_case(case, ending, now, why), notices=notices, events=[event], now=now

@@ -15,7 +15,7 @@ from typing import Any
 from provisioner.control.context import Context, FleetChanges
 from provisioner.model.case import Case, TenantNotice
 from provisioner.model.node import Node, NodeKind, State
-from provisioner.planning.repair import case_policy as policy
+from provisioner.planning.repair import case_policy
 from provisioner.planning.repair.repair_report import RepairReport, make_report
 from provisioner.planning.tenancy import spares
 from provisioner.planning.tenancy.spares import Unit, find_unit
@@ -174,7 +174,7 @@ class StandIns:
                 return case
             return await self._book.save(case.model_copy(update={"note": NONE_FREE}), now=now)
         text = f"Node {spare.id} takes the place of {node.id}, once it is proved in your network."
-        notice = policy.make_notice(case, "replacement", text, now, case.drain_at)
+        notice = case_policy.make_notice(case, "replacement", text, now, case.drain_at)
         note = "" if case.note == NONE_FREE else case.note
         changed = case.model_copy(update={"stand_in": spare.id, "note": note})
         try:

@@ -38,7 +38,7 @@ from provisioner.planning.certification.attested_state import (
     find_rule,
     read_roots,
 )
-from provisioner.planning.watch import leaks as rules
+from provisioner.planning.watch import leaks
 from provisioner.planning.watch.leaks import Renewal
 from provisioner.store.sql_store import SqlStore
 
@@ -132,7 +132,7 @@ class ReportQuestions:
         then = attested_state.read_devices(kind, before, context) if before else None
         now = attested_state.read_devices(kind, outputs, context)
         changes = attested_state.compare_roots(then, now) if then and now else ()
-        result = rules.judge_renewal(findings, changes)
+        result = leaks.judge_renewal(findings, changes)
         if not result.proved:
             raw = {name: output.model_dump(mode="json") for name, output in outputs.items()}
             digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
@@ -255,10 +255,10 @@ class AttestationWatch:
         stored = await self._store.clock_marks.get(_mark(node.id))
         proved_at = max(certificate.issued_at, stored or 0.0)
         alerts = await self._keeper.book.list(node.id)
-        if rules.list_outdated(alerts, certificate.issued_at):
-            await self._keeper.level(node.id, {rules.SOURCE: ()})
+        if leaks.list_outdated(alerts, certificate.issued_at):
+            await self._keeper.level(node.id, {leaks.SOURCE: ()})
         share = crc32(node.id.encode()) / 2**32
-        pending = any(a.active and a.id == rules.UNPROVED for a in alerts)
+        pending = any(a.active and a.id == leaks.UNPROVED for a in alerts)
         return _Turns(
             certificate=certificate.id,
             issued_at=certificate.issued_at,
@@ -271,7 +271,7 @@ class AttestationWatch:
         shown = await self._eyes.read_resets(node)
         if not shown:
             return
-        if rules.was_reset(turns.resets, shown, turns.proved_at):
+        if leaks.was_reset(turns.resets, shown, turns.proved_at):
             turns.ask_at = min(turns.ask_at, max(self._clock.now(), turns.asked_at + RESET_AGAIN_S))
         turns.resets = {**(turns.resets or {}), **shown}
 
@@ -301,11 +301,11 @@ class AttestationWatch:
         conditions = [
             condition
             for required, result in results
-            for condition in rules.list_conditions(
+            for condition in leaks.list_conditions(
                 result, standing, required=required, now=now, grace_s=grace_s
             )
         ]
-        if await self._keeper.level(node.id, {rules.SOURCE: conditions}):
+        if await self._keeper.level(node.id, {leaks.SOURCE: conditions}):
             await self._keeper.consider(current)
 
     async def _ask(self, node: Node, certificate: Certificate, rule: AttestationRule) -> Renewal:
@@ -317,7 +317,7 @@ class AttestationWatch:
         outputs = {attested_firmware.CHECK.commands[0].name: evidence}
         judged = attested_firmware.CHECK.judge(outputs, CheckContext(attestation=rule))
         changes = await self._compare(node, certificate, rule, outputs)
-        result = rules.judge_renewal(judged.findings, changes)
+        result = leaks.judge_renewal(judged.findings, changes)
         if not result.proved:
             raw = {name: output.model_dump(mode="json") for name, output in outputs.items()}
             digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
@@ -344,7 +344,7 @@ class AttestationWatch:
 async def _ask_twice(ask: Callable[[], Awaitable[Renewal]]) -> Renewal:
     """Ask, and ask again where something differs."""
     result = await ask()
-    return rules.confirm_renewal(result, await ask()) if result.differs else result
+    return leaks.confirm_renewal(result, await ask()) if result.differs else result
 
 
 def _is_watched(node: Node, rule: AttestationRule) -> bool:

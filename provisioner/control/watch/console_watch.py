@@ -33,12 +33,7 @@ class ConsoleWatch:
     """`run` collects for ever. At most `consoles_max` streams are open."""
 
     def __init__(
-        self,
-        context: Context,
-        reach: Reach,
-        matrix: Matrix,
-        consoles: Consoles,
-        book: ConsoleBook,
+        self, context: Context, reach: Reach, matrix: Matrix, consoles: Consoles, book: ConsoleBook
     ) -> None:
         self._matrix = matrix
         self._store = context.store

@@ -11,12 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from provisioner.control.context import Context
 from provisioner.model.node import Node
-from provisioner.planning.lifecycle.credential_rotation import (
-    BMC_CERTIFICATES_WANT as WANT,
-)
-from provisioner.planning.lifecycle.credential_rotation import (
-    WANT as CREDENTIAL_ROTATION_WANT,
-)
+from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as WANT
+from provisioner.planning.lifecycle.credential_rotation import WANT as CREDENTIAL_ROTATION_WANT
 from provisioner.planning.lifecycle.credential_rotation import (
     compute_age_limit,
     is_unsettled,
@@ -43,11 +39,7 @@ class CertificateKeeper:
     """
 
     def __init__(
-        self,
-        context: Context,
-        submit: Callable[[str], Awaitable[None]],
-        *,
-        signs: bool,
+        self, context: Context, submit: Callable[[str], Awaitable[None]], *, signs: bool
     ) -> None:
         self._store = context.store
         self._clock = context.clock

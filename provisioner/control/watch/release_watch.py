@@ -25,7 +25,7 @@ from provisioner.model.node import Node, NodeKind, Placement, State, TenantData
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateCheck, RowVerdict
 from provisioner.model.tenant import PortPlacement, ReleaseProof
-from provisioner.planning.lifecycle import operator_requests as requests
+from provisioner.planning.lifecycle import operator_requests
 from provisioner.planning.release.entitlement import SITE_VRFS, mark_served
 from provisioner.planning.release.port_isolation import find_misplaced_ports
 from provisioner.planning.watch.watch_rules import Found
@@ -152,7 +152,7 @@ class ReleaseWatch:
         await self._tell(node, conditions)
         if await self._context.refuse_act(node, Capability.ISOLATION, f"take it back: {why[0]}"):
             return
-        reclaimed = requests.reclaim_node(node, now, for_repair=True)
+        reclaimed = operator_requests.reclaim_node(node, now, for_repair=True)
         if isinstance(reclaimed, str):
             return
         changes: dict[str, Any] = {

@@ -12,7 +12,7 @@ from provisioner.model.alert import WatchedBmc, WatchedNode, WatchStatus
 from provisioner.model.events.fleet_events import ClockDoubted, ClockTrusted
 from provisioner.model.node import BmcRef, Node
 from provisioner.ports import Clock
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.runtime.wall_clock import STEP_MAX_S, WallClock
 from provisioner.store.sql_store import SqlStore
 
@@ -110,7 +110,7 @@ class TimeStanding:
         begins = bool(why) != bool(self.why)
         self.why = why
         doubt = (f"The time is in doubt, so nothing is decided: {why}. {REMEDY}",) if why else ()
-        process_scope.get_scope().notices["time"] = doubt
+        permit.get_scope().notices["time"] = doubt
         if why:
             self._sure.clear()
             log.critical("the time is in doubt, so nothing is decided: %s. %s", why, REMEDY)

@@ -41,9 +41,8 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
-from provisioner.planning.repair import case_joining as lost_parts
+from provisioner.planning.repair import case_joining
 from provisioner.planning.watch import watch_rules
-from provisioner.planning.watch import watch_rules as first_round
 from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import EventStreams
 from provisioner.store.repositories.alerts import SqlAlertRepository
@@ -170,7 +169,7 @@ class Watcher:
         """Give the first looks after the start requests of their own, until all are done."""
         if self._unread is None:
             self._unread = set(self._nodes)
-            self.eyes.budget.extra_per_s = first_round.compute_extra_rate(
+            self.eyes.budget.extra_per_s = watch_rules.compute_extra_rate(
                 sum(len(node.bmcs) for node in self._nodes.values()),
                 self._settings.watch_first_s,
                 self._settings.watch_requests_per_s,
@@ -372,10 +371,7 @@ class Watcher:
             level[f"watch.versions/{bmc.name}"] = watch_rules.find_drift(certificate, inventory)
             if parts and (clock := await self.eyes.read_skew(node, bmc)) is not None:
                 skew = watch_rules.find_skew(
-                    bmc.name,
-                    clock.skew_s,
-                    clock.uncertainty_s,
-                    self._settings.bmc_skew_limit_s,
+                    bmc.name, clock.skew_s, clock.uncertainty_s, self._settings.bmc_skew_limit_s
                 )
                 if skew is not None:  # else the next reading decides
                     level[f"watch.clock/{bmc.name}"] = skew
@@ -394,18 +390,18 @@ class Watcher:
 
         Until every suspicion is confirmed or gone, present alerts are not changed.
         """
-        if not lost_parts.is_whole(seen):
+        if not case_joining.is_whole(seen):
             return {}
         now = self._clock.now()
         if not parts:
-            if turns.lost or lost_parts.may_have_lost(certificate, seen):
+            if turns.lost or case_joining.may_have_lost(certificate, seen):
                 turns.sweep_at = turns.parts_at = now
             return {}
-        lost = lost_parts.find_lost(certificate, seen)
+        lost = case_joining.find_lost(certificate, seen)
         turns.lost = {part: turns.lost.get(part, now) for part in lost}
-        standing, pending = lost_parts.confirm_losses(lost, turns.lost, now)
+        standing, pending = case_joining.confirm_losses(lost, turns.lost, now)
         if pending:
-            turns.sweep_at = turns.parts_at = now + lost_parts.CONFIRM_S
+            turns.sweep_at = turns.parts_at = now + case_joining.CONFIRM_S
             return {}
         if lost:
             turns.parts_at = turns.sweep_at  # read anew at each sweep, until it is back

@@ -38,12 +38,7 @@ _OF_CASES = frozenset({Need.GROUND, Need.FEW, Need.ORDERED, Need.CLEAN})
 
 
 async def pass_gate(
-    hold: Hold,
-    act: Destruction,
-    *,
-    keeps: bool = False,
-    stored: bool = False,
-    begins: bool = False,
+    hold: Hold, act: Destruction, *, keeps: bool = False, stored: bool = False, begins: bool = False
 ) -> Blocker | None:
     """Return why the act must not be carried out on the operation's node now; None: it may.
 

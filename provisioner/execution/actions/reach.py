@@ -35,7 +35,7 @@ from provisioner.ports import (
     SwitchRefused,
     Unreachable,
 )
-from provisioner.runtime import permit as process_scope
+from provisioner.runtime import permit
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def list_held_turns() -> frozenset[str]:
 @contextmanager
 def share_turns(turns: Shared) -> Iterator[None]:
     """Take turns among all processes that share them, while inside."""
-    among = process_scope.get_scope().turns
+    among = permit.get_scope().turns
     among.append(turns)
     try:
         yield
@@ -140,7 +140,7 @@ async def turn(switch: str) -> AsyncIterator[None]:
     It is not reentrant: code that is called inside a turn does not take the same one again.
     """
     assert switch not in _held.get(), f"the turn of {switch} is taken within itself"
-    scope = process_scope.get_scope()
+    scope = permit.get_scope()
     mine = scope.locks.setdefault(asyncio.get_running_loop(), {})
     async with mine.setdefault(switch, asyncio.Lock()):
         taken: list[Shared] = []

@@ -18,7 +18,7 @@ from pathlib import Path
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.model.agent import FileReading
 from provisioner.model.outcome import Blocker
-from provisioner.planning.watch import outside_files as judge
+from provisioner.planning.watch import outside_files
 from provisioner.ports import Clock, PortError
 from provisioner.ports.agents import ArtifactServer
 
@@ -56,8 +56,8 @@ class OutsideArtifacts(Artifacts):
 
     async def resolve(self, name: str, sha256: str) -> Path | Blocker:
         """Return the verified local copy, fetched once for all concurrent callers."""
-        if not judge.is_plain_name(name):
-            return judge.make_unnamed_blocker(name)
+        if not outside_files.is_plain_name(name):
+            return outside_files.make_unnamed_blocker(name)
         local = await super().resolve(name, sha256)
         if isinstance(local, Path):
             return local
@@ -65,7 +65,9 @@ class OutsideArtifacts(Artifacts):
         if isinstance(sight, Blocker):
             return sight
         if sha256 and sight.sha256 != sha256:
-            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, sha256)
+            return outside_files.make_wrong_content_blocker(
+                name, self.pull_url(name), sight.sha256, sha256
+            )
         return await super().resolve(name, sha256)
 
     async def offer_file(self, name: str, sha256: str) -> Blocker | None:
@@ -78,7 +80,9 @@ class OutsideArtifacts(Artifacts):
         if isinstance(sight, Blocker):
             return sight
         if sight.sha256 != digest:
-            return judge.make_wrong_content_blocker(name, self.pull_url(name), sight.sha256, digest)
+            return outside_files.make_wrong_content_blocker(
+                name, self.pull_url(name), sight.sha256, digest
+            )
         return None
 
     async def renew_offer(self, name: str, sha256: str) -> Blocker | None:
@@ -95,17 +99,17 @@ class OutsideArtifacts(Artifacts):
         """
         reading = self._seen.get(name)
         if reading is None or (sha256 and reading.sha256 != sha256):
-            return judge.make_exchanged_blocker(name, self.pull_url(name))
+            return outside_files.make_exchanged_blocker(name, self.pull_url(name))
         blocker = await self._changed(name, reading, doubled=False)
         if blocker is None and doubled:
             blocker = await self._changed(name, reading, doubled=True)
-            return None if blocker is None else judge.as_a_card_asks(blocker)
+            return None if blocker is None else outside_files.as_a_card_asks(blocker)
         return blocker
 
     async def read_outside(self, name: str) -> FileReading | Blocker:
         """The file that the server has under this name, read whole if need be; it is not stored."""
-        if not judge.is_plain_name(name):
-            return judge.make_unnamed_blocker(name)
+        if not outside_files.is_plain_name(name):
+            return outside_files.make_unnamed_blocker(name)
         return await self._joined(name, "", keep=False)
 
     def get_reading(self, name: str) -> FileReading | None:
@@ -124,11 +128,11 @@ class OutsideArtifacts(Artifacts):
         try:
             now = await self._server.head(name, ASK_MAX_S, doubled=doubled)
         except PortError as error:
-            return judge.make_withheld_blocker(name, error.reason, str(error))
+            return outside_files.make_withheld_blocker(name, error.reason, str(error))
         if now is None:
-            return judge.make_absent_blocker(name, address)
-        if not judge.is_still_valid(seen, now, self._clock.now()):
-            return judge.make_exchanged_blocker(name, address)
+            return outside_files.make_absent_blocker(name, address)
+        if not outside_files.is_still_valid(seen, now, self._clock.now()):
+            return outside_files.make_exchanged_blocker(name, address)
         return None
 
     async def _joined(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
@@ -146,9 +150,9 @@ class OutsideArtifacts(Artifacts):
             now = await self._server.head(name, ASK_MAX_S)
             if now is None:
                 self._seen.pop(name, None)
-                return judge.make_absent_blocker(name, self.pull_url(name))
+                return outside_files.make_absent_blocker(name, self.pull_url(name))
             reading = self._seen.get(name)
-            is_same = reading is not None and judge.is_same_file(reading.validators, now)
+            is_same = reading is not None and outside_files.is_same_file(reading.validators, now)
             # a file with a wrong digest is not fetched a second time
             if (
                 reading is not None
@@ -159,10 +163,10 @@ class OutsideArtifacts(Artifacts):
             async with self._turns:
                 return await self._read(name, wanted, keep=keep)
         except PortError as error:
-            return judge.make_withheld_blocker(name, error.reason, str(error))
+            return outside_files.make_withheld_blocker(name, error.reason, str(error))
         except OSError as error:
             why = error.strerror or type(error).__name__
-            return judge.make_copy_blocker(name, str(self.directory), why)
+            return outside_files.make_copy_blocker(name, str(self.directory), why)
 
     async def _read(self, name: str, wanted: str, *, keep: bool) -> FileReading | Blocker:
         """Read the whole file, and store it if its digest is the expected one. Raises PortError,
@@ -184,7 +188,7 @@ class OutsideArtifacts(Artifacts):
             validators = await self._server.get(name, SIZE_MAX_BYTES, take)
             if validators is None:
                 self._seen.pop(name, None)
-                return judge.make_absent_blocker(name, self.pull_url(name))
+                return outside_files.make_absent_blocker(name, self.pull_url(name))
             sight = FileReading(validators=validators, sha256=digest.hexdigest(), at=at)
             if part is not None and wanted in ("", sight.sha256):
                 await asyncio.to_thread(part.keep_file, self.directory / name)

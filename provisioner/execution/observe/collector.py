@@ -25,11 +25,9 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import BmcRef, Boots, Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Gap, Reason
 from provisioner.planning.certification.host_settings import NO_SETS, HostSets, select_sets
-from provisioner.planning.intake import host_tools as host_look
-from provisioner.planning.intake import inband_facts
-from provisioner.planning.intake import inband_facts as drive_firmware
+from provisioner.planning.intake import host_tools, inband_facts
 from provisioner.planning.intake.inband_facts import InbandFacts, is_pinned_somewhere
-from provisioner.planning.machine_settings import running_sets as switch_sets
+from provisioner.planning.machine_settings import running_sets
 from provisioner.planning.machine_settings.pinned_sets import (
     BIOS,
     BMC,
@@ -85,7 +83,7 @@ async def read_switch_settings(site: Site, node: Node, switch: Switch) -> tuple[
     source = f"{switch.facts.name}: configuration"
     key = await read_key(site)
     has_key = not switch.facts.takes_tacacs_key or await is_current_key(site, node, key)
-    return (switch_sets.build_component(shown, sets, source, has_key=has_key),)
+    return (running_sets.build_component(shown, sets, source, has_key=has_key),)
 
 
 def name_key(node: Node) -> str:
@@ -257,23 +255,23 @@ class Collector:
     def _list_commands(self, node: Node) -> Sequence[tuple[str, str, float]]:
         to_other_leaf = self._site.settings.rail_proof == "other_leaf"
         rails = list_rail_paths(node.ports, to_other_leaf=to_other_leaf)
-        look = host_look.build_look(self._host_sets, rails)
+        look = host_tools.build_look(self._host_sets, rails)
         looks = [look] if look is not None else []
-        looks += [drive_firmware.COMMAND] if self._drives else []
+        looks += [inband_facts.COMMAND] if self._drives else []
         return (*inband_facts.COMMANDS, *looks)
 
     def _read_host(self, node: Node, outputs: Mapping[str, Evidence]) -> InbandFacts:
         facts = inband_facts.read(outputs, node.bmcs, self._nic_profiles)
-        if drive_firmware.LOOK in outputs:
-            drives, gaps = drive_firmware.read_drives(outputs[drive_firmware.LOOK])
+        if inband_facts.LOOK in outputs:
+            drives, gaps = inband_facts.read_drives(outputs[inband_facts.LOOK])
             both = {"components": (*facts.components, *drives), "gaps": (*facts.gaps, *gaps)}
             facts = facts.model_copy(update=both)
-        if host_look.HOST_LOOK not in outputs:
+        if host_tools.HOST_LOOK not in outputs:
             return facts
         slots = {p.nic_slot for p in node.ports if p.rail >= 0}
         cards = [d.pci for d in facts.devices if d.slot in slots and d.pci]
         mtu = self._site.settings.rail_mtu
-        sets = host_look.read_sets(outputs[host_look.HOST_LOOK], self._host_sets, cards, mtu)
+        sets = host_tools.read_sets(outputs[host_tools.HOST_LOOK], self._host_sets, cards, mtu)
         return facts.model_copy(update={"components": (*facts.components, *sets)})
 
     async def _fresh(
@@ -375,10 +373,7 @@ def _incomplete(node: Node, bmc: BmcRef, gap: Gap) -> Blocker:
 
 
 def merge(
-    node: Node,
-    seen: Sequence[Inventory],
-    facts: inband_facts.InbandFacts,
-    last: Inventory | None,
+    node: Node, seen: Sequence[Inventory], facts: inband_facts.InbandFacts, last: Inventory | None
 ) -> Inventory:
     """Merge the inventories of all sources into one; cards' components get the card's slot."""
     host = next(i for i, bmc in zip(seen, node.bmcs, strict=True) if bmc.kind == "host")
@@ -439,10 +434,7 @@ async def _complete_leaks(
 
 
 def _is_listed_by_itself(
-    component: Component,
-    seen: Sequence[Inventory],
-    node: Node,
-    facts: inband_facts.InbandFacts,
+    component: Component, seen: Sequence[Inventory], node: Node, facts: inband_facts.InbandFacts
 ) -> bool:
     """Return whether a card's firmware in the host BMC's list is shown by a better source too.
 

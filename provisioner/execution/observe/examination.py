@@ -19,7 +19,7 @@ from provisioner.execution.observe.discover import introduce_bmcs
 from provisioner.model.base import Record
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
-from provisioner.planning.intake import examination as judge
+from provisioner.planning.intake import examination
 from provisioner.planning.intake.examination import Examined
 from provisioner.planning.intake.pairing import Endpoint
 from provisioner.ports import (
@@ -65,28 +65,29 @@ async def stranger(
         reply = await transport.request(BmcAddress(url, pin=pin), _get(ROOT))
     except PortError as error:
         return Looked(
-            subject=url, examined=(judge.report_failure("bmc", url, error.reason, str(error)),)
+            subject=url,
+            examined=(examination.report_failure("bmc", url, error.reason, str(error)),),
         )
     if reply.status not in (200, 401, 403):
-        finding = judge.report_failure(
+        finding = examination.report_failure(
             "bmc", url, Reason.NOT_OFFERED, f"service root: {reply.status}"
         )
         return Looked(subject=url, examined=(finding,))
-    skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
-    reached = judge.report_good("bmc", url, "a Redfish service root")
+    skew = examination.compute_skew_s(reply.headers.get("date", ""), clock.now())
+    reached = examination.report_good("bmc", url, "a Redfish service root")
     try:
         probed = await probe(transport, url)
     except PortError as error:
         probed = Gap(reason=error.reason, source=url, detail=str(error))
     if isinstance(probed, Gap):
-        finding = judge.report_failure("bmc", url, probed.reason, probed.detail)
+        finding = examination.report_failure("bmc", url, probed.reason, probed.detail)
         return Looked(subject=url, examined=(finding,), skew_s=skew)
     found, refused = await introduce_bmcs(transport, None, [probed], factory)
     endpoint = found[0].endpoint if found else None
     refusal = refused[0] if refused else None
     return Looked(
         subject=url,
-        examined=(reached, judge.judge_first_login(url, endpoint, refusal)),
+        examined=(reached, examination.judge_first_login(url, endpoint, refusal)),
         skew_s=skew,
         endpoint=endpoint,
         refusal=refusal,
@@ -103,10 +104,10 @@ async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
         pin = ref.pin or await reach.transport.fingerprint(BmcAddress(ref.url))
         bare = BmcAddress(url=ref.url, pin=pin)
         reply = await reach.transport.request(bare, _get(ROOT))
-        skew = judge.compute_skew_s(reply.headers.get("date", ""), clock.now())
+        skew = examination.compute_skew_s(reply.headers.get("date", ""), clock.now())
         examined.append(_reached(subject, ref, reply.status))
         if isinstance(address, Blocker):
-            finding = judge.report_bad("credential", subject, address.detail, address.unblock)
+            finding = examination.report_bad("credential", subject, address.detail, address.unblock)
             return Looked(subject=subject, examined=(*examined, finding), skew_s=skew)
         if not ref.pin:
             return Looked(
@@ -118,49 +119,49 @@ async def bmc(reach: Reach, clock: Clock, node: Node, ref: BmcRef) -> Looked:
     except PortError as error:
         login = error.reason in (Reason.LOGIN_REFUSED, Reason.ACCOUNT_LOCKED)
         area = "credential" if login else "bmc"
-        examined.append(judge.report_failure(area, subject, error.reason, str(error)))
+        examined.append(examination.report_failure(area, subject, error.reason, str(error)))
     return Looked(subject=subject, examined=tuple(examined), skew_s=skew)
 
 
 def _reached(subject: str, ref: BmcRef, status: int) -> Examined:
     if status not in (200, 401, 403):
-        return judge.report_failure(
+        return examination.report_failure(
             "bmc", subject, Reason.NOT_OFFERED, f"service root: status {status}"
         )
     if not ref.url.startswith("https:"):
         remedy = "Let the BMC speak https, then take it in again."
-        return judge.report_bad("bmc", subject, "it is asked over plain http", remedy)
+        return examination.report_bad("bmc", subject, "it is asked over plain http", remedy)
     detail = "answers with the pinned certificate" if ref.pin else "answers"
-    return judge.report_good("bmc", subject, detail)
+    return examination.report_good("bmc", subject, detail)
 
 
 def _let_in(subject: str, ref: BmcRef, status: int) -> Examined:
     if status != 200:
         detail = f"{MANAGERS}: status {status}"
-        return judge.report_failure("credential", subject, Reason.LOGIN_REFUSED, detail)
+        return examination.report_failure("credential", subject, Reason.LOGIN_REFUSED, detail)
     if not ref.rotated:
         remedy = "Nothing to do: the daemon sets one of its own at intake."
-        return judge.report_warning(
+        return examination.report_warning(
             "credential", subject, "it works, and is not ours alone yet", remedy
         )
-    return judge.report_good("credential", subject, "works, and is unique to it")
+    return examination.report_good("credential", subject, "works, and is unique to it")
 
 
 async def switch(reach: Reach, clock: Clock, node: Node) -> Looked:
     """A switch's API: reached, and the login that we keep. Over ssh:// it is not looked at."""
     if node.address.startswith("ssh://"):
         remedy = f"Try it by hand: `ssh {node.address.removeprefix('ssh://')} show version`."
-        finding = judge.report_not_looked(
+        finding = examination.report_not_looked(
             "switch", node.id, "it is reached by SSH key only", remedy
         )
         return Looked(subject=node.id, examined=(finding,))
     try:
         address = await reach.switch(node)
     except PortError as error:
-        finding = judge.report_failure("switch", node.id, error.reason, str(error))
+        finding = examination.report_failure("switch", node.id, error.reason, str(error))
         return Looked(subject=node.id, examined=(finding,))
     if isinstance(address, Blocker):
-        finding = judge.report_bad("switch", node.id, address.detail, address.unblock)
+        finding = examination.report_bad("switch", node.id, address.detail, address.unblock)
         return Looked(subject=node.id, examined=(finding,))
     return await switch_at(reach.transport, reach.switches, clock, node.id, address)
 
@@ -178,25 +179,27 @@ async def switch_at(
             notes = (_unpinned(name, pin),)
         opened = switches.open(name, address, clock, Settings())
         login = await opened.check_login()
-        skew = judge.compute_skew_s(login.date, clock.now())
+        skew = examination.compute_skew_s(login.date, clock.now())
         if login.status != "accepted":
-            finding = judge.report_failure("switch", name, Reason.LOGIN_REFUSED, login.detail)
+            finding = examination.report_failure("switch", name, Reason.LOGIN_REFUSED, login.detail)
             return Looked(subject=name, examined=(finding,), skew_s=skew)
         images = await opened.read_images()
     except SwitchRefused as refused:
-        finding = judge.report_failure("switch", name, refused.reason, str(refused))
+        finding = examination.report_failure("switch", name, refused.reason, str(refused))
         return Looked(subject=name, examined=(finding,), skew_s=skew)
     except PortError as error:
-        finding = judge.report_failure("switch", name, error.reason, str(error))
+        finding = examination.report_failure("switch", name, error.reason, str(error))
         return Looked(subject=name, examined=(finding,))
-    finding = judge.report_good("switch", name, f"its API answers; it runs {images.running}")
+    finding = examination.report_good("switch", name, f"its API answers; it runs {images.running}")
     return Looked(subject=name, examined=(finding, *notes), skew_s=skew)
 
 
 def _unpinned(subject: str, pin: str) -> Examined:
     """Return the fingerprint that the daemon will pin at first contact, for a person to compare."""
     remedy = "Compare it on the device's console; the daemon pins it when it takes the node over."
-    return judge.report_warning("certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy)
+    return examination.report_warning(
+        "certificate", subject, f"not pinned yet: SHA-256 {pin}", remedy
+    )
 
 
 def looks(

@@ -28,7 +28,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import LoginCheck
 from provisioner.planning.erasure.erasure import record_drives
 from provisioner.planning.intake import host_tools
-from provisioner.planning.intake import host_tools as host_systems
 from provisioner.planning.lifecycle.decide import PASSING
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.ports import BmcAddress, PortError, Secret, SwitchAddress
@@ -213,7 +212,7 @@ class Identifier:
         if isinstance(outputs, Blocker):
             return (f"its tools could not be listed: {outputs.detail}",), None
         pins = self._matrix.releases[node.release].profiles[node.profile].pins
-        refused = host_systems.refuse_system(outputs["tools"].text, node.id, pins)
+        refused = host_tools.refuse_system(outputs["tools"].text, node.id, pins)
         return host_tools.find_lacks(outputs["tools"]), refused
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:

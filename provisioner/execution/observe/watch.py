@@ -9,7 +9,7 @@ import asyncio
 import heapq
 from collections.abc import Sequence
 
-from provisioner.adapters.redfish import accounts as telemetry
+from provisioner.adapters.redfish import accounts
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.events import (
@@ -20,17 +20,13 @@ from provisioner.adapters.redfish.eventing.events import (
     read_conditions,
     read_entry,
 )
-from provisioner.adapters.redfish.eventing.registries import (
-    Registry,
-    RegistryShelf,
-    fetch_registry,
-)
+from provisioner.adapters.redfish.eventing.registries import Registry, RegistryShelf, fetch_registry
 from provisioner.adapters.redfish.eventing.subscriptions import Offer
 from provisioner.adapters.redfish.upkeep.bmc_time import read_clock
 from provisioner.adapters.redfish.upkeep.leaks import read_places
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import HOST, Reach
-from provisioner.execution.observe import inband as outofband
+from provisioner.execution.observe import inband
 from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import BmcClock, Component, DeviceKind, Inventory, LeakDetector
 from provisioner.model.node import BmcRef, Node
@@ -224,7 +220,7 @@ class OutOfBand:
             client = await self._patient.redfish(node, HOST)
             if isinstance(client, Blocker):
                 return client
-            return await outofband.ask_roots(client, patterns, self._clock)
+            return await inband.ask_roots(client, patterns, self._clock)
         except PortError as error:
             return blocked(error, f"{node.id}/{HOST}")
 
@@ -232,7 +228,7 @@ class OutOfBand:
         """Return when systems and managers were last reset, by path; {} without an answer."""
         try:
             client = await self._patient.redfish(node, HOST)
-            return {} if isinstance(client, Blocker) else await outofband.read_resets(client)
+            return {} if isinstance(client, Blocker) else await inband.read_resets(client)
         except PortError:
             return {}
 
@@ -278,9 +274,9 @@ class OutOfBand:
             if isinstance(client, Blocker):
                 return ()
             if anew or bmc.url not in reports:
-                reports[bmc.url] = await telemetry.list_reports(client.service)
+                reports[bmc.url] = await accounts.list_reports(client.service)
             for path in reports[bmc.url]:
-                report = await telemetry.read(client.service, path)
+                report = await accounts.read(client.service, path)
                 metrics += report.metrics
                 counted = fatal_counters((m.name, m.value) for m in report.metrics)
                 if report.too_large or (report.metrics and not counted):

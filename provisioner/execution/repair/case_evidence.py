@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from provisioner import checks as declared
+from provisioner import checks
 from provisioner.adapters.redfish import diagnostics
 from provisioner.adapters.redfish.hardware_tree import Reading
 from provisioner.adapters.redfish.service import Service
@@ -26,7 +26,7 @@ from provisioner.model.cohort import Gate, HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.repair import evidence_bundle as bundle
+from provisioner.planning.repair import evidence_bundle
 from provisioner.planning.repair.evidence_bundle import BundleFile
 from provisioner.planning.repair.part_names import Names, names_of
 from provisioner.planning.repair.repair_report import make_message, render_words
@@ -67,9 +67,9 @@ class Bundler:
         node = await self._store.nodes.get(case.node)
         secrets = await self._secrets(node)
         files, left_out = await self._files(case, node, secrets)
-        listed = bundle.render_manifest(case, files, left_out, self._site, now)
-        signed = self._signer.seal(bundle.PAYLOAD, listed)
-        return await asyncio.to_thread(bundle.pack_bundle, files, signed, listed)
+        listed = evidence_bundle.render_manifest(case, files, left_out, self._site, now)
+        signed = self._signer.seal(evidence_bundle.PAYLOAD, listed)
+        return await asyncio.to_thread(evidence_bundle.pack_bundle, files, signed, listed)
 
     async def read_archive(self, case: Case) -> bytes:
         """Return the archive that the case's ticket names; b"" if there is none."""
@@ -102,8 +102,11 @@ class Bundler:
             if text is None:
                 left_out.append(f"{name}: it is not stored any more")
                 continue
-            file = bundle.evidence_file(name, text, case.evidence[name], secrets)
-            if size + len(file.content) > bundle.BYTES_MAX or len(made) >= bundle.FILES_MAX:
+            file = evidence_bundle.evidence_file(name, text, case.evidence[name], secrets)
+            if (
+                size + len(file.content) > evidence_bundle.BYTES_MAX
+                or len(made) >= evidence_bundle.FILES_MAX
+            ):
                 left_out.append(f"{name}: too large for this archive ({len(file.content)} bytes)")
                 continue
             size += len(file.content)
@@ -125,7 +128,7 @@ class Bundler:
             texts["inventory.json"] = inventory.model_dump_json(indent=2)
         if node is not None and case.ticket is not None:
             texts["work.txt"] = render_words(make_message(case, node, inventory, self._site))
-        return [bundle.text_file(p, t, secrets) for p, t in sorted(texts.items())]
+        return [evidence_bundle.text_file(p, t, secrets) for p, t in sorted(texts.items())]
 
 
 TEXT_MAX = 8 * 1024 * 1024  # of one BMC's logs; 500 entries of 1 KB in each of 10 logs are 5 MB
@@ -189,7 +192,7 @@ class EvidenceCollector:
     async def _look(self, node: Node, inventory: Inventory, found: Collected) -> None:
         names = [
             c.name
-            for c in declared.ALL
+            for c in checks.ALL
             if c.kind is NodeKind.HOST
             and c.gate is Gate.A
             and not c.load

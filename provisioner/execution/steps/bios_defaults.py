@@ -15,7 +15,7 @@ from pathlib import Path
 
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.settings import bios_writes as setup_password
+from provisioner.adapters.redfish.settings import bios_writes
 from provisioner.adapters.redfish.settings.bios_writes import SUBJECT
 from provisioner.adapters.redfish.tasks import list_running_tasks
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked, pass_login_gate
@@ -225,7 +225,7 @@ async def advance(
     credentials: Credentials, service: Service, name: str, given: Secret | None
 ) -> Progress | Blocker:
     """Go on with the change as far as it goes without a boot. Raises `PortError` for silence."""
-    state = await setup_password.read_setup_password(service)
+    state = await bios_writes.read_setup_password(service)
     if isinstance(state, Blocker):
         return state
     pending = await credentials.pending(name)
@@ -245,7 +245,7 @@ async def advance(
     await credentials.begin(name, *new)
     if (blocker := await pass_login_gate(credentials, name, new[1])) is not None:
         return blocker
-    refused = await setup_password.change_setup_password(service, state, old, new[1])
+    refused = await bios_writes.change_setup_password(service, state, old, new[1])
     # the job that a predecessor made waits for the boot: a second one is refused
     waits = refused is not None and refused.reason is Reason.BUSY and pending is not None
     return Progress.BOOT if waits or refused is None else refused

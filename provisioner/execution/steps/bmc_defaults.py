@@ -42,7 +42,7 @@ from provisioner.model.machine.settings import BiosState, split_pins
 from provisioner.model.node import BmcRef
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Gap, Reason
-from provisioner.planning.erasure import bmc_defaults as rules
+from provisioner.planning.erasure import bmc_defaults
 from provisioner.planning.erasure.erasure import not_done
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.path.history import OPEN
@@ -81,7 +81,7 @@ class BmcReturn:
     site: Site
     node: str
     bmc: BmcRef
-    identity: rules.Identity
+    identity: bmc_defaults.Identity
     vendor: str
 
     async def take_in(self, login: tuple[str, Secret]) -> Found | Blocker:
@@ -100,7 +100,7 @@ class BmcReturn:
             if answer.reason not in _STARTING:
                 return answer
             if self.site.clock.now() >= until:
-                return rules.report_absence(self.node, self.bmc, limit_s)
+                return bmc_defaults.report_absence(self.node, self.bmc, limit_s)
             await self.site.clock.sleep(LOOK_S)
 
     async def _introduce(self, login: tuple[str, Secret]) -> Found | Blocker:
@@ -118,7 +118,7 @@ class BmcReturn:
                 bare = BmcAddress(probed.url, *login, probed.fingerprint)
                 await reach.transport.password_change(bare)
             except LoginRefused as error:
-                return rules.report_login(self.node, self.bmc, str(error))
+                return bmc_defaults.report_login(self.node, self.bmc, str(error))
         answers, refusals = await introduce_bmcs(
             reach.transport, reach.credentials, [probed], {self.vendor: login}
         )
@@ -126,7 +126,7 @@ class BmcReturn:
             return answers[0]
         (refused,) = refusals
         if refused.reason is Reason.LOGIN_REFUSED:
-            return rules.report_login(self.node, self.bmc, refused.detail)
+            return bmc_defaults.report_login(self.node, self.bmc, refused.detail)
         return refused.model_copy(update={"subject": name})
 
     async def _own(self, answer: Found) -> Found | Blocker:
@@ -135,12 +135,12 @@ class BmcReturn:
         quirk = quirks.ALL[self.vendor]
         address = BmcAddress(self.bmc.url, answer.username, answer.secret, answer.endpoint.pin)
         read = await Redfish(reach.transport, address, quirk, reach.pause).read_identity()
-        seen = rules.Identity(
+        seen = bmc_defaults.Identity(
             serial=answer.endpoint.serial,
             base_mac=answer.endpoint.base_mac,
             uuid=read.system_uuid or "",
         )
-        stranger = rules.refuse_stranger(self.node, self.bmc, self.identity, seen)
+        stranger = bmc_defaults.refuse_stranger(self.node, self.bmc, self.identity, seen)
         if stranger is not None or answer.endpoint.rotated:
             return stranger or answer
         made = name_made(self.bmc)
@@ -301,12 +301,14 @@ class BmcDefaults:
             return "", offered.detail
         reserved = self._site.settings.erase_bmc_defaults == "addresses_reserved"
         factory = await self._factory(client.quirk.name)
-        return rules.choose_reset(offered, reserved=reserved, factory_login=factory is not None)
+        return bmc_defaults.choose_reset(
+            offered, reserved=reserved, factory_login=factory is not None
+        )
 
     def _work(self, client: Redfish, kind: str) -> Work:
         async def look() -> Snapshot | Blocker:
             view = await self._view(client)
-            compares = view is View.OURS and rules.keeps_login(kind)
+            compares = view is View.OURS and bmc_defaults.keeps_login(kind)
             state = await read_bmc_state(client.service) if compares else None
             shown = None if state is None else state.model_dump(mode="json")
             return {"view": view.name, "state": shown}
@@ -340,11 +342,13 @@ class BmcDefaults:
         if isinstance(view, Blocker):
             return view
         if view is View.OURS:
-            result, detail = rules.judge_kept(kind, await self._list_changed(sent, client))
+            result, detail = bmc_defaults.judge_kept(kind, await self._list_changed(sent, client))
             return await self._record(sent, result, detail)
         login = await self._find_login(sent, client.address, view)
         if login is None:
-            return rules.report_login(self.stay.node.id, self._bmc, "no factory login is known")
+            return bmc_defaults.report_login(
+                self.stay.node.id, self._bmc, "no factory login is known"
+            )
         ours = await BmcReturn(
             self._site, self.stay.node.id, self._bmc, self._identity(), str(sent.before["vendor"])
         ).take_in(login)
@@ -371,7 +375,7 @@ class BmcDefaults:
                 await record_outcome(hold, self._lost, before, ActionStatus.CONFIRMED, "")
                 return view
             if self._site.clock.now() >= until:
-                gone = rules.report_absence(self.stay.node.id, self._bmc, limit_s)
+                gone = bmc_defaults.report_absence(self.stay.node.id, self._bmc, limit_s)
                 return gone if view is None else view
             await self._site.clock.sleep(LOOK_S)
 
@@ -407,16 +411,16 @@ class BmcDefaults:
 
     async def _list_changed(self, sent: LedgerEntry, client: Redfish) -> tuple[str, ...]:
         state = sent.before.get("seen", {}).get("state")
-        if state is None or not rules.keeps_login(str(sent.before["kind"])):
+        if state is None or not bmc_defaults.keeps_login(str(sent.before["kind"])):
             return ()
         before = BiosState.model_validate(state, strict=False)
-        return rules.list_changed(before, await read_bmc_state(client.service))
+        return bmc_defaults.list_changed(before, await read_bmc_state(client.service))
 
     async def _find_login(
         self, sent: LedgerEntry, stored: BmcAddress, view: View
     ) -> tuple[str, Secret] | None:
         """Return the login that the BMC has after the reset; None: it is not known."""
-        if view is View.ANOTHER and rules.keeps_login(str(sent.before["kind"])):
+        if view is View.ANOTHER and bmc_defaults.keeps_login(str(sent.before["kind"])):
             assert stored.secret is not None
             return stored.username, stored.secret
         return await self._factory(str(sent.before["vendor"]))
@@ -454,10 +458,10 @@ class BmcDefaults:
 
     # --- facts
 
-    def _identity(self) -> rules.Identity:
+    def _identity(self) -> bmc_defaults.Identity:
         seen = self.stay.inventory if self.name == HOST else None
         serial = self._bmc.serial or (seen.system_serial if seen else "") or ""
-        return rules.Identity(
+        return bmc_defaults.Identity(
             serial=serial,
             base_mac=self._bmc.base_mac,
             uuid=(seen.system_uuid if seen else "") or "",

@@ -149,13 +149,7 @@ async def _prove_maker(
             return answer
         secret = secrets.token_bytes(SECRET_BYTES)
         challenge = challenge_board(
-            answer,
-            tpm.key_sha256,
-            makers,
-            secret,
-            site.clock.now(),
-            node=node.id,
-            boards=boards,
+            answer, tpm.key_sha256, makers, secret, site.clock.now(), node=node.id, boards=boards
         )
         arguments = {
             "credential": base64.b64encode(challenge.credential).decode(),

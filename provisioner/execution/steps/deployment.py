@@ -35,7 +35,6 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
 from provisioner.planning.certification.host_settings import list_rail_links
 from provisioner.planning.erasure import deployment, disk_answers, erasure
-from provisioner.planning.erasure import deployment as seed_drive
 from provisioner.planning.erasure.deployment import ImageFile
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import AgentAddress, AgentResult, PortError
@@ -346,7 +345,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
         other_macs=macs,
         metadata=stay.site.settings.host_metadata == "link_local",
     )
-    return seed_drive.pack_volume(files)
+    return deployment.pack_volume(files)
 
 
 def _no_deployment(node: Node, reason: Reason, detail: str, unblock: str) -> Blocker:

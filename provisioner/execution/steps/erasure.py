@@ -33,8 +33,7 @@ from provisioner.model.inventory import DeviceKind, Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.erasure import bmc_defaults as remainders
-from provisioner.planning.erasure import disk_answers, erasure
+from provisioner.planning.erasure import bmc_defaults, disk_answers, erasure
 from provisioner.planning.erasure.bmc_defaults import judge_owner_keys, record_keys
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.ports import AgentAddress, PortError
@@ -313,14 +312,16 @@ class Eraser:
                     return reading
             if isinstance(reading, Blocker):
                 detail = f"not read: {reading.detail}"
-                records.append(remainders.record_part(bmc.name, Result.NOT_DONE, detail[:400], now))
+                records.append(
+                    bmc_defaults.record_part(bmc.name, Result.NOT_DONE, detail[:400], now)
+                )
                 continue
             own = await self._list_own_accounts(name)
             accounts = [*own, *settings.bmc_accounts_expected]
             ends = [*destinations, *settings.bmc_destinations_expected]
             records += [
-                remainders.record_part(part, result, detail, now)
-                for part, result, detail in remainders.judge_remainders(
+                bmc_defaults.record_part(part, result, detail, now)
+                for part, result, detail in bmc_defaults.judge_remainders(
                     bmc.name, reading, accounts, ends, settings.bmc_ssh_keys_expected
                 )
             ]
@@ -332,13 +333,7 @@ class Eraser:
         return [escape(one[0]) for one in stored if one is not None]
 
     async def _machine(
-        self,
-        node: Node,
-        agent: AgentAddress,
-        now: float,
-        holder: Holder,
-        step: str,
-        method: Method,
+        self, node: Node, agent: AgentAddress, now: float, holder: Holder, step: str, method: Method
     ) -> ErasureRecord | Blocker:
         """Erase a part of the whole machine by its step, which has no argument."""
         limit_s = self._site.settings.agent_step_limit_s

@@ -18,10 +18,7 @@ from provisioner.adapters.redfish.settings.reading import read_host_settings
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.pacing import grow_waits
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.steps.methods_switch_settings import (
-    SWITCH_METHOD,
-    write_switch_settings,
-)
+from provisioner.execution.steps.methods_switch_settings import SWITCH_METHOD, write_switch_settings
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.operation import LedgerEntry
@@ -268,12 +265,7 @@ def _work(
 
 
 async def _task(
-    site: Site,
-    node: Node,
-    step: Step,
-    client: Redfish,
-    entry: LedgerEntry,
-    limit_s: float,
+    site: Site, node: Node, step: Step, client: Redfish, entry: LedgerEntry, limit_s: float
 ) -> Blocker | None:
     """Follow a task until the task itself or the limit ends it; an error while waiting is no
     answer.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from provisioner.execution.actions.once import Act, Sent, Snapshot
 from provisioner.execution.actions.reach import turn
 from provisioner.execution.actions.work import Site, Work
-from provisioner.execution.observe import collector as switch_services
+from provisioner.execution.observe import collector
 from provisioner.execution.observe.collector import APPLIED
 from provisioner.execution.observe.rotation import ask, describe, open_switch, turn_of
 from provisioner.model.node import Node
@@ -26,7 +26,7 @@ from provisioner.planning.lifecycle.admission import (
     find_losses,
     find_lost_carriers,
 )
-from provisioner.planning.machine_settings import running_sets as switch_sets
+from provisioner.planning.machine_settings import running_sets
 from provisioner.planning.machine_settings.pinned_sets import SWITCH
 from provisioner.ports import PortError, Secret, Switch, SwitchRefused
 from provisioner.ports.switch import ServiceChange
@@ -253,8 +253,7 @@ class _Writer:
     async def look(self) -> Snapshot | Blocker:
         """Return the version that runs: the set's name, or "none"."""
         shown = await ask(
-            self._node,
-            switch_services.read_switch_settings(self._site, self._node, self._switch),
+            self._node, collector.read_switch_settings(self._site, self._node, self._switch)
         )
         if isinstance(shown, Blocker):
             return shown
@@ -263,22 +262,22 @@ class _Writer:
     async def send(self) -> Sent | Blocker:
         """Write the set in the switch's turn, and save it once the switch shows it."""
         key: Secret | None = None
-        servers = switch_sets.list_servers(self._settings, "tacacs")
+        servers = running_sets.list_servers(self._settings, "tacacs")
         if servers and self._switch.facts.takes_tacacs_key:
-            key = await switch_services.read_key(self._site)
+            key = await collector.read_key(self._site)
             if key is None:
                 detail = "the set has TACACS+ servers, and no file has their key"
                 return _no(self._node, Reason.PRECONDITION, detail, "Set `switch_tacacs_key_file`.")
-            if await switch_services.is_current_key(self._site, self._node, key):
+            if await collector.is_current_key(self._site, self._node, key):
                 shown = await ask(self._node, self._switch.read_services(APPLIED))
                 if isinstance(shown, Blocker):
                     return shown
                 key = None if shown.tacacs_keyed and shown.tacacs == servers else key
         change = ServiceChange(
-            ntp=switch_sets.list_servers(self._settings, "ntp"),
-            syslog=switch_sets.list_servers(self._settings, "syslog"),
+            ntp=running_sets.list_servers(self._settings, "ntp"),
+            syslog=running_sets.list_servers(self._settings, "syslog"),
             tacacs=servers,
-            logins=switch_sets.list_servers(self._settings, "login_order"),
+            logins=running_sets.list_servers(self._settings, "login_order"),
             tacacs_key=key,
         )
         try:
@@ -302,7 +301,7 @@ class _Writer:
 
     async def _write(self, change: ServiceChange) -> Sent | Blocker:
         before = await self._switch.read_services(APPLIED)
-        name = switch_services.name_key(self._node)
+        name = collector.name_key(self._node)
         if change.tacacs_key is not None:
             await self._site.reach.credentials.begin(name, KEY_USER, change.tacacs_key)
         revision = await self._switch.apply_services(change)

@@ -23,12 +23,7 @@ from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.intake.pairing import assemble_nodes
-from provisioner.planning.release.adoption import (
-    Owners,
-    adopt_host,
-    compare_tenant,
-    serve_adopted,
-)
+from provisioner.planning.release.adoption import Owners, adopt_host, compare_tenant, serve_adopted
 from provisioner.ports import BmcAddress, BmcTransport, Credentials, PortError
 from provisioner.store.sql_store import SqlStore
 

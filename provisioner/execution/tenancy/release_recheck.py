@@ -20,7 +20,7 @@ from provisioner.execution.actions.work import Site
 from provisioner.execution.observe.collector import read_port_names
 from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.validate.validator import judging_context
-from provisioner.model import cohort as health
+from provisioner.model import cohort
 from provisioner.model.cohort import Evidence
 from provisioner.model.inventory import Inventory
 from provisioner.model.location import TenantPlace
@@ -31,10 +31,9 @@ from provisioner.model.recovery import GateCheck, GateRow, LeafState, RowVerdict
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.addressing import Addressing
 from provisioner.planning.release import release_cables
-from provisioner.planning.release import release_cables as mac_cables
 from provisioner.planning.release.release_cables import Heard, Learned
 from provisioner.planning.release.release_probes import Ping, ProbeSet, judge
-from provisioner.planning.tenancy import vrf_plan as rules
+from provisioner.planning.tenancy import vrf_plan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
 from provisioner.ports import Clock, PortError, ShellCommand, SwitchAddress
 from provisioner.settings import Settings
@@ -93,9 +92,7 @@ async def _sent(site: Site, probe_set: ProbeSet) -> Answers:
     lines = list(_lines(probe_set))
     commands = [
         ShellCommand(
-            f"{check} from {source}",
-            line,
-            RDMA_LIMIT_S if check is GateCheck.RDMA else COMMAND_S,
+            f"{check} from {source}", line, RDMA_LIMIT_S if check is GateCheck.RDMA else COMMAND_S
         )
         for check, source, line in lines
     ]
@@ -216,7 +213,7 @@ class TenantSessions:
             routing = await opened.read_tenant_routing(tenant.vrf, str(tenant.l3vni))
         except PortError as problem:
             return (source.describe(problem),)
-        return rules.find_leaf_differences(
+        return vrf_plan.find_leaf_differences(
             tenant, switch, target, routing.targets, routing.sessions
         )
 
@@ -334,8 +331,8 @@ class Rechecks:
         cards: list[tuple[str, End]] = []
         for node in await self._store.nodes.list_cabled({switch for switch, _ in learned}):
             inventory = await self._store.evidence.get_inventory(node.id)
-            cards += mac_cables.list_card_macs(node, inventory)
-        return mac_cables.find_far_ends(learned, cards)
+            cards += release_cables.list_card_macs(node, inventory)
+        return release_cables.find_far_ends(learned, cards)
 
 
 ROWS = (GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS, GateCheck.CABLES)
@@ -347,10 +344,9 @@ def _row(
     """Return a check's result as a row; one that could not be judged is unknown."""
     result = check.judge(told, context)
     findings = "; ".join(f"{f.part}: {f.detail} {f.measured}".strip() for f in result.findings[:3])
-    verdict = {
-        health.Verdict.PASS: RowVerdict.PASS,
-        health.Verdict.FAIL: RowVerdict.FAIL,
-    }.get(result.verdict, RowVerdict.UNKNOWN)
+    verdict = {cohort.Verdict.PASS: RowVerdict.PASS, cohort.Verdict.FAIL: RowVerdict.FAIL}.get(
+        result.verdict, RowVerdict.UNKNOWN
+    )
     reading = findings[:300] or f"evidence {kept[:16]}"
     return GateRow(check=row, subject=f"{node} {check.name}", verdict=verdict, seen=reading)
 

@@ -28,7 +28,6 @@ from provisioner.planning.release import (
     release_gate_routes,
     release_probes,
 )
-from provisioner.planning.release import release_cables as rules
 from provisioner.planning.release.port_isolation import GateAsk, ask_of, far_leaves, record_of
 from provisioner.planning.release.release_probes import Partners, seal_proof
 from provisioner.store.sql_store import SqlStore
@@ -70,7 +69,7 @@ class HostsApart:
         sessions = [s for s in await self._store.fabric.list_sessions() if s.doors]
         names = {name for s in sessions for group in s.doors for name in group}
         nodes = await self._store.nodes.list_named(names) if names else {}
-        return rules.doors_of(sessions, nodes)
+        return release_cables.doors_of(sessions, nodes)
 
     async def look(self, leaf: str, owned: Collection[str]) -> SeenApart | Blocker:
         """Read one leaf. `owned`: its ports that hosts are cabled to."""
@@ -80,8 +79,10 @@ class HostsApart:
         settings = self._site.settings
         doors = await self.doors()
         now = state.ports["operational"]
-        guarded = rules.guarded_ports(leaf, owned, now, settings.lookup_ports)
-        gaps = rules.find_gaps(apart_filter(settings, doors), state.filters, state.ports, guarded)
+        guarded = release_cables.guarded_ports(leaf, owned, now, settings.lookup_ports)
+        gaps = release_cables.find_gaps(
+            apart_filter(settings, doors), state.filters, state.ports, guarded
+        )
         bound = any(has for ports in state.ports.values() for _, has in ports.values())
         untouched = not bound and all(held is None for held in state.filters.values())
         return SeenApart(guarded, gaps, untouched, doors)
@@ -114,26 +115,28 @@ class HostsApart:
             why = "the site's own switches keep hosts apart (lookup_isolation)"
             if settings.lookup_isolation == "leaves":
                 why = "no lookup_networks are set"
-            return (rules.none_row(node.id, why),)
+            return (release_cables.none_row(node.id, why),)
         rows_of: list[GateRow] = []
         owned = await self._owned({p.switch for p in node.ports if not p.guid})
         looks = await asyncio.gather(*(self.look(leaf, ports) for leaf, ports in owned.items()))
         for leaf, state in zip(owned, looks, strict=True):
             gaps = None if isinstance(state, Blocker) else state.gaps
-            rows_of.append(rules.leaf_row(leaf, gaps))
+            rows_of.append(release_cables.leaf_row(leaf, gaps))
         if any(row.bad for row in rows_of):
             return tuple(rows_of)
         return (*rows_of, *await self._packets(node))
 
     async def _packets(self, node: Node) -> tuple[GateRow, ...]:
         if self._site.settings.release_probes == "off":
-            return (rules.none_row(node.id, "the site's settings have probes off"),)
+            return (release_cables.none_row(node.id, "the site's settings have probes off"),)
         networks = self._site.settings.lookup_networks
         nodes = await self._store.nodes.list()
-        probe_sets = rules.probe_sets_of(node, nodes, networks, await self.doors())
+        probe_sets = release_cables.probe_sets_of(node, nodes, networks, await self.doors())
         if not probe_sets:
-            return (rules.none_row(node.id, "no other host in maintenance could be asked"),)
-        return rules.judge_probes(probe_sets, await answers_of(self._site, probe_sets))
+            return (
+                release_cables.none_row(node.id, "no other host in maintenance could be asked"),
+            )
+        return release_cables.judge_probes(probe_sets, await answers_of(self._site, probe_sets))
 
     async def _owned(self, leaves: Collection[str]) -> Mapping[str, Sequence[str]]:
         owned: dict[str, list[str]] = {leaf: [] for leaf in sorted(leaves)}

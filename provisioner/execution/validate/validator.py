@@ -165,10 +165,7 @@ class Validator:
         return build_context(node, inventory, self._matrix)
 
     async def validate(
-        self,
-        node: Node,
-        inventory: Inventory,
-        selected: Collection[str] | None = None,
+        self, node: Node, inventory: Inventory, selected: Collection[str] | None = None
     ) -> HealthReport | Blocker:
         """Return a report bound to this inventory. A Blocker: the node could not be asked at all.
 
@@ -207,11 +204,7 @@ class Validator:
         )
 
     async def after_fabric(
-        self,
-        node: Node,
-        inventory: Inventory,
-        report: HealthReport,
-        load: CheckResult,
+        self, node: Node, inventory: Inventory, report: HealthReport, load: CheckResult
     ) -> list[CheckResult] | Blocker:
         """Judge `load`, which ran among nodes, and the error growth here since the report's last
         reading.

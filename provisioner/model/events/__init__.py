@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from provisioner.model.events import (
-    case_events,
-    fleet_events,
-    node_events,
-    request_events,
-)
-from provisioner.model.events import (
-    request_events as capability_events,
-)
+from provisioner.model.events import case_events, fleet_events, node_events, request_events
 from provisioner.model.events.event import FORMER_NAMES, Event, EventKind
 
 __all__ = ["EVENTS", "FORMER_NAMES", "Event", "EventKind", "list_names", "name_kind"]
 
 
 def _list_classes() -> Iterator[type[Event]]:
-    modules = (node_events, capability_events, fleet_events, case_events, request_events)
+    modules = (node_events, request_events, fleet_events, case_events, request_events)
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Event) and "KIND" in vars(value):

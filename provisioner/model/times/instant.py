@@ -128,10 +128,7 @@ def _write_detail(value: Any, info: SerializationInfo) -> Any:
 
 
 Instant = Annotated[
-    float,
-    BeforeValidator(_read),
-    PlainSerializer(_write, when_used="json"),
-    WithJsonSchema(TEXT),
+    float, BeforeValidator(_read), PlainSerializer(_write, when_used="json"), WithJsonSchema(TEXT)
 ]
 InstantOrNone = Annotated[
     float,

@@ -384,11 +384,7 @@ def _about(pin: ReleasePin, node: Node) -> bool:
 
 
 def _why(
-    node: Node,
-    row: CampaignRow | None,
-    target: str,
-    pins: Sequence[ReleasePin],
-    now: float,
+    node: Node, row: CampaignRow | None, target: str, pins: Sequence[ReleasePin], now: float
 ) -> str:
     if row is not None and find_target(node, row, target, (), now) != node.release:
         return f"campaign {row.campaign}"

@@ -322,10 +322,7 @@ def switch_floor(here: Situation) -> Floor:
 
 
 def choose_hosts(
-    floor: Floor,
-    ready: Mapping[str, Standing],
-    work: Mapping[str, int],
-    most: int | None,
+    floor: Floor, ready: Mapping[str, Standing], work: Mapping[str, int], most: int | None
 ) -> Choice:
     """Return the hosts that begin.
 
@@ -473,12 +470,7 @@ def _choice(
             if node.recalled:
                 reason = "it is out of service with the release that it leaves"
             admit.append(
-                Admit(
-                    node=node.name,
-                    reason=reason,
-                    displaces=takes.get(number, ()),
-                    retire=retire,
-                )
+                Admit(node=node.name, reason=reason, displaces=takes.get(number, ()), retire=retire)
             )
     held: dict[str, Hold] = {}
     shared: dict[tuple[int, int], Hold] = {}

@@ -122,10 +122,7 @@ def parse_outputs(text: str) -> Raw | None:
 
 
 def rejudge_report(
-    report: HealthReport,
-    raw: Mapping[str, str],
-    checks: Sequence[Check],
-    context: CheckContext,
+    report: HealthReport, raw: Mapping[str, str], checks: Sequence[Check], context: CheckContext
 ) -> Iterator[Rejudgement]:
     """Judge every result of a report that has evidence again. `raw`: digest -> stored text.
 

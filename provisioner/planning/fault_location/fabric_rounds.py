@@ -18,8 +18,7 @@ from provisioner.model.fabric_session import (
     FabricSession,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.fault_location import fabric_verdicts
-from provisioner.planning.fault_location import round_robin as rounds
+from provisioner.planning.fault_location import fabric_verdicts, round_robin
 from provisioner.planning.fault_location.fabric_session import SessionPolicy
 from provisioner.planning.fault_location.fabric_verdicts import BothEnds, EndCounters, name_part
 from provisioner.planning.fault_location.isolation import plan_next_round
@@ -116,10 +115,10 @@ def _tests(
     if not unproved or len(names) < 2 or turn >= ROUNDS_MAX:
         return []
     if turn == 0:
-        return rounds.split_into_groups(list(units.values()), size, 0)
+        return round_robin.split_into_groups(list(units.values()), size, 0)
     free = [name for name in names if name in passed]
     if not free:  # in halves, and mixed where only one size remains
-        return rounds.split_into_groups(list(units.values()), max(2, size >> turn), turn % 2)
+        return round_robin.split_into_groups(list(units.values()), max(2, size >> turn), turn % 2)
     met = _list_partners(mine)
     each = min(size - 1, max(1, len(free) // len(unproved)))
     tests = []
@@ -169,11 +168,7 @@ def _list_partners(mine: Sequence[Observation]) -> Mapping[str, set[str]]:
 
 
 def _block_node(
-    name: str,
-    size: int,
-    mine: Sequence[Observation],
-    passed: set[str],
-    policy: IsolationPolicy,
+    name: str, size: int, mine: Sequence[Observation], passed: set[str], policy: IsolationPolicy
 ) -> Blocker:
     tried = [o for o in mine if name in o.test.nodes]
     failures = [o for o in tried if _failed(o, policy)]

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import islice
 
-from provisioner.planning.fault_location import round_robin as rounds
+from provisioner.planning.fault_location import round_robin
 from provisioner.planning.fault_location.isolation_blame import (
     EVIDENCE_MAX,
     Judgement,
@@ -102,10 +102,7 @@ def _is_unclear(judged: Judgement, name: str, rails: Sequence[int]) -> bool:
 
 
 def _pair_telling(
-    trials: Trials,
-    judged: Judgement,
-    needs: dict[str, tuple[int, ...]],
-    names: Sequence[str],
+    trials: Trials, judged: Judgement, needs: dict[str, tuple[int, ...]], names: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Return the pairs whose tests decide between explanations in doubt, the best first."""
     every = trials.fabric.rails_of
@@ -129,11 +126,7 @@ def _pair_telling(
 
 
 def _find_telling(
-    trials: Trials,
-    judged: Judgement,
-    rails: Sequence[int],
-    name: str,
-    free: Collection[str],
+    trials: Trials, judged: Judgement, rails: Sequence[int], name: str, free: Collection[str]
 ) -> tuple[float, str]:
     """Return what the best test tells about what is in doubt, and its partner; 0: nothing.
 
@@ -352,12 +345,16 @@ def _screening(
             units.setdefault(fabric.group_of[node.name], []).append(node.name)
     groups = list(units.values())
     if policy.group_size > 2:
-        bunches = rounds.split_into_groups(groups, policy.group_size, number)
+        bunches = round_robin.split_into_groups(groups, policy.group_size, number)
         return tuple(
             name_test(number, i, FabricTestKind.GROUP, bunch, find_shared_rails(trials, bunch))
             for i, bunch in enumerate(bunches)
         )
-    pairs = rounds.pair_across(groups, number) if number % 2 else rounds.pair_within(groups, number)
+    pairs = (
+        round_robin.pair_across(groups, number)
+        if number % 2
+        else round_robin.pair_within(groups, number)
+    )
     tests = []
     for i, pair in enumerate(pairs):
         rails = find_shared_rails(trials, pair)

@@ -162,10 +162,7 @@ def _put_back(fit: Fit, gains: _Gains, part: Part) -> None:
 
 
 def _explain(
-    fit: Fit,
-    part: Part,
-    weight: tuple[float, float, float],
-    rivals: tuple[tuple[Part, float], ...],
+    fit: Fit, part: Part, weight: tuple[float, float, float], rivals: tuple[tuple[Part, float], ...]
 ) -> Explanation:
     gain, rate, margin = weight
     listed = fit.trials.listed

@@ -27,7 +27,6 @@ from provisioner.model.names import normalize_pci
 from provisioner.model.node import BmcRef
 from provisioner.model.outcome import Gap, Reason
 from provisioner.planning.intake import host_tools
-from provisioner.planning.intake import host_tools as host_look
 
 # ------------------------------------------------------------------------------
 # The firmware of a host's NVMe drives: the one that runs, and the one that the next reset brings.
@@ -90,11 +89,7 @@ def _split_blocks(lines: Iterable[str]) -> list[list[str]]:
 
 
 def _read_drive(
-    evidence: Evidence,
-    serial: str,
-    fields: Mapping[str, str],
-    block: list[str],
-    gaps: list[Gap],
+    evidence: Evidence, serial: str, fields: Mapping[str, str], block: list[str], gaps: list[Gap]
 ) -> Component:
     identity, slots = _read_documents("\n".join(block))
     model = fields.get("model", "")
@@ -168,11 +163,7 @@ COMMANDS: tuple[tuple[str, str, float], ...] = (
         ),
         120.0,
     ),
-    (
-        "packages",
-        host_packages.QUERY,
-        60.0,
-    ),
+    ("packages", host_packages.QUERY, 60.0),
     ("system", f"cat {STAMP} /etc/os-release", 20.0),
     # util-linux lsblk(8): whole drives only, without their partitions
     ("drives", "lsblk --json --nodeps --output NAME,TYPE,SERIAL,TRAN,RM", 30.0),
@@ -486,6 +477,6 @@ _SWITCH = tuple(
 def is_reading_command(line: str) -> bool:
     return (
         line in _LINES
-        or host_look.is_look(line)
+        or host_tools.is_look(line)
         or any(pattern.fullmatch(line) for pattern in _SWITCH)
     )

@@ -25,12 +25,7 @@ from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Heard
 from provisioner.planning.matrix.located_yaml import Located
-from provisioner.planning.matrix.overlay_draft import (
-    Place,
-    Verdict,
-    draft_overlay,
-    state_good_node,
-)
+from provisioner.planning.matrix.overlay_draft import Place, Verdict, draft_overlay, state_good_node
 from provisioner.planning.matrix.statements import Import, Statement
 from provisioner.planning.path.profiles import choose_profile
 
@@ -168,10 +163,7 @@ def propose(
         dumped = [t.model_dump(mode="json", exclude_defaults=True) for t in earlier.tenants]
         tree["tenants"] = dumped
     return Proposal(
-        expected=tree,
-        names=names,
-        missing=tuple(draft.missing),
-        guesses=tuple(draft.guesses),
+        expected=tree, names=names, missing=tuple(draft.missing), guesses=tuple(draft.guesses)
     )
 
 

@@ -155,10 +155,7 @@ _IDENTIFIED = frozenset({State.DISCOVERED, State.INTAKE})
 
 
 def list_would_acts(
-    node: Node,
-    view: View,
-    read: Sequence[PortPlacement],
-    misplaced: Sequence[Blocker],
+    node: Node, view: View, read: Sequence[PortPlacement], misplaced: Sequence[Blocker]
 ) -> tuple[str, ...]:
     """Return the acts that follow from one reading. `misplaced`: ports that are not as proved."""
     if node.state is State.RELEASED and node.kind is NodeKind.HOST:

@@ -11,11 +11,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from provisioner.model.machine.settings import (
-    BIOS_SETTINGS,
-    DPU_SETTINGS,
-    SUPERNIC_SETTINGS,
-)
+from provisioner.model.machine.settings import BIOS_SETTINGS, DPU_SETTINGS, SUPERNIC_SETTINGS
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.planning.machine_settings.resolution import ATTRIBUTE

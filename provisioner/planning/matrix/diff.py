@@ -177,10 +177,7 @@ def _drop_unknown_pins(matrix: Matrix, release: str, name: str, before: Profile)
         for kind, pin in after.pins.items()
         if pin.known and kind in before.pins and before.pins[kind].known
     }
-    profiles = {
-        **matrix.releases[release].profiles,
-        name: after.model_copy(update={"pins": pins}),
-    }
+    profiles = {**matrix.releases[release].profiles, name: after.model_copy(update={"pins": pins})}
     left_out = _unknown(before) | _unknown(after)
     rules = tuple(
         rule

@@ -18,7 +18,6 @@ from provisioner.model.machine.settings import NVME_FIRMWARE, have_same_model, s
 from provisioner.model.matrix import UNKNOWN, Edge, Match, Matrix, Pin, Profile, Release
 from provisioner.model.versions import parse_version
 from provisioner.planning.certification import host_settings
-from provisioner.planning.certification import host_settings as runtime
 from provisioner.planning.machine_settings import pinned_sets
 from provisioner.planning.matrix.located_yaml import Located, Path
 from provisioner.planning.path.conditions import grammar_of, matches_token, parse_terms
@@ -273,7 +272,7 @@ class _Rules:
         for name, settings in self.matrix.nic_runtime.items():
             self._check_name(("nic_runtime", name), name)
             for place, value in settings.items():
-                if (wrong := runtime.find_fault(place, value)) is not None:
+                if (wrong := host_settings.find_fault(place, value)) is not None:
                     raise self.located.build_error(
                         ("nic_runtime", name, place), wrong, "Correct it."
                     )

@@ -79,10 +79,7 @@ def is_better(new: Way, old: Way | None) -> bool:
 
 
 def spread_pushes(
-    first: Mapping[Place, Way],
-    list_next: ListPushes[Place],
-    late: int,
-    effort: Effort,
+    first: Mapping[Place, Way], list_next: ListPushes[Place], late: int, effort: Effort
 ) -> dict[Place, Way]:
     best = dict(first)
     todo = list(first)

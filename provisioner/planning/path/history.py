@@ -132,10 +132,7 @@ def _count_staged(
     takes_effect_later = step.activation not in (Activation.NONE, Activation.SERVICE_RESTART)
     if entry.status is ActionStatus.CONFIRMED and takes_effect_later:
         staged[step.component, slot] = StagedFact(
-            kind=step.component,
-            slot=slot,
-            version=step.to_version,
-            activation=step.activation,
+            kind=step.component, slot=slot, version=step.to_version, activation=step.activation
         )
 
 

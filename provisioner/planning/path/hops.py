@@ -94,10 +94,7 @@ _PUBLISHED: dict[Train, dict[str, tuple[Train, ...]]] = {
         IMAGE: ((5, 11, 3),),
         PACKAGES: ((5, 11, 0), (5, 11, 1), (5, 11, 2), (5, 11, 3), (5, 10), (5, 9, 4)),
     },
-    (5, 11, 5): {
-        IMAGE: ((5, 11, 3), (5, 11, 4)),
-        PACKAGES: ((5, 11, 3), (5, 11, 4), (5, 9, 4)),
-    },
+    (5, 11, 5): {IMAGE: ((5, 11, 3), (5, 11, 4)), PACKAGES: ((5, 11, 3), (5, 11, 4), (5, 9, 4))},
 }
 
 
@@ -333,10 +330,7 @@ class Moves:
                 ),
                 # a laboratory may plan before it has the files; the executor needs them
                 (Reason.MISSING_ARTIFACT, self.production and needs_file and not hop.artifact),
-                (
-                    Reason.MISSING_DIGEST,
-                    self.production and bool(hop.artifact) and not hop.sha256,
-                ),
+                (Reason.MISSING_DIGEST, self.production and bool(hop.artifact) and not hop.sha256),
                 (Reason.MISSING_EVIDENCE, self.production and not edge.evidence),
             )
             if holds

@@ -16,8 +16,7 @@ from itertools import count
 from math import prod
 
 from provisioner.model.inventory import Activation
-from provisioner.planning.path import activation as act
-from provisioner.planning.path import conditions
+from provisioner.planning.path import activation, conditions
 from provisioner.planning.path.clusters import Effort
 from provisioner.planning.path.distances import (
     NOTHING,
@@ -141,14 +140,16 @@ class Joining:
         return (tuple(taken) for taken in letters)
 
     def _list_resets(self, fronts: Fronts) -> Iterator[JointReset]:
-        for reset in act.RESETS:
+        for reset in activation.RESETS:
             waiting = [
                 (situation, waits)
                 for situation, _ in fronts
                 for waits in [self._shapes[situation[0]].list_waits(situation[1])]
             ]
             if self.covering:
-                if any(act.covers_activation(reset, w) for _, waits in waiting for w in waits):
+                if any(
+                    activation.covers_activation(reset, w) for _, waits in waiting for w in waits
+                ):
                     yield JointReset(reset)
             elif reset in self._witnessed:
                 yield from (JointReset(reset, s) for s, waits in waiting if reset in waits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from provisioner.model.inventory import Activation
-from provisioner.planning.path import activation as act
+from provisioner.planning.path import activation
 from provisioner.planning.path.clusters import (
     Cluster,
     Effort,
@@ -26,13 +26,7 @@ from provisioner.planning.path.clusters import (
 )
 from provisioner.planning.path.distances import RemainingCost, join_bounds, least_of
 from provisioner.planning.path.hops import Hop
-from provisioner.planning.path.tracks import (
-    Running,
-    State,
-    initial_state,
-    is_goal,
-    waits_exactly,
-)
+from provisioner.planning.path.tracks import Running, State, initial_state, is_goal, waits_exactly
 
 HUB = -1  # the cluster number of the hub in a list of pushes
 
@@ -100,7 +94,7 @@ class Part:
     def advance(self, number: int, letter: Letter, effort: Effort) -> int | None:
         """Return the frontier after a reset and all pushes that it makes possible, or None."""
         key = (number, letter)
-        if not any(act.covers_activation(letter.reset, w) for w in self.list_waits(number)):
+        if not any(activation.covers_activation(letter.reset, w) for w in self.list_waits(number)):
             return None if letter.exactly else number
         if key not in self._reactions:
             spots = self._take_reset(self._frontiers[number], letter, effort)

@@ -19,8 +19,7 @@ from provisioner.model.inventory import Activation, BackgroundCopy, Inventory
 from provisioner.model.matrix import Matrix, Pin, Release
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History, Neighbour, Plan, Precondition, Step, StepKind
-from provisioner.planning.path import activation as act
-from provisioner.planning.path import refusals
+from provisioner.planning.path import activation, refusals
 from provisioner.planning.path.conditions import judge_pin
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Moves
@@ -99,7 +98,7 @@ def _explain_update(
         clauses.append(f"it may be written now because {met} is met")
     if hop.carries:
         clauses.append("it brings " + ", ".join(f"{k} {v}" for k, v in hop.carries))
-    if hop.activation in act.AT_ONCE:
+    if hop.activation in activation.AT_ONCE:
         clauses.append("it runs at once")
     else:
         reset = next(
@@ -144,8 +143,8 @@ def _activate(
         activation=move.reset,
         bmcs=tuple(sorted(bmcs)) if move.reset is Activation.BMC_RESET else (),
         activates=tuple(names),
-        disruption=act.get_disruption(move.reset),
-        duration_s=act.estimate_duration_s(move.reset),
+        disruption=activation.get_disruption(move.reset),
+        duration_s=activation.estimate_duration_s(move.reset),
         expected=_expected(problem, before, move.tracks),
         reason=reason + ".",
     )
@@ -359,12 +358,7 @@ def _compute_plan(node: PlanningNode, target: _Target, way: BootWay) -> Plan:
         return blank.model_copy(update={"blockers": obstacles})
     outages, resets, duration_s = result.cost
     return blank.model_copy(
-        update={
-            "steps": steps,
-            "outages": outages,
-            "resets": resets,
-            "duration_s": duration_s,
-        }
+        update={"steps": steps, "outages": outages, "resets": resets, "duration_s": duration_s}
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from provisioner.model.inventory import Activation
-from provisioner.planning.path import activation as act
+from provisioner.planning.path import activation
 from provisioner.planning.path.clusters import Cluster, Effort, OutOfEffortError
 from provisioner.planning.path.distances import Distances
 from provisioner.planning.path.hops import Hop
@@ -146,11 +146,7 @@ def _find_resets(
 
 
 def _write_plan(
-    problem: Problem,
-    layouts: tuple[Layout, ...],
-    joining: Joining,
-    answer: Answer,
-    effort: Effort,
+    problem: Problem, layouts: tuple[Layout, ...], joining: Joining, answer: Answer, effort: Effort
 ) -> SearchResult:
     resets, cost = answer
     pushes = [
@@ -342,7 +338,7 @@ def _list_moves(
             after = push_hop(problem, state, index, hop, hindrances)
             if after is not None:
                 moves.append((Push(index, hop), after))
-    for reset in act.RESETS:
+    for reset in activation.RESETS:
         if exactly and not waits_exactly(state, reset):
             continue
         after, move = activate_staged(problem, state, reset)

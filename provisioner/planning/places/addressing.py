@@ -120,11 +120,7 @@ class Addressing:
     @cached_property
     def _first(self) -> dict[str, int]:
         counts = self.plan.switches
-        return {
-            "leaf": 0,
-            "spine": counts["leaf"],
-            "superspine": counts["leaf"] + counts["spine"],
-        }
+        return {"leaf": 0, "spine": counts["leaf"], "superspine": counts["leaf"] + counts["spine"]}
 
     def get_switch_number(self, switch: SwitchPlace) -> int:
         """Return the running number of a switch within the site, from 0."""

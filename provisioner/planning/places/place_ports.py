@@ -20,7 +20,7 @@ from provisioner.model.location import (
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.model.tenant_network import MARK, FilterMatch, GroupRule, PortFilter, Protocol
-from provisioner.planning.places import address_plan as place_names
+from provisioner.planning.places import address_plan
 from provisioner.planning.places.addressing import Addressing
 
 # ------------------------------------------------------------------------------
@@ -106,10 +106,10 @@ class Ports:
 
     def name_node(self, place: NodePlace | RailEnd) -> str:
         numbers = {"pod": place.pod, "unit": place.unit, "node": place.node}
-        return place_names.write_name(self._names.node, numbers)
+        return address_plan.write_name(self._names.node, numbers)
 
     def find_node(self, name: str) -> NodePlace | None:
-        numbers = place_names.read(self._names.node, name)
+        numbers = address_plan.read(self._names.node, name)
         if numbers is None:
             return None
         place = NodePlace(numbers.get("pod", 0), numbers.get("unit", 0), numbers["node"])
@@ -118,21 +118,21 @@ class Ports:
     def name_rack(self, place: NodePlace | RailEnd) -> str:
         rack = place.node // self._plan.nodes_per_rack
         numbers = {"pod": place.pod, "unit": place.unit, "rack": rack}
-        return place_names.write_name(self._names.rack, numbers)
+        return address_plan.write_name(self._names.rack, numbers)
 
     def name_card(self, end: RailEnd) -> str:
-        return place_names.write_name(self._names.card, _cable(end))
+        return address_plan.write_name(self._names.card, _cable(end))
 
     def name_host_interface(self, end: RailEnd) -> str:
-        return place_names.write_name(self._names.host_interface, _cable(end))
+        return address_plan.write_name(self._names.host_interface, _cable(end))
 
     def name_switch(self, place: SwitchPlace) -> str:
         numbers = dict(zip(("pod", "unit", "number", "plane"), place[1:], strict=True))
-        return place_names.write_name(getattr(self._names, place.tier), numbers)
+        return address_plan.write_name(getattr(self._names, place.tier), numbers)
 
     def find_switch(self, name: str) -> SwitchPlace | None:
         for tier in ("leaf", "spine", "superspine"):
-            numbers = place_names.read(getattr(self._names, tier), name)
+            numbers = address_plan.read(getattr(self._names, tier), name)
             if numbers is None:
                 continue
             place = SwitchPlace(

@@ -317,11 +317,7 @@ def select_observed_faults(
 
 
 def judge_cables(
-    node: Node,
-    others: Iterable[Node],
-    inventory: Inventory,
-    host: Ends | None,
-    heard: Heard,
+    node: Node, others: Iterable[Node], inventory: Inventory, host: Ends | None, heard: Heard
 ) -> tuple[GateRow, ...]:
     """Return one row for each fault, or one row with the number of cables confirmed at both
     ends.

@@ -29,7 +29,7 @@ from provisioner.model.matrix import Edge, Matrix
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import Disruption, Step, StepKind
-from provisioner.planning.path import activation as act
+from provisioner.planning.path import activation
 from provisioner.planning.path.hops import NO_FILE, SLOT
 
 HOUR_S = 3600.0
@@ -223,10 +223,7 @@ def measure_try(tried: RemedyTry, after: Iterable[str], now: float, *, well: boo
 
 
 GPU_RESET = "gpu_reset"  # the executor's method of this name
-_RESETS = {
-    RemedyKind.COLD_BOOT: Activation.COLD_BOOT,
-    RemedyKind.AC_CYCLE: Activation.AC_CYCLE,
-}
+_RESETS = {RemedyKind.COLD_BOOT: Activation.COLD_BOOT, RemedyKind.AC_CYCLE: Activation.AC_CYCLE}
 
 
 def plan_steps(
@@ -267,8 +264,8 @@ def _reset(reset: Activation, words: str, activates: tuple[tuple[str, str], ...]
         kind=StepKind.ACTIVATE,
         activation=reset,
         activates=activates,
-        disruption=act.get_disruption(reset),
-        duration_s=act.estimate_duration_s(reset),
+        disruption=activation.get_disruption(reset),
+        duration_s=activation.estimate_duration_s(reset),
         expected=(),
         reason=words,
     )
@@ -318,7 +315,7 @@ def _reflash(
         expected=(),
         reason=f"{words}: {kind} is written once more",
     )
-    if edge.activates_by in act.AT_ONCE:
+    if edge.activates_by in activation.AT_ONCE:
         return (write,)
     activates = tuple((f"{kind}/{slot}", pin.version) for slot in slots)
     return write, _reset(edge.activates_by, f"{words}: it is activated", activates)

@@ -16,12 +16,7 @@ from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import PKEYS, Outside, Phase, Quota, Tenant
-from provisioner.model.tenant_network import (
-    PORT_MAX,
-    VRF_NAME_MAX,
-    GroupRule,
-    SecurityGroup,
-)
+from provisioner.model.tenant_network import PORT_MAX, VRF_NAME_MAX, GroupRule, SecurityGroup
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.planning.places.place_ports import list_filters, mark_filters
 from provisioner.planning.tenancy.allocation import (

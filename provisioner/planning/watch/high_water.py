@@ -40,10 +40,7 @@ _SERVING = (State.RELEASED, State.DRAINING)
 
 
 def compare(
-    node: Node,
-    read: Sequence[PortPlacement] | Blocker,
-    tenants: Mapping[str, str],
-    now: float,
+    node: Node, read: Sequence[PortPlacement] | Blocker, tenants: Mapping[str, str], now: float
 ) -> Difference | None:
     """Return how a host's row differs from the placement of its ports; None if they agree.
 
@@ -73,12 +70,7 @@ def compare(
 
 
 def _difference(
-    node: Node,
-    kind: DifferenceKind,
-    world: str,
-    vrf: str,
-    tenants: Mapping[str, str],
-    now: float,
+    node: Node, kind: DifferenceKind, world: str, vrf: str, tenants: Mapping[str, str], now: float
 ) -> Difference:
     place = node.vrf or node.placement.value
     row = f"{node.state.value}, {place}" + (f", tenant {node.tenant}" if node.tenant else "")

@@ -67,10 +67,7 @@ def confirm_renewal(first: Renewal, second: Renewal) -> Renewal:
     before = {name for name, _ in first.differs}
     return Renewal(
         differs=tuple(one for one in second.differs if one[0] in before),
-        unproved=(
-            *second.unproved,
-            *(one for one in second.differs if one[0] not in before),
-        ),
+        unproved=(*second.unproved, *(one for one in second.differs if one[0] not in before)),
     )
 
 
@@ -139,11 +136,7 @@ def _parse_time(shown: str) -> float | None:
 
 
 ALERT = "CoolantLeak"
-CLASSIFICATIONS = (
-    Classification.LEAK,
-    Classification.HARDWARE,
-    Classification.PREVENT_ALLOCATIONS,
-)
+CLASSIFICATIONS = (Classification.LEAK, Classification.HARDWARE, Classification.PREVENT_ALLOCATIONS)
 _WET_STATES = frozenset({"Warning", "Critical"})
 _NOT_FITTED = "Absent"
 _GONE = "it was seen before, and the BMC does not show it any more"
@@ -173,8 +166,7 @@ def carry_detectors(
     by_slot = {d.slot: d for d in now}
     for old in before:
         by_slot.setdefault(
-            old.slot,
-            old.model_copy(update={"moisture": Moisture.UNREADABLE, "detail": _GONE}),
+            old.slot, old.model_copy(update={"moisture": Moisture.UNREADABLE, "detail": _GONE})
         )
     return tuple(by_slot[slot] for slot in sorted(by_slot))
 

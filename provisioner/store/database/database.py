@@ -52,27 +52,10 @@ from provisioner.store.database.data_directory import (
     write_private,
 )
 from provisioner.store.database.postgres import Copier, check_schema, prepare_schema, revisions
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import records
 from provisioner.store.rows.operation_rows import read_entry_row, read_operation_row
 from provisioner.store.rows.records import parse, parse_object
-from provisioner.store.schema import (
-    schema,
-)
-from provisioner.store.schema import (
-    schema as access_schema,
-)
-from provisioner.store.schema import (
-    schema as campaign_schema,
-)
-from provisioner.store.schema import (
-    schema as case_schema,
-)
-from provisioner.store.schema import (
-    schema as grant_schema,
-)
-from provisioner.store.schema import (
-    schema as webhook_schema,
-)
+from provisioner.store.schema import schema
 
 # ------------------------------------------------------------------------------
 # The nodes that are set aside for a damaged row: their own, or one that they depend on.
@@ -95,14 +78,14 @@ class Aside:
 
     def damaged(self) -> Mapping[str, Blocker]:
         """Return what parks each node, of the damaged rows that were met so far."""
-        owners = damage.count_owners(self._engine)
+        owners = records.count_owners(self._engine)
         if not owners:
-            return damage.by_node(self._engine)
+            return records.by_node(self._engine)
         nodes, count = self._found_in
         if nodes is not self._nodes or count != owners:
-            self._dependents = damage.find_dependents(self._engine, self._nodes)
+            self._dependents = records.find_dependents(self._engine, self._nodes)
             self._found_in = self._nodes, owners
-        return {**self._dependents, **damage.by_node(self._engine)}
+        return {**self._dependents, **records.by_node(self._engine)}
 
     def leave_out(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return the nodes that are not set aside."""
@@ -139,18 +122,18 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (schema.subscriptions, Subscription),
     (schema.fabric_sessions, FabricSession),
     (schema.fabric_outcomes, FabricOutcome),
-    (campaign_schema.campaigns, Campaign),
-    (campaign_schema.campaign_nodes, CampaignRow),
-    (campaign_schema.release_pins, ReleasePin),
-    (campaign_schema.campaign_policies, NamedPolicy),
-    (campaign_schema.stored_images, StoredImage),
-    (campaign_schema.notices, CampaignNotice),
-    (case_schema.cases, Case),
-    (grant_schema.grants, Grant),
-    (webhook_schema.webhooks, Webhook),
-    (access_schema.tokens, Token),
-    (access_schema.console_sessions, Session),
-    (access_schema.requests, ChangeRequest),
+    (schema.campaigns, Campaign),
+    (schema.campaign_nodes, CampaignRow),
+    (schema.release_pins, ReleasePin),
+    (schema.campaign_policies, NamedPolicy),
+    (schema.stored_images, StoredImage),
+    (schema.notices, CampaignNotice),
+    (schema.cases, Case),
+    (schema.grants, Grant),
+    (schema.webhooks, Webhook),
+    (schema.tokens, Token),
+    (schema.console_sessions, Session),
+    (schema.requests, ChangeRequest),
 )
 Read = Callable[[Row[tuple[object, ...]], str], object]
 

@@ -34,16 +34,10 @@ from sqlalchemy import (
 
 from provisioner.model.events.fleet_events import LookOnlyBegun
 from provisioner.model.input_error import InputError
-from provisioner.model.recovery import (
-    DatabasePosition,
-    HighWater,
-    Revocation,
-    RevokedKind,
-)
+from provisioner.model.recovery import DatabasePosition, HighWater, Revocation, RevokedKind
 from provisioner.store.database.data_directory import write_private
-from provisioner.store.rows import evidence_rows
+from provisioner.store.rows import evidence_rows, request_rows
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows import request_rows as token_rows
 from provisioner.store.rows.journal import GENESIS, is_pruned
 from provisioner.store.schema.schema import (
     certificates,
@@ -212,11 +206,7 @@ def confirm(connection: Connection, place: str) -> None:
 
 
 def settle_mark(
-    connection: Connection,
-    place: str,
-    kept: HighWater | None,
-    look_only: str,
-    now: float,
+    connection: Connection, place: str, kept: HighWater | None, look_only: str, now: float
 ) -> HighWater:
     """Write identity, server and this directory's row into the database; the mark to go on from.
 
@@ -358,7 +348,7 @@ def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
     return (
         *(
             Revocation(kind=kind.TOKEN, id=t.id, at=t.revoked_at)
-            for t in token_rows.read_tokens(connection)
+            for t in request_rows.read_tokens(connection)
             if t.revoked_at
         ),
         *(
@@ -389,10 +379,10 @@ def apply_revocations(
 
 def _revoke_again(connection: Connection, told: Revocation, now: float) -> bool:
     if told.kind is RevokedKind.TOKEN:
-        token = token_rows.read_token(connection, told.id)
+        token = request_rows.read_token(connection, told.id)
         if token is None or token.made_at > told.at:
             return False
-        token_rows.revoke_token(connection, told.id, now)
+        request_rows.revoke_token(connection, told.id, now)
         return True
     if told.kind is RevokedKind.CERTIFICATE:
         issued = select(certificates.c.issued_at).where(certificates.c.id == told.id)

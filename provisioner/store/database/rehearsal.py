@@ -235,11 +235,7 @@ class Rehearsing:
     """Commits pieces of work on a connection that `postgres.rehearsal_connection` made."""
 
     def __init__(
-        self,
-        connection: Connection,
-        lock: tuple[int, int],
-        patience_s: float,
-        chunk_s: float = 1.0,
+        self, connection: Connection, lock: tuple[int, int], patience_s: float, chunk_s: float = 1.0
     ) -> None:
         """`patience_s`: for how long work is rehearsed again; `chunk_s`: after so long what is
         rehearsed is committed, so that the first need not wait for the last.

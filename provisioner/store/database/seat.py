@@ -195,10 +195,7 @@ class Seat:
     def joined(self) -> Joined:
         works = self._works
         return Joined(
-            id=self.id,
-            number=self.number,
-            digests=works.digests,
-            change_until=works.change_until,
+            id=self.id, number=self.number, digests=works.digests, change_until=works.change_until
         )
 
     def members(self) -> Sequence[Joined]:

@@ -16,7 +16,7 @@ from provisioner.ports.errors import DamagedRow
 from provisioner.store.database import database
 from provisioner.store.database.lanes import Lane, Result, Work
 from provisioner.store.database.read_cache import Question
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import records
 
 Arguments = ParamSpec("Arguments")
 
@@ -58,7 +58,7 @@ class Transactions:
         try:
             return await self.read(work)
         except DamagedRow as error:
-            damage.record(self.engine, node, error)
+            records.record(self.engine, node, error)
             raise DamagedRow(error.where, error.problem, node) from None
 
     async def recall(
@@ -80,7 +80,7 @@ class Transactions:
         try:
             return await self.recall(function, node)
         except DamagedRow as error:
-            damage.record(self.engine, node, error)
+            records.record(self.engine, node, error)
             raise DamagedRow(error.where, error.problem, node) from None
 
     async def close(self) -> None:

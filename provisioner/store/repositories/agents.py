@@ -11,11 +11,7 @@ from sqlalchemy import Connection, Row, Select, delete, insert, select, update
 from provisioner.model.access import Session, SessionLimits, Token
 from provisioner.ports import DamagedRow, Run
 from provisioner.store.database.transactions import Transactions, reads, writes
-from provisioner.store.rows import (
-    agent_rows,
-)
-from provisioner.store.rows import request_rows as session_rows
-from provisioner.store.rows import request_rows as token_rows
+from provisioner.store.rows import agent_rows, request_rows
 from provisioner.store.schema.schema import runs
 
 # ------------------------------------------------------------------------------
@@ -91,10 +87,10 @@ def _run(row: Row[tuple[object, ...]]) -> Run:
 
 def read_session(connection: Connection, digest: str) -> tuple[Session, Token | None] | None:
     """Return a session and the token that began it, as they are at one time."""
-    session = session_rows.find_session(connection, digest)
+    session = request_rows.find_session(connection, digest)
     if session is None:
         return None
-    return session, token_rows.read_token(connection, session.token) if session.token else None
+    return session, request_rows.read_token(connection, session.token) if session.token else None
 
 
 class SqlSessionRepository:
@@ -107,23 +103,23 @@ class SqlSessionRepository:
         return await self._transactions.read(partial(read_session, digest=digest))
 
     async def use_session(self, session_id: str, now: float) -> None:
-        work = partial(session_rows.use_session, session_id=session_id, now=now)
+        work = partial(request_rows.use_session, session_id=session_id, now=now)
         await self._transactions.write(work)
 
     async def begin(self, session: Session, limits: SessionLimits, replaces: str = "") -> bool:
         """Store a new session in place of another; return False after too many sign-ins."""
         return await self._transactions.write(
-            lambda c: session_rows.begin_session(c, session, limits, replaces)
+            lambda c: request_rows.begin_session(c, session, limits, replaces)
         )
 
     # Return the session with this digest, valid or not.
-    find = reads(session_rows.find_session)
+    find = reads(request_rows.find_session)
     # Return the sessions that are not over, the latest used first.
-    list = reads(session_rows.read_sessions)
+    list = reads(request_rows.read_sessions)
     # End one session; return False if there is none with this id.
-    end = writes(session_rows.end_session)
+    end = writes(request_rows.end_session)
     # End every session of a person; return their ids.
-    end_of_subject = writes(session_rows.end_sessions_of_subject)
+    end_of_subject = writes(request_rows.end_sessions_of_subject)
 
 
 # ------------------------------------------------------------------------------
@@ -137,11 +133,11 @@ class SqlTokenRepository:
         self._transactions = transactions
 
     # Return the token with this SHA-256, also one that is over.
-    find = reads(token_rows.find_token)
-    list = reads(token_rows.read_tokens)
-    add = writes(token_rows.add_token)
+    find = reads(request_rows.find_token)
+    list = reads(request_rows.read_tokens)
+    add = writes(request_rows.add_token)
     # Revoke a token and return it; None if there is none with this id.
-    revoke = writes(token_rows.revoke_token)
+    revoke = writes(request_rows.revoke_token)
 
 
 class SqlAgentRepository:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from provisioner.model.alert import Alert, Override, Subscription
 from provisioner.model.events.event import Event
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import journal
 from provisioner.store.rows.records import clean, parse_each
 from provisioner.store.schema.schema import alerts, overrides, received_events, subscriptions
 
@@ -33,12 +33,7 @@ class SqlAlertRepository:
         """Return all alerts of a node; without a node, the active alerts of all nodes."""
         return await self._transactions.recall(read_alerts, node)
 
-    async def put(
-        self,
-        changed: Sequence[Alert],
-        events: Sequence[Event],
-        now: float,
-    ) -> None:
+    async def put(self, changed: Sequence[Alert], events: Sequence[Event], now: float) -> None:
         """Write alerts and events in one transaction."""
         await self._transactions.write(lambda c: put_alerts(c, changed, events, now))
 
@@ -50,7 +45,7 @@ class SqlAlertRepository:
 
         def store_both(connection: Connection) -> None:
             put_override(connection, override)
-            chain.append(connection, event, now)
+            journal.append(connection, event, now)
 
         await self._transactions.write(store_both)
 
@@ -79,10 +74,7 @@ class SqlAlertRepository:
 
 
 def put_alerts(
-    connection: Connection,
-    changed: Sequence[Alert],
-    events: Sequence[Event],
-    now: float,
+    connection: Connection, changed: Sequence[Alert], events: Sequence[Event], now: float
 ) -> None:
     """Store alerts and events in one transaction. A node's oldest cleared alerts beyond KEPT_MAX
     are removed.
@@ -106,7 +98,7 @@ def put_alerts(
             obsolete = mine & (alerts.c.id == row.id) & (alerts.c.target == row.target)
             connection.execute(delete(alerts).where(obsolete))
     for event in events:
-        chain.append(connection, event, now)
+        journal.append(connection, event, now)
 
 
 def read_alerts(connection: Connection, node: str) -> tuple[Alert, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Collection
 
 from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.store.database.transactions import Transactions, reads, writes
-from provisioner.store.rows import agent_rows as answer_rows
-from provisioner.store.rows import request_rows
+from provisioner.store.rows import agent_rows, request_rows
 
 # ------------------------------------------------------------------------------
 # Requests: the changes that people asked for through the API.
@@ -60,8 +59,8 @@ class SqlAnswerRepository:
 
     # Take a new key and return None, or return the answer that is kept under it.
     # Raises `TooManyKeys` for a new key of a caller that has `keys_max` of them.
-    begin = writes(answer_rows.begin)
+    begin = writes(agent_rows.begin)
     # Keep the answer: the same request gets it again.
-    finish = writes(answer_rows.finish)
+    finish = writes(agent_rows.finish)
     # Free the key of a request that began nothing.
-    release = writes(answer_rows.release)
+    release = writes(agent_rows.release)

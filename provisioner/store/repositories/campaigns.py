@@ -24,16 +24,10 @@ from provisioner.model.events.fleet_events import CampaignChanged, CampaignNodeC
 from provisioner.model.node import Node
 from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows import evidence_rows, node_rows
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import evidence_rows, journal, node_rows
 from provisioner.store.rows.records import parse, parse_each, record_owner
 from provisioner.store.rows.tenant_rows import put_notice
-from provisioner.store.schema.schema import (
-    campaign_nodes,
-    campaigns,
-    notices,
-    release_pins,
-)
+from provisioner.store.schema.schema import campaign_nodes, campaigns, notices, release_pins
 
 BEFORE = (Progress.PENDING, Progress.NOTIFIED, Progress.DEFERRED)  # of a node that may begin
 MANY = 16  # rows from which on one statement for all of them is worth a look at all
@@ -137,7 +131,7 @@ def add_campaign(connection: Connection, campaign: Campaign, by: str, now: float
         by=by,
         policy=campaign.policy.digest(),
     )
-    chain.append(connection, event, now)
+    journal.append(connection, event, now)
 
 
 def save_campaign(
@@ -153,7 +147,7 @@ def save_campaign(
     if connection.execute(update(campaigns).where(same).values(**_columns(saved))).rowcount != 1:
         raise StaleWrite(f"campaign {campaign.id} is no longer at generation {campaign.generation}")
     _put_all(connection, campaign.id, rows or ())
-    chain.append(connection, event, now)
+    journal.append(connection, event, now)
     return saved
 
 
@@ -172,7 +166,7 @@ def put_rows(
             event = CampaignNodeChanged(
                 about=row.node, campaign=campaign.id, progress=p.state, reason=p.reason
             )
-            chain.append(connection, event, now)
+            journal.append(connection, event, now)
     for notice in told:
         put_notice(connection, notice, replace=False)
 
@@ -199,7 +193,7 @@ def admit(
         to_state=node.state,
         why=why,
     )
-    chain.append(connection, event, now)
+    journal.append(connection, event, now)
     return saved
 
 
@@ -258,12 +252,12 @@ def _read_pin(connection: Connection, key: str, body: str) -> ReleasePin | None:
 def put_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
     connection.execute(insert(release_pins).values(key=pin.key, body=pin.model_dump_json()))
-    chain.append(connection, PinChanged(pin=pin), now)
+    journal.append(connection, PinChanged(pin=pin), now)
 
 
 def drop_pin(connection: Connection, pin: ReleasePin, now: float) -> None:
     connection.execute(delete(release_pins).where(release_pins.c.key == pin.key))
-    chain.append(connection, PinChanged(dropped=pin), now)
+    journal.append(connection, PinChanged(dropped=pin), now)
 
 
 def read_notices(connection: Connection, tenant: str) -> tuple[TenantNotice, ...]:

@@ -17,8 +17,7 @@ from provisioner.model.operation import Operation
 from provisioner.ports.errors import StaleWrite
 from provisioner.runtime import permit
 from provisioner.store.database.transactions import Transactions, reads
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import node_rows, operation_rows
+from provisioner.store.rows import journal, node_rows, operation_rows
 from provisioner.store.rows.records import clean, json_text, parse_each
 from provisioner.store.rows.tenant_rows import put_notice
 from provisioner.store.schema.schema import cases, notices
@@ -96,11 +95,11 @@ class SqlCaseRepository:
         )
 
     # Return the node's first `limit` rows of the journal since a time, in order.
-    list_journal_of = reads(chain.of_node)
+    list_journal_of = reads(journal.of_node)
 
     async def list_tenancy(self, after: int, limit: int) -> Sequence[Mapping[str, Any]]:
         """Return the journal's rows about the tenants of nodes, after a row number, in order."""
-        return await self._transactions.read(lambda c: chain.of_kinds(c, TENANCY, after, limit))
+        return await self._transactions.read(lambda c: journal.of_kinds(c, TENANCY, after, limit))
 
     async def list_notices(
         self, tenant: str = "", *, unsent: bool = False
@@ -183,7 +182,7 @@ def _allocate_spare(
 ) -> tuple[Case, Node, Operation | None]:
     case = _save(connection, case, told, (), now)
     spare = node_rows.save_node(connection, spare.model_copy(update={"tenant": case.tenant}))
-    chain.append(connection, NodeAllocated(about=spare.id, tenant=case.tenant), now)
+    journal.append(connection, NodeAllocated(about=spare.id, tenant=case.tenant), now)
     if not opens:
         return case, spare, None
     opened = operation_rows.open_operation(connection, spare.id, spare.state.value, now)
@@ -196,7 +195,7 @@ def _beside(
     for notice in told:
         put_notice(connection, notice, replace=True)
     for event in events:
-        chain.append(connection, event, now)
+        journal.append(connection, event, now)
 
 
 def _read(connection: Connection, where: ColumnElement[bool], limit: int) -> tuple[Case, ...]:

@@ -12,19 +12,7 @@ from provisioner.model.fabric_session import FabricOutcome, FabricSession
 from provisioner.model.inventory import Inventory, ListedVersion
 from provisioner.model.tenant import ReleaseProof
 from provisioner.store.database.transactions import Transactions, reads, writes
-from provisioner.store.rows import (
-    credential_rows as signing_key_rows,
-)
-from provisioner.store.rows import (
-    evidence_rows,
-    page_rows,
-)
-from provisioner.store.rows import (
-    evidence_rows as cohort_rows,
-)
-from provisioner.store.rows import (
-    evidence_rows as fabric_rows,
-)
+from provisioner.store.rows import credential_rows, evidence_rows, page_rows
 from provisioner.store.rows.request_rows import write_revocation
 from provisioner.store.signing import verify
 
@@ -33,7 +21,7 @@ from provisioner.store.signing import verify
 
 
 def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
-    keys = signing_key_rows.believed(connection)
+    keys = credential_rows.believed(connection)
     return keys, evidence_rows.revoked(connection, certificate)
 
 
@@ -93,7 +81,7 @@ class SqlEvidenceRepository:
 
     async def is_attested(self, certificate: Certificate) -> bool:
         """Return whether a key of ours that was not withdrawn signed exactly this certificate."""
-        keys = await self._transactions.recall(signing_key_rows.believed)
+        keys = await self._transactions.recall(credential_rows.believed)
         return verify(certificate, keys)
 
     async def read_trust(self, certificate: Certificate) -> tuple[bool, bool]:
@@ -149,14 +137,14 @@ class SqlFabricRepository:
 
         Raises `Fenced` if another daemon has written it since.
         """
-        return await self._transactions.write(lambda c: fabric_rows.put(c, session, outcomes))
+        return await self._transactions.write(lambda c: evidence_rows.put(c, session, outcomes))
 
     async def list_sessions(self) -> Sequence[FabricSession]:
-        return await self._transactions.recall(fabric_rows.read_open)
+        return await self._transactions.recall(evidence_rows.read_open)
 
     async def get_outcome(self, node: str) -> FabricOutcome | None:
         """Return the newest session's outcome of a node or leaf."""
-        return await self._transactions.recall_of(fabric_rows.read_outcome, node)
+        return await self._transactions.recall_of(evidence_rows.read_outcome, node)
 
 
 class SqlCohortRepository:
@@ -165,13 +153,13 @@ class SqlCohortRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    put_sample = writes(cohort_rows.put_sample)
+    put_sample = writes(evidence_rows.put_sample)
 
     # Return the newest samples of a profile, of one set of versions or (None) of all.
-    list_samples = reads(cohort_rows.read_samples)
+    list_samples = reads(evidence_rows.read_samples)
 
     # Return a mark that changes with every sample of one set of versions. Equal marks mean the
     # same samples.
-    get_samples_mark = reads(cohort_rows.read_mark)
-    put_baseline = writes(cohort_rows.put_baseline)
-    list_baselines = reads(cohort_rows.read_baselines)
+    get_samples_mark = reads(evidence_rows.read_mark)
+    put_baseline = writes(evidence_rows.put_baseline)
+    list_baselines = reads(evidence_rows.read_baselines)

@@ -13,10 +13,7 @@ from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions, writes
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import (
-    tenant_rows,
-)
+from provisioner.store.rows import journal, tenant_rows
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import grants
 
@@ -120,5 +117,5 @@ def put_grants(connection: Connection, decisions: Sequence[Grant], now: float) -
         connection.execute(delete(grants).where(grants.c.key == grant.key))
         connection.execute(insert(grants).values(key=grant.key, body=grant.model_dump_json()))
         about = grant.name if grant.scope == "node" else ""
-        chain.append(connection, CapabilityDecided(about=about, grant=grant), now)
+        journal.append(connection, CapabilityDecided(about=about, grant=grant), now)
     return read_grants(connection)

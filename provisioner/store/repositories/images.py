@@ -13,7 +13,7 @@ from provisioner.model.events import Event
 from provisioner.model.events.fleet_events import ImageChanged, PolicyChanged
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import journal
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import campaign_policies, stored_images
 
@@ -52,7 +52,7 @@ class NamedRecords(Generic[Named]):
             self._delete(connection, record.name)
             row = {"name": record.name, "body": record.model_dump_json()}
             connection.execute(insert(self._table).values(row))
-            chain.append(connection, event, now)
+            journal.append(connection, event, now)
 
         await self._transactions.write(write)
 
@@ -65,7 +65,7 @@ class NamedRecords(Generic[Named]):
         def write(connection: Connection) -> None:
             self._require_generation(connection, record.name, record.generation)
             self._delete(connection, record.name)
-            chain.append(connection, event, now)
+            journal.append(connection, event, now)
 
         await self._transactions.write(write)
 

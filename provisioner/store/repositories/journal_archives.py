@@ -24,12 +24,7 @@ from provisioner.store.database import journal_archive
 from provisioner.store.database.data_directory import prepare_directory
 from provisioner.store.database.journal_archive import Archive, compare_archive
 from provisioner.store.database.transactions import Transactions, reads, writes
-from provisioner.store.rows import (
-    agent_rows as clock_rows,
-)
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import journal as rows
-from provisioner.store.rows import page_rows
+from provisioner.store.rows import agent_rows, journal, page_rows
 from provisioner.store.rows.credential_rows import believed
 from provisioner.store.rows.journal import Base, read_base
 from provisioner.store.rows.journal_prune import (
@@ -58,14 +53,14 @@ class SqlJournalRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    append = writes(chain.append)
+    append = writes(journal.append)
 
     async def list(self, after: int = 0, limit: int = 1000) -> Sequence[Mapping[str, Any]]:
-        return await self._transactions.read(lambda c: chain.read(c, after, limit))
+        return await self._transactions.read(lambda c: journal.read(c, after, limit))
 
-    async def verify(self, known: tuple[int, str] | None = None) -> chain.ChainCheck:
+    async def verify(self, known: tuple[int, str] | None = None) -> journal.ChainCheck:
         """Verify the chain; see `journal.verify`."""
-        return await chain.verify(self._transactions.read, known)
+        return await journal.verify(self._transactions.read, known)
 
     # Return the newest row's number and digest; (0, "") of an empty journal.
     get_head = reads(page_rows.journal_head)
@@ -100,8 +95,8 @@ class SqlClockMarkRepository:
         self._transactions = transactions
 
     # Return the time of a mark ("last", "accepted"), or None.
-    get = reads(clock_rows.read_mark)
-    put = writes(clock_rows.put_mark)
+    get = reads(agent_rows.read_mark)
+    put = writes(agent_rows.put_mark)
 
     async def accept(self, now: float, event: ClockAccepted) -> None:
         """Accept the clock as it stands, with the event, in one transaction."""
@@ -109,8 +104,8 @@ class SqlClockMarkRepository:
 
 
 def _accept(connection: Connection, now: float, event: ClockAccepted) -> None:
-    clock_rows.put_mark(connection, clock_rows.ACCEPTED, now)
-    chain.append(connection, event, now)
+    agent_rows.put_mark(connection, agent_rows.ACCEPTED, now)
+    journal.append(connection, event, now)
 
 
 class SqlAuditExportRepository:
@@ -120,15 +115,15 @@ class SqlAuditExportRepository:
         self._transactions = transactions
 
     # Keep the positions of these receivers alone; a new one begins at the oldest row.
-    set_receivers = writes(rows.set_receivers)
-    list = reads(rows.read_exports)
+    set_receivers = writes(journal.set_receivers)
+    list = reads(journal.read_exports)
 
     # Return a receiver's position, and the next rows after it, the oldest first.
-    list_rows = reads(rows.read_rows)
+    list_rows = reads(journal.read_rows)
 
     # Move the position to `last`, unless another daemon moved it from `position`.
-    record_taken = writes(rows.record_taken)
-    record_failure = writes(rows.record_failure)
+    record_taken = writes(journal.record_taken)
+    record_failure = writes(journal.record_failure)
 
 
 ROWS_MAX = journal_archive.ROWS_MAX  # of one file
@@ -207,7 +202,7 @@ class SqlArchiveRepository:
 
         Raises InputError if the live journal or an archive is not intact, or they do not join.
         """
-        check = await chain.verify(self._transactions.read, None)
+        check = await journal.verify(self._transactions.read, None)
         if not check.intact:
             raise _refuse(directory, f"the live journal is not intact at row {check.broken_at}")
         read = self._transactions.read
@@ -255,7 +250,7 @@ class SqlArchiveRepository:
                     raise _refuse(directory, str(error)) from None
         return removed
 
-    async def verify(self, directory: Path, known: tuple[int, str] | None) -> chain.ChainCheck:
+    async def verify(self, directory: Path, known: tuple[int, str] | None) -> journal.ChainCheck:
         """Verify the live journal and the archives, and that they join.
 
         Raises InputError for an archive that is not trusted.
@@ -268,18 +263,18 @@ class SqlArchiveRepository:
             statement = archive.statement
             if reached == 0 and statement.first != 1:
                 problem = f"the archive of row 1 is missing in {directory}"
-                return chain.ChainCheck(0, "", 1, problem)
+                return journal.ChainCheck(0, "", 1, problem)
             if why := await read(partial(compare_archive, archive=archive, base=base)):
-                return chain.ChainCheck(reached, "", statement.first, why)
+                return journal.ChainCheck(reached, "", statement.first, why)
             if known is not None and statement.first <= known[0] <= statement.last:
                 if archive.digests[known[0] - statement.first] != known[1]:
-                    return chain.ChainCheck(0, "", known[0], "not the known journal")
+                    return journal.ChainCheck(0, "", known[0], "not the known journal")
                 matched = True
             reached = statement.last
         if reached < base.through:
             problem = f"the archive of row {reached + 1} is missing"
-            return chain.ChainCheck(0, "", reached + 1, problem)
-        return await chain.verify(self._transactions.read, None if matched else known)
+            return journal.ChainCheck(0, "", reached + 1, problem)
+        return await journal.verify(self._transactions.read, None if matched else known)
 
     async def _find_end(self, directory: Path) -> Base:
         """Return the last archived row: of the files that exist, or else of the pruned ones."""
@@ -313,7 +308,7 @@ class SqlArchiveRepository:
             head=statement.head,
             sha256=archive.sha256,
         )
-        await self._transactions.write(lambda c: chain.append(c, event, actor.now))
+        await self._transactions.write(lambda c: journal.append(c, event, actor.now))
 
 
 def build_span(archive: Archive) -> Span:

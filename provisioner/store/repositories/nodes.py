@@ -19,14 +19,7 @@ from provisioner.model.tenant import ReleaseProof
 from provisioner.runtime import permit
 from provisioner.store.database.database import Aside
 from provisioner.store.database.transactions import Transactions, reads, writes
-from provisioner.store.rows import (
-    node_rows,
-    operation_rows,
-    page_rows,
-)
-from provisioner.store.rows import (
-    operation_rows as turn_rows,
-)
+from provisioner.store.rows import node_rows, operation_rows, page_rows
 from provisioner.store.rows.node_rows import Fleet, read_named, read_unassigned
 from provisioner.store.rows.request_rows import write_detachment, write_node_request
 
@@ -79,7 +72,7 @@ class SqlOperationRepository:
         assert all(p is None or p.node == operation.node for p in parts), "of its own node only"
         listed = tuple(events)
         return await self._transactions.write(
-            lambda c: turn_rows.record(c, operation, node, parts, listed, now, standing)
+            lambda c: operation_rows.record(c, operation, node, parts, listed, now, standing)
         )
 
     async def end(self, operation: Operation, status: OperationStatus, note: str) -> Operation:

@@ -19,8 +19,7 @@ from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows import evidence_rows, node_rows
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import evidence_rows, journal, node_rows
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import differences, site_state
 
@@ -48,10 +47,7 @@ class SqlRecoveryRepository:
         await self._transactions.write(partial(put_survey, found=tuple(found), now=now))
 
     async def settle(
-        self,
-        difference: Difference,
-        node: Node | None = None,
-        proof: ReleaseProof | None = None,
+        self, difference: Difference, node: Node | None = None, proof: ReleaseProof | None = None
     ) -> None:
         """Store the decision, the node's new row, and its proof, in one transaction.
 
@@ -103,7 +99,7 @@ def only_look(connection: Connection, why: str, now: float) -> None:
     """Let nothing be written to devices until what differs is settled."""
     connection.execute(delete(differences))
     connection.execute(update(site_state).values(look_only=why, surveyed_at=0.0))
-    chain.append(connection, LookOnlyBegun(why=why), now)
+    journal.append(connection, LookOnlyBegun(why=why), now)
 
 
 def read_surveyed_at(connection: Connection) -> float:
@@ -152,14 +148,11 @@ def drop_adopted(connection: Connection, name: str, now: float) -> None:
     if name not in read_adopted_ports(connection):
         return
     connection.execute(delete(differences).where(differences.c.subject == name))
-    chain.append(connection, AdoptedPortLeft(about=name.partition("/")[0], port=name), now)
+    journal.append(connection, AdoptedPortLeft(about=name.partition("/")[0], port=name), now)
 
 
 def settle(
-    connection: Connection,
-    difference: Difference,
-    node: Node | None,
-    proof: ReleaseProof | None,
+    connection: Connection, difference: Difference, node: Node | None, proof: ReleaseProof | None
 ) -> None:
     """Store the decision on one difference, and the node's row that follows from it: both or
     neither.
@@ -198,7 +191,7 @@ def settle(
     if difference.leaf:
         port = {"about": difference.leaf, "leaf": difference.leaf, "port": difference.subject}
         event = event.model_copy(update=port)
-    chain.append(connection, event, difference.settled_at)
+    journal.append(connection, event, difference.settled_at)
 
 
 def finish(connection: Connection, by: str, now: float) -> None:
@@ -215,4 +208,4 @@ def finish(connection: Connection, by: str, now: float) -> None:
     connection.execute(delete(differences).where(differences.c.subject.not_in(adopted)))
     settled = {"look_only": "", "surveyed_at": 0.0, "life": site_state.c.life + 1}
     connection.execute(update(site_state).values(settled))
-    chain.append(connection, RestoreSettled(by=by, why=why), now)
+    journal.append(connection, RestoreSettled(by=by, why=why), now)

@@ -24,8 +24,7 @@ from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.high_water import STANDING
 from provisioner.store.repositories import webhooks as webhook_rows
 from provisioner.store.repositories.grants import put_grants, read_grants
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import tenant_rows
+from provisioner.store.rows import journal, tenant_rows
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import tenants, webhooks
 
@@ -104,7 +103,7 @@ def _cut_tenant(connection: Connection, line: Revocation, now: float) -> bool:
     values = {"generation": cut.generation, "body": cut.model_dump_json()}
     connection.execute(update(tenants).where(tenants.c.name == tenant.name).values(**values))
     if gone:
-        chain.append(connection, TenantChanged(request=WHY, tenant=cut), now)
+        journal.append(connection, TenantChanged(request=WHY, tenant=cut), now)
     return bool(gone)
 
 

@@ -30,7 +30,7 @@ from provisioner.store.database.data_directory import (
     write_private,
 )
 from provisioner.store.database.transactions import Transactions, reads
-from provisioner.store.rows import credential_rows as signing_key_rows
+from provisioner.store.rows import credential_rows
 from provisioner.store.rows.credential_rows import believed
 from provisioner.store.schema.schema import credentials, signing_keys
 from provisioner.store.signing import Signer
@@ -312,4 +312,4 @@ class SqlSigningKeyRepository:
         self._transactions = transactions
 
     # Return every key that ever signed here, the newest first.
-    list = reads(signing_key_rows.read_keys)
+    list = reads(credential_rows.read_keys)

@@ -13,18 +13,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from provisioner.model.credential import (
-    CredentialStanding,
-    RotationCause,
-)
+from provisioner.model.credential import CredentialStanding, RotationCause
 from provisioner.model.events.event import Event
 from provisioner.ports.errors import StaleWrite
 from provisioner.ports.wire import Secret
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.repositories.key_exchange import prepare_keys
 from provisioner.store.repositories.signing_keys import MasterKey, Sealing
-from provisioner.store.rows import credential_rows
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import credential_rows, journal
 from provisioner.store.schema.schema import credentials
 
 # ------------------------------------------------------------------------------
@@ -86,7 +82,7 @@ class SqlCredentialStandings:
         def record(connection: Connection) -> bool:
             shown = credential_rows.record_shown(connection, name, person, due_at)
             if shown:
-                chain.append(connection, event, now)
+                journal.append(connection, event, now)
             return shown
 
         return await self._transactions.write(record)
@@ -96,7 +92,7 @@ class SqlCredentialStandings:
 
         def record(connection: Connection) -> None:
             credential_rows.record_change(connection, name, node, now)
-            chain.append(connection, event, now)
+            journal.append(connection, event, now)
 
         await self._transactions.write(record)
 

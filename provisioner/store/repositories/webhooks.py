@@ -24,7 +24,7 @@ from provisioner.planning.watch.webhooks import NOTICE, is_wanted, list_changes
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal as chain
-from provisioner.store.rows import tenant_rows as notice_rows
+from provisioner.store.rows import tenant_rows
 from provisioner.store.rows.records import clean, parse, parse_each, parse_object
 from provisioner.store.schema.schema import journal, webhooks
 from provisioner.store.schema.schema import webhook_deliveries as rows
@@ -259,7 +259,7 @@ def delivered(connection: Connection, delivery: Delivery, now: float) -> bool:
         connection.execute(update(webhooks).where(mine).values(**counted))
         event_row = connection.execute(select(journal).where(journal.c.seq == delivery.seq)).first()
         if event_row is not None and event_row.kind == NOTICE:
-            notice_rows.sent(connection, str(_happened(event_row).detail.get("id", "")), now)
+            tenant_rows.sent(connection, str(_happened(event_row).detail.get("id", "")), now)
     dead_before = _dead(delivery.webhook, None) & (rows.c.node == delivery.node)
     return connection.scalar(select(rows.c.seq).where(dead_before).limit(1)) is None
 

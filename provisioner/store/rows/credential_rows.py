@@ -33,7 +33,7 @@ from provisioner.model.credential import (
     RotationCause,
 )
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import records
 from provisioner.store.schema.schema import credential_standings as rows
 from provisioner.store.schema.schema import signing_keys
 from provisioner.store.signing import key_id
@@ -55,7 +55,7 @@ def read_keys(connection: Connection) -> tuple[SigningKey, ...]:
         problem = _find_problem(row)
         if problem:
             where = f"signing_keys, {row.key_id}"
-            damage.record(connection.engine, "", DamagedRow(where, problem))
+            records.record(connection.engine, "", DamagedRow(where, problem))
             continue
         keys.append(
             SigningKey(

@@ -11,17 +11,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from sqlalchemy import (
-    Connection,
-    bindparam,
-    delete,
-    false,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, bindparam, delete, false, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate, Revocation
@@ -37,7 +27,7 @@ from provisioner.model.inventory import (
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Fenced
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import records
 from provisioner.store.rows.records import clean, parse, parse_each, parse_inventory
 from provisioner.store.schema.schema import (
     baselines,
@@ -180,7 +170,7 @@ def read_open(connection: Connection) -> tuple[FabricSession, ...]:
             sessions.append(_session(row.body))
         except DamagedRow as error:
             named = DamagedRow(f"fabric_sessions, {row.id}", error.problem)
-            damage.record(connection.engine, "", named)
+            records.record(connection.engine, "", named)
     return tuple(sessions)
 
 

@@ -55,12 +55,7 @@ from provisioner.store.signing import Signer
 # Checks of a certificate, and steps before a handover, lie within a day before it.
 BEFORE_S = 86_400.0
 OPEN_REQUESTS = frozenset(
-    {
-        RequestState.WAITING,
-        RequestState.RUNNING,
-        RequestState.UNDER_WAY,
-        RequestState.UNFINISHED,
-    }
+    {RequestState.WAITING, RequestState.RUNNING, RequestState.UNDER_WAY, RequestState.UNFINISHED}
 )
 OVER = frozenset({CampaignState.ABORTED, CampaignState.DONE})
 CAMPAIGN_KINDS = frozenset({"campaign", "campaign_node", "pin"})

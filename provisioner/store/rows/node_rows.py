@@ -12,8 +12,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.planning.lifecycle.journey import describe_transition
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import journal, records
 from provisioner.store.rows.records import STAND_IN, json_text, parse, parse_node
 from provisioner.store.schema.schema import alerts, campaign_nodes, campaigns, certificates, nodes
 
@@ -46,9 +45,9 @@ def parse_or_stand_in(connection: Connection, node_id: str, body: str) -> Node:
         return parse_node(body)
     except DamagedRow as error:
         named = DamagedRow(f"nodes, {node_id}", error.problem)
-        damage.record(connection.engine, node_id, named)
+        records.record(connection.engine, node_id, named)
         row = connection.execute(select(nodes).where(nodes.c.id == node_id)).one()
-        return damage.stand_in(dict(row._mapping), named)
+        return records.stand_in(dict(row._mapping), named)
 
 
 def save_node(connection: Connection, node: Node) -> Node:
@@ -57,7 +56,7 @@ def save_node(connection: Connection, node: Node) -> Node:
     A changed state is an event of the journal in the same transaction. `StaleWrite` also for a
     stand-in: nothing is written over a damaged row, so that it can be repaired.
     """
-    if node.generation == damage.STAND_IN:
+    if node.generation == records.STAND_IN:
         raise StaleWrite(f"the row of {node.id} is damaged, and nothing is written over it")
     saved = node.model_copy(update={"generation": node.generation + 1})
     row = {"name": node.id, "generation": node.generation}
@@ -65,7 +64,7 @@ def save_node(connection: Connection, node: Node) -> Node:
     if stored is not None and stored.state != node.state:
         event = describe_transition(parse_node(stored.body), saved)
         assert event is not None
-        chain.append(connection, event, saved.entered_at)
+        journal.append(connection, event, saved.entered_at)
     mine = (nodes.c.id == node.id) & (nodes.c.generation == node.generation)
     updated = connection.execute(
         update(nodes).where(mine).values(**_columns(saved), changed=_next_change(connection))

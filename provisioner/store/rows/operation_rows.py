@@ -23,9 +23,7 @@ from provisioner.model.operation import ActionStatus, LedgerEntry, Operation, Op
 from provisioner.model.tenant import ReleaseProof
 from provisioner.planning.certification.certification import find_expiry, identify_installation
 from provisioner.ports.errors import DamagedRow, Fenced, StaleWrite
-from provisioner.store.rows import evidence_rows, node_rows, tenant_rows
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import evidence_rows, journal, node_rows, records, tenant_rows
 from provisioner.store.rows.records import canonical, clean, parse_object
 from provisioner.store.schema.schema import ledger, operations
 
@@ -121,7 +119,7 @@ def readable_operations(connection: Connection, query: Select[Any]) -> tuple[Ope
         try:
             readable.append(read_operation_row(row))
         except DamagedRow as error:
-            damage.record(connection.engine, row.node, error)
+            records.record(connection.engine, row.node, error)
     return tuple(readable)
 
 
@@ -301,7 +299,7 @@ def record(
     if proof is not None:
         evidence_rows.put_proof(connection, proof)
     for event in events:
-        chain.append(connection, event, now, operation.node)
+        journal.append(connection, event, now, operation.node)
     return fenced, saved
 
 

@@ -11,7 +11,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.node import Node
 from provisioner.model.operation import Operation
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.rows import records as damage
+from provisioner.store.rows import records
 from provisioner.store.rows.node_rows import parse_or_stand_in
 from provisioner.store.rows.operation_rows import readable_operations
 from provisioner.store.rows.records import parse, parse_object
@@ -31,11 +31,7 @@ WINDOW = 5000  # rows of the journal that one page looks at
 
 
 def nodes_page(
-    connection: Connection,
-    *,
-    after: str,
-    limit: int,
-    narrowed: Mapping[str, Collection[str]],
+    connection: Connection, *, after: str, limit: int, narrowed: Mapping[str, Collection[str]]
 ) -> tuple[Node, ...]:
     """Return nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may
     have.
@@ -110,7 +106,7 @@ def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
         if (certificate.id, certificate.node) != (row.id, row.node):
             raise DamagedRow(where, f"its body is certificate {certificate.id[:60]}")
     except DamagedRow as error:
-        damage.record(connection.engine, str(row.node), error)
+        records.record(connection.engine, str(row.node), error)
         certificate = None
         problem = str(error)
     return CertificateRow(

@@ -18,8 +18,7 @@ from provisioner.model.events.request_events import (
 )
 from provisioner.model.node import Node
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.rows import evidence_rows, node_rows
-from provisioner.store.rows import journal as chain
+from provisioner.store.rows import evidence_rows, journal, node_rows
 from provisioner.store.rows.records import canonical, clean, parse, parse_each, record
 from provisioner.store.schema.schema import console_sessions as table
 from provisioner.store.schema.schema import requests, tokens
@@ -33,7 +32,7 @@ def write_node_request(
 ) -> Node:
     """Save a node as a person asked for it. `StaleWrite` if it changed since it was read."""
     saved = node_rows.save_node(connection, node)
-    chain.append(connection, event, now, node.id)
+    journal.append(connection, event, now, node.id)
     return saved
 
 
@@ -62,7 +61,7 @@ def write_revocation(
     )
     if change is not None:
         event = event.model_copy(update={"id": change})
-    chain.append(connection, event, now)
+    journal.append(connection, event, now)
 
 
 # ------------------------------------------------------------------------------
@@ -107,7 +106,7 @@ def begin_session(
             body=session.model_dump_json(),
         )
     )
-    chain.append(connection, SessionChanged(begun=_describe(session)), now)
+    journal.append(connection, SessionChanged(begun=_describe(session)), now)
     return True
 
 
@@ -163,7 +162,7 @@ def end_sessions(
     ids = connection.scalars(living).all()
     for number in ids:
         connection.execute(update(table).where(table.c.id == number).values(ended_at=now or 1.0))
-        chain.append(connection, SessionChanged(ended=number, why=why), now)
+        journal.append(connection, SessionChanged(ended=number, why=why), now)
     return ids
 
 
@@ -204,7 +203,7 @@ def add_token(connection: Connection, token: Token, now: float) -> None:
             body=token.model_dump_json(),
         )
     )
-    chain.append(connection, TokenChanged(made=_describe_token_rows(token)), now)
+    journal.append(connection, TokenChanged(made=_describe_token_rows(token)), now)
 
 
 def find_token(connection: Connection, digest: str) -> Token | None:
@@ -237,7 +236,7 @@ def revoke_token(connection: Connection, token_id: str, now: float) -> Token | N
     revoked = token.model_copy(update={"revoked_at": now})
     written = update(tokens).where(tokens.c.id == token_id)
     connection.execute(written.values(body=revoked.model_dump_json()))
-    chain.append(connection, TokenChanged(revoked=_describe_token_rows(revoked)), now)
+    journal.append(connection, TokenChanged(revoked=_describe_token_rows(revoked)), now)
     end_sessions_of_token(connection, token_id, "its token was revoked", now)
     return revoked
 
@@ -352,4 +351,4 @@ def _note(connection: Connection, asked: ChangeRequest, by: str, now: float) -> 
         before=asked.before,
         blockers=tuple(str(b) for b in asked.blockers),
     )
-    chain.append(connection, event, now)
+    journal.append(connection, event, now)

@@ -21,8 +21,7 @@ from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.planning.watch.webhooks import is_wanted
 from provisioner.ports.errors import DamagedRow, StaleWrite
-from provisioner.store.rows import journal as chain
-from provisioner.store.rows import node_rows
+from provisioner.store.rows import journal, node_rows
 from provisioner.store.rows.records import STAND_IN, clean, parse, record_owner
 from provisioner.store.schema.schema import nodes as node_table
 from provisioner.store.schema.schema import notices, tenants, webhooks
@@ -66,7 +65,7 @@ def put_notice(connection: Connection, notice: TenantNotice, *, replace: bool) -
             text=notice.text,
             effective_at=notice.effective_at,
         )
-        chain.append(connection, event, notice.at)
+        journal.append(connection, event, notice.at)
 
 
 def _count_channels(connection: Connection, notice: TenantNotice) -> int:
@@ -164,8 +163,8 @@ def keep(
     actor: dict[str, Any] = {"by": by} if by else {}
     for node in nodes:
         node_rows.save_node(connection, node)
-        chain.append(connection, RequestCarriedOut(about=node.id, request=request, **actor), now)
-    chain.append(connection, TenantChanged(request=request, tenant=saved, **actor), now)
+        journal.append(connection, RequestCarriedOut(about=node.id, request=request, **actor), now)
+    journal.append(connection, TenantChanged(request=request, tenant=saved, **actor), now)
     return saved
 
 
@@ -177,13 +176,13 @@ def allocate(connection: Connection, node: Node, tenant: Tenant, now: float) -> 
     if stored is None or stored.generation != tenant.generation:
         raise StaleWrite(f"tenant {tenant.name} is no longer at generation {tenant.generation}")
     saved = node_rows.save_node(connection, node.model_copy(update={"tenant": tenant.name}))
-    chain.append(connection, NodeAllocated(about=node.id, tenant=tenant.name), now)
+    journal.append(connection, NodeAllocated(about=node.id, tenant=tenant.name), now)
     return saved
 
 
 def forget(connection: Connection, tenant: Tenant, now: float) -> None:
     remove_tenant(connection, tenant)
-    chain.append(connection, TenantChanged(request="gone", tenant=tenant), now)
+    journal.append(connection, TenantChanged(request="gone", tenant=tenant), now)
 
 
 def read_tenant(connection: Connection, name: str) -> Tenant | None:

@@ -69,10 +69,7 @@ operations = Table(
 )
 # one active operation per node: the mutual exclusion itself; of PostgreSQL: its migration
 Index(
-    "one_active_operation",
-    operations.c.node,
-    unique=True,
-    sqlite_where=text("status = 'active'"),
+    "one_active_operation", operations.c.node, unique=True, sqlite_where=text("status = 'active'")
 )
 
 ledger = Table(
@@ -440,12 +437,7 @@ cases = Table(
     Column("body", Text, nullable=False),
 )
 # one open case per node, regardless of its opener; of PostgreSQL: its migration
-Index(
-    "one_open_case",
-    cases.c.node,
-    unique=True,
-    sqlite_where=text("closed_at = 0"),
-)
+Index("one_open_case", cases.c.node, unique=True, sqlite_where=text("closed_at = 0"))
 
 
 # ------------------------------------------------------------------------------

@@ -109,11 +109,7 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 class RedfishStreams:
     """`ports.EventStreams` beside a transport. To be used in one event loop, and closed there."""
 
-    def __init__(
-        self,
-        transport: RedfishTransport,
-        ca_file: Path | None = None,
-    ) -> None:
+    def __init__(self, transport: RedfishTransport, ca_file: Path | None = None) -> None:
         self._transport = transport
         self._trust = Trust(ca_file)
         self._session: aiohttp.ClientSession | None = None

@@ -298,11 +298,7 @@ async def change_setup_password(
     jobs = None if manager is None else link(manager.data, *rule.jobs)
     if jobs is None:
         return service.not_offered(SUBJECT, "list of jobs: without one no change is carried out")
-    body = {
-        "PasswordName": rule.name,
-        "OldPassword": old.reveal(),
-        "NewPassword": new.reveal(),
-    }
+    body = {"PasswordName": rule.name, "OldPassword": old.reveal(), "NewPassword": new.reveal()}
     reply = await service.call("POST", state.target, body)
     if not 200 <= reply.status < 300:
         return _refuse(reply, old, new)

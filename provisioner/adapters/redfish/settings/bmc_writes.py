@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.adapters.redfish import updates as rshim
+from provisioner.adapters.redfish import updates
 from provisioner.adapters.redfish.obstacles import find_obstacle
 from provisioner.adapters.redfish.parsing import Json, as_object, link, text, truth
 from provisioner.adapters.redfish.service import Service, action_of, target_of
@@ -207,7 +207,7 @@ async def set_bmc(service: Service, settings: Mapping[str, str]) -> Blocker | No
         if (refused := await service.patch(path, change, "BMC")) is not None:
             return refused
     if "host_rshim" in settings:
-        return await rshim.set_for_host(service, enabled=settings["host_rshim"] == "on")
+        return await updates.set_for_host(service, enabled=settings["host_rshim"] == "on")
     return None
 
 

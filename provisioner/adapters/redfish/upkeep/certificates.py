@@ -15,11 +15,7 @@ from typing import Any
 
 from provisioner.adapters.redfish.messages import body_of
 from provisioner.adapters.redfish.parsing import Json, as_object, at, link, objects, path_of
-from provisioner.adapters.redfish.service import (
-    Service,
-    action_of,
-    target_of,
-)
+from provisioner.adapters.redfish.service import Service, action_of, target_of
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Reply
@@ -157,11 +153,7 @@ async def make_request(
     names = {_SUBJECT[key]: value for key, value in subject.items()}
     if door.resource:
         return await _make_hpe_request(service, door, host, names)
-    body = {
-        "CertificateCollection": {"@odata.id": door.collection},
-        "CommonName": host,
-        **names,
-    }
+    body = {"CertificateCollection": {"@odata.id": door.collection}, "CommonName": host, **names}
     reply = await service.post(door.request, body, "certificate")
     if isinstance(reply, Blocker):
         return reply

@@ -19,12 +19,7 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Counted, Effect, Paging, Route, format_etag
 from provisioner.api.routes.intake import IntakeList, submit_list
 from provisioner.model.base import Record
-from provisioner.model.expected import (
-    DEFAULT_OS,
-    ExpectedBmc,
-    ExpectedDpu,
-    ExpectedNode,
-)
+from provisioner.model.expected import DEFAULT_OS, ExpectedBmc, ExpectedDpu, ExpectedNode
 from provisioner.model.location import Location, Outlet, Port
 from provisioner.model.node import Node, NodeKind, Origin
 

@@ -68,8 +68,7 @@ class Trial(Record):
         min_length=1, max_length=FILES_MAX, description="Overlays, in the order of their laying."
     )
     instead: bool = Field(
-        default=False,
-        description="true: instead of the overlays in force; false: over them.",
+        default=False, description="true: instead of the overlays in force; false: over them."
     )
 
 

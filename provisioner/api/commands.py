@@ -133,6 +133,11 @@ COMMANDS: Mapping[str, Command] = {
     "list_drift": C("drift", example="--select 'rack=su0-*'"),
     "list_selection_fields": C("node fields", example="--where 'name=driver*'"),
     "list_debt": C("debt"),
+    "show_usage": C("usage show", example="--begins-at 2026-11-01T00:00:00Z --by node"),
+    "export_usage": C(
+        "usage focus", example="--price 2.10 --currency EUR --provider 'Example GmbH'"
+    ),
+    "sign_usage": C("usage statement", example="red --out red.json"),
     "list_versions": C("versions", example="--select 'rack=su0-*' --where 'standing=differs'"),
     "show_cohorts": C("cohort show"),
     "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),

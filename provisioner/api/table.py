@@ -38,6 +38,7 @@ from provisioner.api.routes import (
     requests,
     site,
     tenants,
+    usage,
     webhooks,
 )
 from provisioner.api.routes.declared import hardware, images, matrix_files, policies
@@ -67,6 +68,7 @@ ALL: tuple[Route, ...] = (
     *tenant_keys.ROUTES,
     *tenant_user_data.ROUTES,
     *tenants.PLACEMENTS_ROUTES,
+    *usage.ROUTES,
     *certificates.ROUTES,
     *campaigns.ROUTES,
     *campaign_nodes.ROUTES,

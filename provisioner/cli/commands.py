@@ -108,6 +108,9 @@ COMMANDS = {
         "",
         "List firmware that is written but not active yet, and the reset that activates it.",
     ),
+    "usage": Command(
+        ROUTES, "", "Usage: who had which nodes, why and for how long; statements and bills."
+    ),
     "cohort": Command(ROUTES, "", "The fleet's comparison: outliers, learned floors, changes."),
     "case": Command(ROUTES, "", "Repairs: cases, their suspects and remedies."),
     "alert": Command(ROUTES, "", "Alerts of nodes: list, override for a time, clear."),
@@ -222,7 +225,7 @@ COMMANDS = {
 # the commands by what people do with them, in the order of the program's help
 GROUPS: dict[str, str] = {
     "Every day": "search intake explain node case alert notice tenant switch certificate drift "
-    "debt event",
+    "debt usage event",
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,7 @@ from provisioner.daemon.watches import (
     build_login_loops,
     build_partition_watch,
     build_resting_looks,
+    keep_usage,
     list_senders,
 )
 from provisioner.execution.actions.power import Feeds, LeakGate, Report
@@ -129,6 +130,7 @@ class Parts:
     watch: WatchParts | None = None  # None: released nodes are read only by operations
     webhooks: tuple[SqlWebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
     exports: tuple[SqlAuditExportRepository, Sequence[AuditSink]] | None = None  # as webhooks
+    advance_usage: Callable[[], Awaitable[bool]] | None = None  # folds events into the ledger
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
@@ -282,6 +284,8 @@ class Daemon:
             self._begin(self.consoles.run, "consoles")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
         senders = list_senders(self.context, *to, self.watcher)
+        if self.parts.advance_usage is not None:
+            self._begin(partial(keep_usage, self.parts.advance_usage, self.parts.clock), "usage")
         for name, loop in {**self.logins, **senders}.items():
             self._begin(loop, name)
 

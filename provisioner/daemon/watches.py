@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Credentials
+from provisioner.ports import Clock, Credentials
 from provisioner.ports.agents import ConsoleBook, Consoles
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.certificates import CertificateAuthority
@@ -158,3 +158,14 @@ def list_senders(
     if exports is not None:
         loops["audit export"] = AuditExport(*exports, clock, context.settings).run
     return loops
+
+
+USAGE_S = 60.0  # between two looks at the journal for the ledger of time
+
+
+async def keep_usage(advance: Callable[[], Awaitable[bool]], clock: Clock) -> None:
+    """Fold the journal into the ledger of time, for ever."""
+    while True:
+        while await advance():
+            pass
+        await clock.sleep(USAGE_S)

@@ -45,6 +45,7 @@ from provisioner.store.repositories.journal_archives import (
 from provisioner.store.repositories.nodes import SqlNodeRepository, SqlOperationRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
 from provisioner.store.repositories.signing_keys import SqlSigningKeyRepository
+from provisioner.store.repositories.usage import SqlUsageRepository
 from provisioner.store.repositories.vault import SqlCredentialStandings
 from provisioner.store.repositories.webhooks import SqlWebhookRepository
 
@@ -85,6 +86,7 @@ class SqlStore(Transactions):
         self.recovery = SqlRecoveryRepository(self)
         self.sessions = SqlSessionRepository(self)
         self.webhooks = SqlWebhookRepository(self)
+        self.usage = SqlUsageRepository(self)
 
 
 def open_store(

@@ -303,6 +303,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.membership:digest_text": _OURS,
     "planning.campaigns.select_expression:read_stored": _OURS,
     "planning.lifecycle.timeline:list_stays": _OURS,
+    "planning.lifecycle.usage:follow_event": "any rows in tests/planning/test_usage.py",
+    "planning.lifecycle.usage:fold_journal": "any rows in tests/planning/test_usage.py",
     "adapters.playbooks.events:list_tasks": "its lines are hostile in tests/playbooks",
     "adapters.playbooks.folder:read_secrets": _OURS,
     "api.routes.events:build_event": _OURS,
@@ -383,6 +385,7 @@ DECODE_FOR: Mapping[str, str] = {
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,
     "api.routes.site": _OURS,
+    "api.routes.usage": _OURS,
     "adapters.consoles.console_files": _OURS,
     "adapters.machine_logs": _OURS,
     "execution.observe.inband": _OURS,  # evidence that this program collected

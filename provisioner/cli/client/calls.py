@@ -29,7 +29,7 @@ from provisioner.cli.client.output import (
     show_rows,
     strip_controls,
 )
-from provisioner.cli.client.preparing import Given, Spec, build_body, format_text
+from provisioner.cli.client.preparing import FILED, Given, Spec, build_body, format_text
 from provisioner.model.input_error import InputError
 
 # opens a data directory, with overlays of the matrix, where no daemon is asked
@@ -113,12 +113,8 @@ VIEWS: Mapping[str, str] = {
     "campaign rehearse": "campaign_views.show_rehearsal",
     "case show": "campaign_views.show_case",
     "case report": "campaign_views.show_repairs",
-}
-# fields of the answer that hold the file, where --out or a pipe asks for one
-FILED: Mapping[str, str] = {
-    "certificate export": "envelope",
-    "certificate revocations": "envelope",
-    "node erasure": "envelope",
+    "usage show": "views.show_usage",
+    "usage focus": "views.show_focus",
 }
 
 

@@ -49,6 +49,7 @@ COLUMNS: dict[str, str] = {
     "versions": "component=kind version standing nodes parts=slots pinned=wanted:all",
     "drift": "component=kind has=running should_have=wanted nodes parts=slots names:some",
     "drift nodes": "node state release target why behind=behind:behind security:all",
+    "usage": "owner cause what node node_hours GPU_hours",
     "debt": "node component=kind version slots:all waits_for source",
     "observation list": (
         "node read=at:at would:n plan=plan_blockers:n ports:n cables=cabling:n health:n "
@@ -100,6 +101,7 @@ EMPTY: dict[str, str] = {
     "search": "Nothing that you may see has that in its name.",
     "versions": "No inventory of a node is stored.",
     "drift": "Every node runs what it is to run, and no security notice concerns it.",
+    "usage": "No node was here in this time.",
     "debt": "Nothing waits for a reset.",
     "observation list": "No node was read: `provisioner mode` says whether this daemon observes.",
     "observation ports": "Each port in a tenant's network is a node's, as far as leaves were read.",

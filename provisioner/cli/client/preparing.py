@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 # Builds the parameters and the body of a request from the options and files of a command.
 
 
+# fields of the answer that hold the file, where --out or a pipe asks for one
+FILED: Mapping[str, str] = {
+    "certificate export": "envelope",
+    "certificate revocations": "envelope",
+    "node erasure": "envelope",
+    "usage statement": "envelope",
+}
 FILE_IS_A_LIST = ("intake", "case factory")  # --file is the expected-hardware list, not the body
 Spec = Mapping[str, Any]
 Given = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from provisioner.cli.client.preparing import FILE_IS_A_LIST
+from provisioner.cli.client.preparing import FILE_IS_A_LIST, FILED
 
 if TYPE_CHECKING:
     from provisioner.cli.client.calls import OpenOffline
@@ -36,6 +36,10 @@ LOCAL: Mapping[str, tuple[str, str]] = {
     "certificate verify": (
         "offline.signed_files:verify",
         "Check an exported certificate without a daemon.",
+    ),
+    "usage verify": (
+        "offline.signed_files:verify_usage",
+        "Check a signed statement of usage offline.",
     ),
     "case verify-bundle": (
         "offline.signed_files:verify_bundle",
@@ -248,7 +252,7 @@ def _common(name: str, spec: Mapping[str, Any]) -> Iterator[inspect.Parameter]:
     if spec.get("entity"):
         about = "ETag of the record that you decided on; refused if it changed since."
         yield _parameter("if_match", str, typer.Option("--if-match", help=about), "")
-    if "media" in spec or name in ("certificate export", "certificate revocations", "node erasure"):
+    if "media" in spec or name in FILED:
         yield _parameter("out", Path | None, typer.Option("--out", help="File to write."), None)
     yield from _everywhere(spec)
 

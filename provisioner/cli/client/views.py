@@ -60,6 +60,32 @@ def show_drift(told: Document, given: Document) -> None:
         _print(f"{len(other)} of them run their pins under another release: {names}.")
 
 
+def show_usage(told: Document, _given: Document) -> None:
+    """Print hours by owner and cause, and how available each tenant's nodes were."""
+    rows = [
+        {
+            "owner": row["owner"] or "–",
+            "cause": row["cause"],
+            "what": row["what"],
+            "node": row["node"],
+            "node_hours": f"{row['node_s'] / 3600:.2f}",
+            "GPU_hours": f"{row['gpu_s'] / 3600:.2f}",
+        }
+        for row in told["items"]
+    ]
+    show_rows("usage", rows, (), "table")
+    for one in told["availability"]:
+        share = "nothing counts yet" if one["share"] is None else f"{one['share']:.5%}"
+        _print(f"{one['tenant']}: {share} of the time that counts was served")
+    if told["behind"]:
+        _print(f"{told['behind']} events are not counted yet: ask again in a minute", "yellow")
+
+
+def show_focus(told: Document, _given: Document) -> None:
+    """Print the CSV as it is."""
+    typer.echo(told["csv"], nl=False)
+
+
 def show_node(node: Document, _given: Document) -> None:
     """Print a node: its state, its blockers with their remedies, its cables."""
     place = node["location"]

@@ -19,6 +19,7 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
+from provisioner.planning.lifecycle.usage import USAGE_PAYLOAD
 from provisioner.planning.repair import evidence_bundle
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.runtime.shipped import read_text
@@ -86,6 +87,31 @@ def verify_bundle(
     if wrong:
         raise typer.Exit(1)
     typer.echo(f"{file}: good; {len(members)} files, signed by {envelope.key_id}")
+
+
+def verify_usage(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The signed statement.")],
+    key: KeyOption,
+) -> None:
+    """Check that a statement of usage is unchanged and signed by a trusted site; print its sums.
+
+    Example: provisioner usage verify red.json --key keys.pem
+    """
+    keys = read_trusted_keys(key)
+    remedy = "Write it with: provisioner usage statement TENANT --out FILE"
+    try:
+        envelope = attestation.parse_envelope(read_text(file))
+    except NotAnAttestation as error:
+        raise InputError(str(file), "", str(error), remedy) from None
+    if envelope.payload_type != USAGE_PAYLOAD:
+        raise InputError(str(file), "", "it is no statement of usage", remedy)
+    if not signed(envelope, keys):
+        typer.echo(f"{file}: NOT VALID: no trusted key signed it", err=True)
+        raise typer.Exit(1)
+    told = json.loads(envelope.payload)
+    hours = sum(row["gpu_s"] for row in told["items"]) / 3600.0
+    period = f"{told['period']['begins_at']} to {told['period']['ends_at']}"
+    typer.echo(f"{file}: good; {told['tenant']}, {period}: {hours:.2f} GPU-hours")
 
 
 def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:

@@ -89,6 +89,7 @@ class StateChanged(Event):
     why: str
     blockers: tuple[Blocker, ...] = ()
     tenant: str = Field("", description="The tenant that the node was allocated to before.")
+    release: str = Field("", description="The release that it moves to or runs, or empty.")
 
 
 class NodeWaits(Event):

@@ -161,4 +161,5 @@ def describe_transition(before: Node, after: Node) -> StateChanged | None:
         why=after.note,
         blockers=after.blockers,
         tenant=before.tenant,
+        release=after.release,
     )

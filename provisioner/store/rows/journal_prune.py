@@ -41,6 +41,7 @@ from provisioner.store.schema.schema import (
     webhook_deliveries,
     webhooks,
 )
+from provisioner.store.schema.usage_tables import usage_place
 from provisioner.store.signing import Signer
 
 # ------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ class Needs:
     campaigns_since: float = float("inf")
     untold_after: float = float("inf")  # rows with a greater number: of a webhook
     deliveries: frozenset[int] = frozenset()
-    unexported_after: float = float("inf")  # rows with a greater number: of an audit export
+    unexported_after: float = float("inf")  # rows with a greater number: of exports and usage
 
     def keep_from(self, node: str, at: float) -> None:
         self.since[node] = min(self.since.get(node, at), at)
@@ -109,7 +110,9 @@ def read_needs(connection: Connection, now: float) -> Needs:
     untold = connection.scalar(select(func.min(webhooks.c.position)))
     needs.untold_after = float("inf") if untold is None else untold
     unexported = connection.scalar(select(func.min(audit_exports.c.position)))
-    needs.unexported_after = float("inf") if unexported is None else unexported
+    folded = connection.scalar(select(usage_place.c.through))
+    positions = [p for p in (unexported, folded) if p is not None]
+    needs.unexported_after = min(positions, default=float("inf"))
     needs.deliveries = frozenset(connection.scalars(select(webhook_deliveries.c.seq)))
     return needs
 

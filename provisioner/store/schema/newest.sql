@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0032');
+INSERT INTO "alembic_version" VALUES('0033');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -398,6 +398,29 @@ CREATE TABLE tokens (
     CONSTRAINT pk_tokens PRIMARY KEY (id),
     CONSTRAINT uq_tokens_digest UNIQUE (digest)
 );
+CREATE TABLE usage_open (
+	node VARCHAR NOT NULL,
+	begins_at DOUBLE NOT NULL,
+	owner VARCHAR NOT NULL,
+	cause VARCHAR NOT NULL,
+	what TEXT NOT NULL,
+	standing TEXT NOT NULL,
+	CONSTRAINT pk_usage_open PRIMARY KEY (node)
+);
+CREATE TABLE usage_place (
+	id INTEGER NOT NULL,
+	through INTEGER NOT NULL,
+	CONSTRAINT pk_usage_place PRIMARY KEY (id)
+);
+CREATE TABLE usage_spans (
+	node VARCHAR NOT NULL,
+	begins_at DOUBLE NOT NULL,
+	ends_at DOUBLE NOT NULL,
+	owner VARCHAR NOT NULL,
+	cause VARCHAR NOT NULL,
+	what TEXT NOT NULL,
+	CONSTRAINT pk_usage_spans PRIMARY KEY (node, begins_at)
+);
 CREATE TABLE version_sets (
 	digest VARCHAR NOT NULL,
 	body TEXT,
@@ -469,3 +492,4 @@ CREATE TRIGGER number_change_of_node AFTER UPDATE ON nodes WHEN NEW.changed = OL
         WHERE id = NEW.id;
     END;
 CREATE INDEX ix_node_versions_set ON node_versions (versions, node);
+CREATE INDEX ix_usage_spans_ends_at ON usage_spans (ends_at);

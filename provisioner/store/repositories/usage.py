@@ -1,0 +1,196 @@
+"""Rows of the ledger of time: folded from the journal, summed over a time.
+
+The place in the journal moves in the transaction that writes the spans, so that a crash, a second
+leader or a restored database folds no row twice and leaves none out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select
+from sqlalchemy.sql.selectable import Select
+
+from provisioner.planning.lifecycle.usage import (
+    FOLLOWED,
+    Cause,
+    Opened,
+    Standing,
+    UsageRow,
+    fold_journal,
+    name_use,
+)
+from provisioner.store.database.transactions import Transactions
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import journal, node_versions, version_sets
+from provisioner.store.schema.usage_tables import usage_open, usage_place, usage_spans
+
+ROWS_MAX = 2_000  # of the journal in one transaction: some 40 ms
+GPU = "hgx.gpu"
+_CAUSES = {cause.value: cause for cause in Cause}
+
+
+class UsageQuery(NamedTuple):
+    """What is summed: a time, of one tenant or of all, by node or not."""
+
+    begins_at: float
+    ends_at: float
+    tenant: str = ""
+    node: str = ""
+    by: str = "cause"  # or "what", or "node": how finely beside owner and cause
+
+
+class SqlUsageRepository:
+    """The ledger of time on the daemon's own database."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def advance(self) -> bool:
+        """Fold the journal's next rows; return whether there are more."""
+        return await self._transactions.write(advance_ledger)
+
+    async def sum_usage(self, query: UsageQuery) -> tuple[UsageRow, ...]:
+        """Return the node-seconds within a time, by owner, cause and what it is about."""
+        return await self._transactions.read(lambda c: sum_usage(c, query))
+
+    async def count_behind(self) -> int:
+        """Return how many events of the journal are not folded yet."""
+        return await self._transactions.read(count_behind)
+
+
+def count_behind(connection: Connection) -> int:
+    """Return how many events of the journal are not folded yet."""
+    through, _ = find_place(connection)
+    waiting = select(func.count()).where(
+        journal.c.seq > through, journal.c.kind.in_(sorted(FOLLOWED))
+    )
+    return connection.scalar(waiting) or 0
+
+
+def find_place(connection: Connection) -> tuple[int, int]:
+    """Return the number of the last folded row of the journal, and of its newest one."""
+    newest = connection.scalar(select(func.max(journal.c.seq))) or 0
+    return connection.scalar(select(usage_place.c.through)) or 0, newest
+
+
+def advance_ledger(connection: Connection) -> bool:
+    """Fold the next rows after the stored place; return whether there are more."""
+    through, newest = find_place(connection)
+    if through >= newest:
+        return False
+    found = connection.execute(
+        select(journal.c.seq, journal.c.at, journal.c.kind, journal.c.node, journal.c.detail)
+        .where(journal.c.seq > through, journal.c.kind.in_(sorted(FOLLOWED)))
+        .order_by(journal.c.seq)
+        .limit(ROWS_MAX)
+    ).all()
+    rows = [{**row._mapping, "detail": json.loads(row.detail)} for row in found]
+    before = _read_open(connection, {row["node"] for row in rows})
+    opened = dict(before)
+    closed = fold_journal(rows, opened)
+    if closed:
+        values = [
+            {
+                "node": span.node,
+                "begins_at": span.begins_at,
+                "ends_at": span.ends_at,
+                "owner": span.use.owner,
+                "cause": span.use.cause.value,
+                "what": span.use.what,
+            }
+            for span in closed
+        ]
+        connection.execute(insert(usage_spans), values)
+    _write_open(connection, before, opened)
+    more = len(found) == ROWS_MAX
+    connection.execute(delete(usage_place))
+    through = found[-1].seq if more else newest
+    connection.execute(insert(usage_place).values(id=1, through=through))
+    return more
+
+
+def _read_open(connection: Connection, nodes: set[str]) -> dict[str, Opened]:
+    query = select(usage_open).where(usage_open.c.node.in_(sorted(nodes)))
+    found = {}
+    for row in connection.execute(query):
+        standing = parse(Standing, row.standing, f"usage_open, {row.node}")
+        found[row.node] = Opened(row.begins_at, name_use(standing), standing)
+    return found
+
+
+def _write_open(
+    connection: Connection, before: Mapping[str, Opened], after: Mapping[str, Opened]
+) -> None:
+    changed = {node for node in {*before, *after} if before.get(node) != after.get(node)}
+    if not changed:
+        return
+    connection.execute(delete(usage_open).where(usage_open.c.node.in_(sorted(changed))))
+    values = [
+        {
+            "node": node,
+            "begins_at": one.begins_at,
+            "owner": one.use.owner,
+            "cause": one.use.cause.value,
+            "what": one.use.what,
+            "standing": one.standing.model_dump_json(),
+        }
+        for node, one in after.items()
+        if node in changed
+    ]
+    if values:
+        connection.execute(insert(usage_open), values)
+
+
+def sum_usage(connection: Connection, query: UsageQuery) -> tuple[UsageRow, ...]:
+    """Return the node-seconds within a time, by owner, cause and what it is about."""
+    gpus = _count_gpus(connection)
+    sums: dict[tuple[str, str, str, str], list[float]] = {}
+    closed = _sum_columns(usage_spans, usage_spans.c.ends_at, query)
+    going = _sum_columns(usage_open, literal(query.ends_at), query)
+    for row in (*connection.execute(closed), *connection.execute(going)):
+        entry = sums.setdefault((row.owner, row.cause, row.what, row.node), [0.0, 0.0])
+        entry[0] += row.seconds
+        entry[1] += row.seconds * gpus.get(row.versions, 0)
+    return tuple(
+        UsageRow.model_construct(
+            owner=owner, cause=_CAUSES[cause], what=what, node=node, node_s=own, gpu_s=gpu
+        )
+        for (owner, cause, what, node), (own, gpu) in sorted(sums.items())
+    )
+
+
+def _sum_columns(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -> Select[Any]:
+    begin = query.begins_at
+    end = query.ends_at
+    first = case((table.c.begins_at > begin, table.c.begins_at), else_=begin)
+    last = case((ends_at < end, ends_at), else_=end)
+    finer = {"what": [table.c.what], "node": [table.c.node]}.get(query.by, [])
+    what = table.c.what if query.by == "what" else literal("")
+    node = table.c.node if query.by == "node" else literal("")
+    keys = [table.c.owner, table.c.cause, node_versions.c.versions]
+    found = (
+        select(
+            *keys,
+            what.label("what"),
+            node.label("node"),
+            func.sum(last - first).label("seconds"),
+        )
+        .select_from(table.outerjoin(node_versions, node_versions.c.node == table.c.node))
+        .where(ends_at > begin, table.c.begins_at < end, table.c.cause != Cause.RETIRED.value)
+    )
+    if query.tenant:
+        found = found.where(table.c.owner == query.tenant)
+    if query.node:
+        found = found.where(table.c.node == query.node)
+    return found.group_by(*keys, *finer)
+
+
+def _count_gpus(connection: Connection) -> dict[str | None, int]:
+    """Return the GPUs of each set of versions, which many nodes share."""
+    counts: dict[str | None, int] = {}
+    for digest, body in connection.execute(select(version_sets.c.digest, version_sets.c.body)):
+        counts[digest] = sum(row[-1] for row in json.loads(body or "[]") if row[0] == GPU)
+    return counts

@@ -1,0 +1,171 @@
+"""`provisioner usage`: sums of the journal, a tenant's own view, a signed statement, bills."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from given_events import event_of
+from local_daemon import daemon
+from program import Done, alone
+
+from provisioner.access.tokens import new_token
+from provisioner.daemon.data import open_data
+from provisioner.model.access import Role
+from provisioner.model.inventory import Component, Inventory
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.tenant import Tenant
+from provisioner.store.repositories import usage as ledger
+from provisioner.store.repositories.usage import UsageQuery
+from provisioner.store.rows import request_rows
+from provisioner.store.sql_store import SqlStore
+
+NOW = time.time() - 10_000.0
+HOUR = 3600.0
+LIFE = (
+    (0.0, "discovered", {}),
+    (100.0, "state", {"to": "converging", "release": "r1"}),
+    (400.0, "state", {"to": "certified"}),
+    (500.0, "allocated", {"tenant": "red"}),
+    (600.0, "state", {"to": "released"}),
+    (600.0, "released", {"tenant": "red"}),
+    (600.0 + HOUR, "state", {"to": "draining"}),
+    (700.0 + HOUR, "state", {"to": "quarantined", "blockers": [{"subject": "GPU_SXM_1"}]}),
+)
+
+
+async def fill(store: SqlStore) -> None:
+    """Two nodes with the same life, one of them with two GPUs, and one that is another tenant's."""
+    for name in ("n1", "n2", "n3"):
+        known = {"placement": Placement.MAINTENANCE, "state": State.QUARANTINED}
+        await store.nodes.add(Node(id=name, kind=NodeKind.HOST, entered_at=NOW, **known))
+        for after, kind, detail in LIFE:
+            told = {**detail, "tenant": "blue"} if "tenant" in detail and name == "n3" else detail
+            await store.journal.append(event_of(kind, name, told), NOW + after)
+    gpus = [
+        Component(kind="hgx.gpu", slot=f"GPU_SXM_{n}", version="96.00", source="/redfish/v1")
+        for n in (1, 2)
+    ]
+    operation = await store.operations.open("n1", "journey", NOW)
+    assert operation is not None
+    operation = await store.operations.take(operation.id)
+    seen = Inventory(node="n1", vendor="generic", components=tuple(gpus))
+    await store.operations.record(operation, inventory=seen, now=NOW)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the data directory `var`, and the token of a tenant."""
+    folder = tmp_path_factory.mktemp("usage")
+    token, record = new_token("portal", Role.TENANT, "red", 1.0, time.time())
+
+    async def make() -> None:
+        async with open_data(folder / "var", NOW) as opened:
+            for tenant in ("red", "blue"):
+                await opened.store.tenants.put(Tenant(name=tenant, vrf=tenant.upper()))
+            await fill(opened.store)
+            await opened.store.write(partial(request_rows.add_token, token=record, now=NOW))
+            while await opened.store.usage.advance():
+                pass
+
+    asyncio.run(make())
+    (folder / "token").touch(mode=0o600)
+    (folder / "token").write_text(token, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(place: Path) -> Iterator[str]:
+    with daemon(place / "var", api_serve=True) as served:
+        yield served
+
+
+def test_sums_are_by_owner_and_cause_and_gpus_are_counted(place: Path, url: str) -> None:
+    begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - HOUR))
+    words = ["usage", "show", "--begins-at", begin]
+    told = json.loads(alone([*words, "--tenant", "red", "--json"], place).stdout)
+    by_node = json.loads(alone([*words, "--by", "node", "--json"], place).stdout)
+    shown = alone([*words, "--by", "what"], place).stdout
+
+    rows = {r["cause"]: r for r in told["items"]}
+    assert told["behind"] == 0
+    assert {c: round(r["node_s"]) for c, r in rows.items()} == {"serving": 7200, "draining": 200}
+    assert round(rows["serving"]["gpu_s"]) == 7200  # n1 has two GPUs, n2 was never read
+    assert [a["share"] for a in told["availability"]] == [1.0]
+    of_n3 = {r["owner"]: r["cause"] for r in by_node["items"] if r["node"] == "n3"}
+    assert "blue" in of_n3
+    assert "GPU_SXM_1" in shown
+    assert "red: 100.00000% of the time that counts was served" in shown
+
+
+def test_a_tenant_sees_its_own_and_verifies_its_statement_offline(place: Path, url: str) -> None:
+    def ask(*words: str) -> Done:
+        ca = str(place / "var" / "agent-ca.pem")
+        return alone([*words, "--server", url, "--ca", ca, "--token-file", "token"], place)
+
+    (place / "keys.pem").write_text(alone(["certificate", "keys", "--pem"], place).stdout)
+    own = json.loads(ask("usage", "show", "--by", "node", "--json").stdout)
+    foreign = ask("usage", "show", "--tenant", "blue")
+    other = ask("usage", "statement", "blue")
+    bill = ask("usage", "focus", "--price", "1", "--currency", "EUR", "--provider", "x")
+    signed = ask("usage", "statement", "red", "--out", "red.json")
+    assert signed.returncode == 0, signed.stderr + signed.stdout
+    verified = alone(["usage", "verify", "red.json", "--key", "keys.pem"], place)
+    sealed = json.loads((place / "red.json").read_text())
+    text = json.dumps({**sealed, "payload": sealed["payload"][:-8] + "AAAAAAAA"})
+    (place / "changed.json").write_text(text)
+    changed = alone(["usage", "verify", "changed.json", "--key", "keys.pem"], place)
+
+    assert {r["owner"] for r in own["items"]} == {"red"}
+    assert {r["node"] for r in own["items"]} == {"n1", "n2"}
+    assert (foreign.returncode, other.returncode) == (4, 4)
+    assert bill.returncode == 1
+    assert "good; red" in verified.stdout
+    assert changed.returncode == 1
+
+
+def test_charges_are_exported_and_an_empty_time_is_refused(place: Path, url: str) -> None:
+    price = ["--price", "2.5", "--currency", "EUR", "--provider", "Example"]
+    table = alone(["usage", "focus", *price], place).stdout.splitlines()
+    ahead = alone(["usage", "show", "--begins-at", "2999-01-01T00:00:00Z"], place)
+
+    assert table[0].startswith("BilledCost,BillingAccountId,")
+    assert len(table) >= 4
+    assert "Begin before its end" in ahead.stderr
+
+
+def test_a_crash_while_folding_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        async with open_data(tmp_path / "var", NOW) as opened:
+            store = opened.store
+            await fill(store)
+            monkeypatch.setattr(ledger, "ROWS_MAX", 5)
+            query = UsageQuery(NOW - HOUR, NOW + 9000.0, by="node")
+            turns = 0
+            more = True
+            while more:
+                with monkeypatch.context() as dying:  # after the spans, before the place moves
+                    dying.setattr(ledger, "_write_open", raises)
+                    with pytest.raises(MemoryError):
+                        await store.usage.advance()
+                more = await store.usage.advance()
+                turns += 1
+            rows = await store.usage.sum_usage(query)
+
+            assert turns > 3
+            assert not await store.usage.advance()
+            for name in ("n1", "n2", "n3"):
+                assert sum(r.node_s for r in rows if r.node == name) == pytest.approx(9000.0)
+
+    asyncio.run(play())
+
+
+def raises(*_: object) -> None:
+    raise MemoryError

@@ -226,14 +226,15 @@ class Release(Record):
     """The pins of one published stack, or of one product.
 
     `supersedes`: an earlier release from which each pin can be reached. `follows`: an earlier one
-    of the same line, between which no move is published. `leaves`: kinds that its publisher does
-    not speak of, and that a site manages itself.
+    of the same line, between which no move is published; `sought`: where one was looked for, by
+    kind. `leaves`: kinds that its publisher does not speak of, and that a site manages itself.
     """
 
     profiles: dict[str, Profile]
     requires: tuple[Requirement, ...] = ()
     supersedes: str = ""
     follows: str = ""
+    sought: dict[str, str] = Field(default_factory=dict)
     published: Day = ""  # as its publisher dates it
     seen: Day = ""  # without that: the earliest dated public document that names it
     support: Support = Support()

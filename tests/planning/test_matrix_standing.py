@@ -109,6 +109,13 @@ def test_a_line_without_a_published_move_is_told_and_blocks_nothing() -> None:
     assert [(r.weight, r.where) for r in told] == [(Weight.NOTE, "new/node: bluefield.nic")]
 
 
+def test_every_move_between_adjacent_shipped_releases_is_there_or_sought() -> None:
+    told = [r for r in review_matrix(shipped()) if "no move from" in r.problem]
+
+    assert told
+    assert [r.where for r in told if "Sought: " not in r.remedy] == []
+
+
 PIN = (
     "releases: {n: {profiles: {o: {match: {kind: switch}, pins: {nic.cx7: "
     "{version: unknown, MORE}}}}}}"

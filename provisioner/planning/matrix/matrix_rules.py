@@ -223,6 +223,9 @@ class _Rules:
                 )
         for field in ("says", "evidence"):
             self._check_text((*path, "support", field), getattr(release.support, field))
+        for kind, text in release.sought.items():
+            self._check_kind((*path, "sought", kind), kind)
+            self._check_text((*path, "sought", kind), text)
         for number, issue in release.issues.items():
             at = (*path, "issues", number)
             self._check_name(at, number)

@@ -407,7 +407,8 @@ def _find_issues(matrix: Matrix, ways: Ways) -> list[Placed]:
                     weight=Weight.NOTE,
                     where=f"{name}/{profile_name}: {kind}",
                     problem=f"no move from {older} is published",
-                    remedy=f"Add the edge under edges.{kind} that your vendor supports.",
+                    remedy=f"Add the edge under edges.{kind} that your vendor supports."
+                    + name_sought(matrix.releases[name].sought.get(kind, "")),
                 ),
             )
             for kind in kinds

@@ -46,6 +46,8 @@ NOT_THERE = {
     "/operations/{operation}": 404,
     "/nodes/{node}/erasure": 404,
     "/nodes/{node}/proof": 404,
+    "/usage/focus": 400,  # it wants a price
+    "/tenants/{tenant}/usage-statement": 404,
     "/webhooks/{webhook}": 404,
     "/webhooks/{webhook}/dead": 404,
     "/pins/{pin}": 404,

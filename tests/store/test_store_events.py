@@ -48,7 +48,7 @@ def test_the_schema_of_a_kind_names_the_fields_as_they_are_stored():
 
     assert event.to_detail() == {"from": "intake", "to": "converging", "why": "fenced"}
     assert schema["required"] == ["from", "to", "why"]
-    assert set(schema["properties"]) == {"from", "to", "why", "blockers", "tenant"}
+    assert set(schema["properties"]) == {"from", "to", "why", "blockers", "tenant", "release"}
 
 
 def test_fields_that_were_not_given_are_not_stored():

@@ -177,7 +177,7 @@ def test_a_turn_is_recorded_as_a_whole(run):
 
     # the store itself adds the event of a changed state
     states = {"from": "discovered", "to": "certified"}
-    entered = {**states, "why": "", "blockers": [], "tenant": ""}
+    entered = {**states, "why": "", "blockers": [], "tenant": "", "release": ""}
     assert read == (
         operation,
         node,

@@ -188,13 +188,16 @@ def _read_damaged(body: bytes) -> tuple[Any, tuple[str, ...]]:
 
     try:
         return json.loads(decoded, strict=False, object_pairs_hook=build), tuple(lost)
-    except ValueError:
+    except ValueError as error:
         if len(decoded) > _MENDED_MAX or decoded.lstrip()[:1] not in ("{", "["):
             raise
         lost.clear()
-        decoded = _mark_damage(decoded)
-        sound = sound and _MARK not in decoded and _is_strict(decoded)
-    return json.loads(decoded, strict=False, object_pairs_hook=build), tuple(lost)
+        mended = _mark_damage(decoded)
+        sound = sound and _MARK not in mended and _is_strict(mended)
+        try:
+            return json.loads(mended, strict=False, object_pairs_hook=build), tuple(lost)
+        except ValueError:
+            raise error from None  # its place is one of the BMC's own text
 
 
 _LOST = object()

@@ -117,6 +117,15 @@ def test_an_adopted_node_is_its_tenants_without_a_handover() -> None:
     assert opened["n1"].use == Use("blue", Cause.ADOPTED, "")
 
 
+def test_a_switch_is_no_nodes_time() -> None:
+    opened: dict[str, Opened] = {}
+    found = {**row(0, "discovered"), "detail": {"kind": "switch"}}
+    rows = [found, entered(5, "released"), entered(9, "retired")]
+
+    assert fold_journal(rows, opened) == []
+    assert opened["n1"].use.cause is Cause.SWITCH
+
+
 def test_every_standing_has_exactly_one_use() -> None:
     for state in STATES:
         opened: dict[str, Opened] = {}

@@ -229,7 +229,7 @@ async def drive(
                 signer=data.signer,
                 os_images=OsImages(artifacts, files.artifacts / "raw", artifacts.url),
                 login=HostLogin("provisioner", DEMO_KEY),
-                **_with_streams(more or {}, streams),
+                **_add_parts(more or {}, data, streams),
             )
         )
         expected = read_expected(files.expected)
@@ -259,10 +259,11 @@ async def drive(
                 await close()
 
 
-def _with_streams(more: Mapping[str, Any], streams: RedfishStreams) -> dict[str, Any]:
-    """Return the further parts; the watch among them follows events of BMCs by streams, too."""
+def _add_parts(more: Mapping[str, Any], data: Data, streams: RedfishStreams) -> dict[str, Any]:
+    """Return the further parts, with the ledger; the watch follows events by streams, too."""
     watch: WatchParts | None = more.get("watch")
-    return {**more, **({} if watch is None else {"watch": replace(watch, streams=streams)})}
+    parts = {**more, "advance_usage": data.store.usage.advance}
+    return parts if watch is None else {**parts, "watch": replace(watch, streams=streams)}
 
 
 async def _probe_twice(transport: RedfishTransport, urls: Sequence[str]) -> list[Probe]:

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.events import EventKind
-from provisioner.model.node import State
+from provisioner.model.node import NodeKind, State
 from provisioner.model.times.instant import Instant
 
 USAGE_PAYLOAD = "application/vnd.gpu-provisioner.usage.v1+json"  # of a signed statement
@@ -43,8 +43,10 @@ class Cause(StrEnum):
     CASE = "case"  # in repair, by the program
     PEOPLE = "people"  # in repair or parked, and waits for a person
     RETIRED = "retired"  # it left; not counted
+    SWITCH = "switch"  # a switch; not counted
 
 
+UNCOUNTED = frozenset({Cause.RETIRED, Cause.SWITCH})
 # what a tenant's promise counts as not served, and what it leaves out of the count
 UNSERVED = frozenset({Cause.DEGRADED})
 EXCLUDED = frozenset({Cause.DRAINING, Cause.ADOPTED})
@@ -108,8 +110,18 @@ FOLLOWED = frozenset(
 )
 
 
+_SWITCH = Standing(state="switch")
+
+
 def follow_event(before: Standing | None, kind: str, detail: Mapping[str, Any]) -> Standing | None:
     """Return what is known of a node after an event; None: nothing was known, and nothing is."""
+    if before is not None and before.state == _SWITCH.state:
+        return before
+    if detail.get("kind") == NodeKind.SWITCH.value and kind in (
+        EventKind.DISCOVERED,
+        EventKind.ADOPTED,
+    ):
+        return _SWITCH
     if kind == EventKind.DISCOVERED:
         here = before is not None and before.state != State.RETIRED.value
         return before if here else Standing(state=State.DISCOVERED.value)
@@ -172,8 +184,8 @@ def name_use(standing: Standing) -> Use:
     """Return the owner and the cause of a standing; every standing has exactly one."""
     if standing.state in OWNED:
         return Use(standing.tenant, *_serving(standing))
-    if standing.state == State.RETIRED.value:
-        return Use("", Cause.RETIRED, "")
+    if standing.state in (State.RETIRED.value, _SWITCH.state):
+        return Use("", Cause(standing.state), "")
     if standing.people:
         return Use("", Cause.PEOPLE, standing.stage or standing.part)
     if standing.stage or standing.state == State.REPAIRING.value:

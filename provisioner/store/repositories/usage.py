@@ -15,6 +15,7 @@ from sqlalchemy.sql.selectable import Select
 
 from provisioner.planning.lifecycle.usage import (
     FOLLOWED,
+    UNCOUNTED,
     Cause,
     Opened,
     Standing,
@@ -179,7 +180,7 @@ def _sum_columns(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -
             func.sum(last - first).label("seconds"),
         )
         .select_from(table.outerjoin(node_versions, node_versions.c.node == table.c.node))
-        .where(ends_at > begin, table.c.begins_at < end, table.c.cause != Cause.RETIRED.value)
+        .where(ends_at > begin, table.c.begins_at < end, table.c.cause.not_in(sorted(UNCOUNTED)))
     )
     if query.tenant:
         found = found.where(table.c.owner == query.tenant)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import Field
@@ -20,6 +19,7 @@ from provisioner.planning.lifecycle.usage import (
     Price,
     UsageRow,
     measure_availability,
+    start_of_month,
     write_focus,
 )
 from provisioner.store.repositories.usage import UsageQuery
@@ -138,9 +138,7 @@ async def _sum(ask: Ask, tenant: str, by: str, node: str) -> UsageSums:
 
 def _read_period(ask: Ask) -> Period:
     """Return the time that is asked for. Raises Refused where it is empty."""
-    today = datetime.fromtimestamp(ask.now, UTC)
-    month = today.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
-    begin = month if ask.query.begins_at is None else ask.query.begins_at
+    begin = start_of_month(ask.now) if ask.query.begins_at is None else ask.query.begins_at
     end = ask.now if ask.query.ends_at is None else min(ask.query.ends_at, ask.now)
     if begin >= end:
         raise build_refusal(400, "begins_at", "the time is empty", "Begin before its end, and now.")

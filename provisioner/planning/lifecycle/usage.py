@@ -21,6 +21,7 @@ from provisioner.model.base import Record
 from provisioner.model.events import EventKind
 from provisioner.model.node import NodeKind, State
 from provisioner.model.times.instant import Instant
+from provisioner.planning.lifecycle.timeline import DAY_S
 
 USAGE_PAYLOAD = "application/vnd.gpu-provisioner.usage.v1+json"  # of a signed statement
 WHAT_MAX = 200  # characters of what a span is about
@@ -316,64 +317,105 @@ class Price(Record):
 # FinOps Open Cost and Usage Specification 1.2, https://focus.finops.org/focus-specification/v1-2/
 # (read 2026-11-29): its mandatory columns, and those whose condition holds here
 FOCUS_COLUMNS = (
-    "BilledCost", "BillingAccountId", "BillingAccountName",
-    "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
-    "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
-    "ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost",
-    "InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity",
-    "PricingUnit", "ProviderName", "PublisherName", "ResourceId", "ResourceName", "ResourceType",
-    "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuPriceId", "SubAccountId",
-    "SubAccountName", "Tags",
-)  # fmt: skip
+    "BilledCost",
+    "BillingAccountId",
+    "BillingAccountName",
+    "BillingCurrency",
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "ChargeCategory",
+    "ChargeClass",
+    "ChargeDescription",
+    "ChargeFrequency",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "ConsumedQuantity",
+    "ConsumedUnit",
+    "ContractedCost",
+    "ContractedUnitPrice",
+    "EffectiveCost",
+    "InvoiceIssuerName",
+    "ListCost",
+    "ListUnitPrice",
+    "PricingCategory",
+    "PricingQuantity",
+    "PricingUnit",
+    "ProviderName",
+    "PublisherName",
+    "ResourceId",
+    "ResourceName",
+    "ResourceType",
+    "ServiceCategory",
+    "ServiceName",
+    "ServiceSubcategory",
+    "SkuId",
+    "SkuPriceId",
+    "SubAccountId",
+    "SubAccountName",
+    "Tags",
+)
+_SAME_IN_EVERY_CHARGE = {
+    "ChargeCategory": "Usage",
+    "ChargeClass": "",
+    "ChargeFrequency": "Usage-Based",
+    "ConsumedUnit": "GPU-Hours",
+    "PricingCategory": "Standard",
+    "PricingUnit": "GPU-Hours",
+    "ResourceType": "GPU server",
+    "ServiceCategory": "Compute",
+    "ServiceName": "GPU cluster",
+    "ServiceSubcategory": "Virtual Machines",
+    "Tags": "{}",
+}
 
 
 def write_focus(rows: Sequence[UsageRow], period: Period, price: Price) -> str:
     """Return the tenants' rows as CSV in the form of FOCUS 1.2, one charge for each node and cause.
 
-    What is degraded or leaves its tenant is listed at no cost: whether it is billed is a contract's
-    matter, and a site that bills it changes the row.
+    The billing period is the month in which the period begins. What is degraded or leaves its
+    tenant is listed at no cost: whether it is billed is a contract's matter, and a site that bills
+    it changes the row.
     """
+    month = start_of_month(period.begins_at)
+    shared = {
+        **_SAME_IN_EVERY_CHARGE,
+        "BillingCurrency": price.currency,
+        "BillingPeriodStart": _focus_time(month),
+        "BillingPeriodEnd": _focus_time(start_of_month(month + 32 * DAY_S)),
+        "ChargePeriodStart": _focus_time(period.begins_at),
+        "ChargePeriodEnd": _focus_time(period.ends_at),
+        "InvoiceIssuerName": price.provider,
+        "ProviderName": price.provider,
+        "PublisherName": price.provider,
+    }
     out = io.StringIO()
     writer = csv.DictWriter(out, FOCUS_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    begin, end = (_focus_time(t) for t in (period.begins_at, period.ends_at))
-    month = datetime.fromtimestamp(period.begins_at, UTC).replace(
-        day=1, hour=0, minute=0, second=0, microsecond=0
-    )
-    after = month.replace(year=month.year + month.month // 12, month=month.month % 12 + 1)
-    for row in rows:
-        if not row.owner:
-            continue
-        hours = row.gpu_s / HOUR_S
-        unit = price.per_gpu_hour if row.cause is Cause.SERVING else 0.0
-        cost = round(hours * unit, 6)
-        fixed = {
-            "BillingAccountId": row.owner, "BillingAccountName": row.owner,
-            "BillingCurrency": price.currency,
-            "BillingPeriodStart": _focus_time(month.timestamp()),
-            "BillingPeriodEnd": _focus_time(after.timestamp()),
-            "ChargeCategory": "Usage", "ChargeClass": "", "ChargeFrequency": "Usage-Based",
-            "ChargePeriodStart": begin, "ChargePeriodEnd": end,
-            "ConsumedUnit": "GPU-Hours", "PricingUnit": "GPU-Hours",
-            "PricingCategory": "Standard", "InvoiceIssuerName": price.provider,
-            "ProviderName": price.provider, "PublisherName": price.provider,
-            "ResourceType": "GPU server", "ServiceCategory": "Compute",
-            "ServiceName": "GPU cluster", "ServiceSubcategory": "Virtual Machines",
-            "SubAccountId": row.owner, "SubAccountName": row.owner,
-        }  # fmt: skip
-        writer.writerow(
-            {
-                **fixed,
-                "ChargeDescription": f"{row.cause} {row.what}".strip(),
-                "ResourceId": row.node, "ResourceName": row.node,
-                "SkuId": f"gpu-{row.cause}", "SkuPriceId": f"gpu-{row.cause}-hour",
-                "ConsumedQuantity": round(hours, 6), "PricingQuantity": round(hours, 6),
-                "ListUnitPrice": unit, "ContractedUnitPrice": unit,
-                "BilledCost": cost, "ContractedCost": cost, "EffectiveCost": cost,
-                "ListCost": cost, "Tags": "{}",
-            }
-        )  # fmt: skip
+    writer.writerows({**shared, **_build_charge(row, price)} for row in rows if row.owner)
     return out.getvalue()
+
+
+def _build_charge(row: UsageRow, price: Price) -> dict[str, object]:
+    hours = row.gpu_s / HOUR_S
+    unit = price.per_gpu_hour if row.cause is Cause.SERVING else 0.0
+    costs = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
+    return {
+        **dict.fromkeys(costs, round(hours * unit, 6)),
+        **dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice"), unit),
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), round(hours, 6)),
+        **dict.fromkeys(("BillingAccountId", "BillingAccountName"), row.owner),
+        **dict.fromkeys(("SubAccountId", "SubAccountName"), row.owner),
+        **dict.fromkeys(("ResourceId", "ResourceName"), row.node),
+        "ChargeDescription": f"{row.cause} {row.what}".strip(),
+        "SkuId": f"gpu-{row.cause}",
+        "SkuPriceId": f"gpu-{row.cause}-hour",
+    }
+
+
+def start_of_month(at: float) -> float:
+    """Return the begin of the month in UTC."""
+    day = datetime.fromtimestamp(at, UTC)
+    return day.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
 def _focus_time(at: float) -> str:

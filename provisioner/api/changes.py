@@ -65,6 +65,7 @@ Answer = Callable[[], Awaitable[web.StreamResponse]]
 
 
 async def answer_once(ask: Ask, raw: bytes, answer: Answer) -> web.StreamResponse:
+    """Return the answer, made now or stored from the first time."""
     header = ask.request.headers.get(HEADER)
     if header is None:
         return await answer()
@@ -219,6 +220,7 @@ def build_failure(*blockers: Blocker) -> Outcome:
 
 
 def build_objection(subject: str, detail: str, unblock: str) -> Outcome:
+    """Return the outcome of a change that the subject's state does not permit."""
     reason = Reason.PRECONDITION
     return build_failure(Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock))
 
@@ -233,6 +235,7 @@ async def find_node(parts: ApiParts, asked: ChangeRequest) -> Node | Outcome:
 
 
 async def open_operation(parts: ApiParts, asked: ChangeRequest, node: str, want: str) -> Outcome:
+    """Open the operation of a node that carries a change out, and record it in the journal."""
     now = parts.clock.now()
     operation = await parts.store.operations.open(node, want, now)
     if operation is None:
@@ -359,6 +362,7 @@ class ChangeController:
             return await self.run(ask, stored, place.pop_all())
 
     async def forecast_change(self, ask: Ask, asked: ChangeRequest) -> Reply:
+        """Return the effects of a change. Nothing is written, nothing is sent to a device."""
         find = self._forecasts.get(asked.kind)
         forecast = Forecast() if find is None else await find(ask.parts, asked)
         shown = OperationView(

@@ -423,6 +423,7 @@ def _option(name: str, field: FieldInfo) -> dict[str, Any]:
 
 
 def _kind(annotation: Any) -> tuple[str, bool, list[str]]:
+    """Return the type of a value on the command line, whether it repeats, and the choices."""
     origin = get_origin(annotation)
     parts = [a for a in get_args(annotation) if a is not NoneType]
     if origin is Annotated or (origin in (Union, UnionType) and len(parts) == 1):

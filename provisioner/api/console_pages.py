@@ -242,10 +242,12 @@ def send_page(name: str) -> web.StreamResponse:
 
 
 async def redirect_home(_request: web.Request) -> web.StreamResponse:
+    """Redirect a request for the host's name alone to the console."""
     return web.Response(status=307, headers={"Location": "/console/", "Cache-Control": "no-cache"})
 
 
 def add_console(app: web.Application) -> None:
+    """Add the console's paths beside those of the API."""
     app.router.add_get("/", redirect_home)
     app.router.add_get("/console", redirect_home)
     app.router.add_get("/console/", serve)
@@ -273,6 +275,7 @@ class ConsoleSignIn:
         self._parts = parts
 
     def add_routes(self, app: web.Application) -> None:
+        """Add the addresses beside the console's files."""
         app.router.add_get("/console/sign-in-offer", self.show_offer)
         app.router.add_get("/console/sign-in", self.begin)
         app.router.add_get(WAY_BACK, self.end)

@@ -207,6 +207,7 @@ class Atlas:
         return await asyncio.to_thread(build_capacity, counts)
 
     async def _look(self, store: SqlStore) -> None:
+        """Read what changed since the last look."""
         now = dict(await store.atlas.list_generations())
         for gone in self._facts.keys() - now.keys():
             del self._facts[gone]

@@ -33,6 +33,7 @@ _MODE: Literal["serialization"] = "serialization"
 
 
 def list_schemas() -> dict[str, Any]:
+    """Return the schema of each event's detail by class name, with the schemas that they name."""
     modes = [(cls, _MODE) for cls in EVENTS.values()]
     _, schemas = models_json_schema(modes, by_alias=True, ref_template=REF)
     for cls in EVENTS.values():  # a row has the fields that its writer set

@@ -110,6 +110,7 @@ def _on_its_way(
 def build_carried_view(
     asked: ChangeRequest, operation: Operation | None, now: float, limit_s: float
 ) -> OperationView:
+    """Return the present state of a request that an operation of the node carries out."""
     ended = asked.model_copy(update={"state": RequestState.DONE, "ended_at": 0.0})
     view = build_request_view(ended, None, now, limit_s)
     if operation is None:
@@ -138,6 +139,7 @@ def withhold_staff_text(view: OperationView) -> OperationView:
 
 
 def build_operation_view(operation: Operation) -> OperationView:
+    """Return the present state of a node's own operation."""
     return OperationView(
         id=encode_id(operation.id),
         kind=operation.want,

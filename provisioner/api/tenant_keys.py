@@ -102,6 +102,7 @@ def _find(row: Tenant, name: str) -> TenantKey | None:
 
 
 async def change_keys(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a change of a tenant's keys."""
     rows = await parts.store.tenants.list()
     row = next((t for t in rows if t.name == asked.subject), None)
     if row is None:
@@ -129,6 +130,7 @@ async def change_keys(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_keys(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the keys that the tenant's next node would get."""
     rows = await parts.store.tenants.list()
     names = {k.name for t in rows if t.name == asked.subject for k in t.ssh_keys}
     name = str(asked.arguments["name"])

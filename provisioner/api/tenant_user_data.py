@@ -94,6 +94,7 @@ async def delete_user_data(ask: Ask) -> Reply:
 
 
 async def set_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Put a sealed user data in force, and remove the former one from the vault."""
     row = await _find(parts, asked.subject)
     version = str(asked.arguments["version"])
     sealed = name_user_data(asked.subject, version)
@@ -120,6 +121,7 @@ async def set_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def remove_user_data(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Remove the record of a tenant's user data, then its text from the vault."""
     row = await _find(parts, asked.subject)
     version = str(asked.arguments["version"])
     if row is None or row.user_data is None or row.user_data.version != version:
@@ -158,6 +160,7 @@ def _object(parts: ApiParts, name: str, row: Tenant | None) -> Outcome | None:
 
 
 async def foresee_setting(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return which nodes would get the user data."""
     refused = _object(parts, asked.subject, await _find(parts, asked.subject))
     if refused is not None:
         return Forecast((), refused.blockers)

@@ -275,6 +275,7 @@ async def _merge(parts: ApiParts, asked: ChangeRequest, before: Webhook) -> Outc
 
 
 async def foresee_merge(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the fields that would change, and the events that would be dropped."""
     status = await find_webhook(parts, asked.subject)
     assert status is not None, "the handler found it"
     before = status.webhook

@@ -168,6 +168,7 @@ def list_required_results(
 
 
 def list_results(mine: Sequence[Check]) -> tuple[str, ...]:
+    """Return the names of all results that a run of these checks gives."""
     names = [check.name for check in mine if not check.load]
     for load in (check for check in mine if check.load):
         names += [

@@ -76,6 +76,7 @@ class ReportKind:
     command: Command
 
     def find_rule(self, context: CheckContext) -> ReportRule:
+        """Return the profile's rule for these devices."""
         rule = context.attestation
         return rule.gpu_reports if self is GPUS else rule.nvswitch_reports
 
@@ -173,6 +174,7 @@ def read_evidences(answer: Mapping[str, Any]) -> tuple[Report, ...]:
 
 
 def find_answer(printed: str) -> Mapping[str, Any] | None:
+    """Return the object that nvattest prints, among the lines that it logs."""
     decoder = json.JSONDecoder()
     for begin in islice(re.finditer(r"^\{", printed, re.MULTILINE), ANSWERS_TRIED_MAX):
         try:
@@ -225,6 +227,7 @@ def _expect(
 def _read_manifests(
     document: Mapping[str, Any], trust: TrustStore, at: float, admitted_at: Mapping[str, float]
 ) -> tuple[ReferenceManifest, ...]:
+    """Parse and verify the manifests that were at hand."""
     manifests = []
     for row in require_list(document.get("manifests"), "manifests")[:MANIFESTS_MAX]:
         pair = require_list(row, "manifest")
@@ -240,6 +243,7 @@ def _read_manifests(
 
 
 def _judge_kind(kind: ReportKind, result: Attestation) -> Attestation:
+    """Contradict a genuine report of another kind of device."""
     if result.kind in (kind.kind, "unknown") or not result.identity:
         return result
     detail = f"a {kind.noun} was asked, and {result.component} answers"

@@ -91,6 +91,7 @@ def _judge_exit(output: Evidence) -> Iterator[Finding]:
 
 
 def _accept_exit(output: Evidence, *, is_gone: bool) -> Evidence:
+    """Return an output whose exit code a sentence explains as that of a run that ended well."""
     accepted = WHOLE_BUT | ({15} if is_gone else set())
     return output.model_copy(update={"exit_code": 0}) if output.exit_code in accepted else output
 

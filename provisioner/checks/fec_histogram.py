@@ -81,6 +81,7 @@ def _read_bins(port: PortFacts) -> dict[int, int]:
 
 
 def _parse_symbols(cell: Any, name: str) -> int:
+    """Return the largest number of symbols that a bin covers."""
     match = _RANGE.match(str(cell).strip())
     if match is None:
         raise Unreadable(f"mlxlink: {name} has no range")

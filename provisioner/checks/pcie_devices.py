@@ -93,6 +93,7 @@ def _read_devices(text: str) -> dict[str, dict[str, str]]:
 
 
 def _find_upper_ports(devices: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the bridges that have a bridge above and a bridge below them."""
     bridges = {path for path, facts in devices.items() if facts["class"].startswith(_BRIDGE)}
     below = {path.rpartition("/")[0] for path in bridges}
     return {path for path in bridges if path in below and path.rpartition("/")[0] in bridges}

@@ -73,6 +73,7 @@ class StateIndex:
 
 
 def _compare(before: Sequence[Node], nodes: Sequence[Node]) -> Changes:
+    """Compare two fleets of which one has nodes that the other lacks."""
     # by the objects' addresses: both lists hold them, so that none is used twice
     old = dict(zip(map(id, before), before, strict=True))
     new = dict(zip(map(id, nodes), nodes, strict=True))
@@ -112,4 +113,5 @@ class Context:
         return why
 
     def with_clock(self, clock: Clock) -> Context:
+        """Return the same context with another clock, such as one that waits for the time."""
         return replace(self, clock=clock)

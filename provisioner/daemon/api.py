@@ -130,6 +130,7 @@ class ServedCertificate:
         counts[EXPIRES] = int(leaf.not_valid_after_utc.timestamp())
 
     def _read_marks(self) -> Marks:
+        """Return what changes when a file is exchanged, also behind a symbolic link."""
         marks = []
         for name in filter(None, (self._certificate, self._key)):
             with contextlib.suppress(OSError):
@@ -217,6 +218,7 @@ class LeafReader:
 async def open_port_reader(
     credentials: Credentials, clock: Clock, access: FabricAccess
 ) -> AsyncIterator[LeafReader]:
+    """Yield a reader of ports, and close its connections at the end."""
     switches = SwitchHttps(ca_file=access.ca_file)
     reach = Reach(RedfishTransport(), ReadOnlySwitches(make_switches(switches)), credentials)
     try:
@@ -359,6 +361,7 @@ def _find_device_offer(settings: Settings) -> DeviceOffer | None:
 
 @cache
 def _open_runs(store: SqlStore, opened: tuple[Path, Data] | None) -> SqlRunRepository | None:
+    """Return the playbook runs whose folders are in this data directory."""
     if opened is None:
         return None
     return SqlRunRepository(store, place_of(opened[0]) if store.shared else "")

@@ -155,6 +155,7 @@ def end_at_once(why: str) -> NoReturn:
 
 
 def _place(data: Path) -> str:
+    """Return a name of this data directory that no other daemon has."""
     return f"{socket.gethostname()}:{data.resolve()}"
 
 

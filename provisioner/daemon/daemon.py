@@ -230,11 +230,13 @@ class Daemon:
         self._ticking = [asyncio.create_task(self._when_sure(), name="waiting for the time")]
 
     async def _when_sure(self) -> None:
+        """Resume operations as soon as the time can be trusted."""
         await self.time.await_time()
         self._ticking.clear()
         await self._take_up()
 
     async def _when_fit(self) -> None:
+        """Take up operations as soon as this daemon reaches what its peers reach."""
         assert self.parts.shared is not None
         await self.parts.shared[0].wait_until_fit()
         self._ticking.clear()
@@ -260,6 +262,7 @@ class Daemon:
         await asyncio.gather(*self._ticking[1:])
 
     def _lead(self) -> None:
+        """Start the loops that look for work."""
         attach = None if self.parts.watch is None else self.parts.watch.attach
         if self.watcher is not None and attach is not None:
             attach(self.watcher, PortWatches(self.leaf_watch, self.partition_watch))

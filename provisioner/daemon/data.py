@@ -279,6 +279,7 @@ def read_thresholds(path: Path | None) -> Mapping[str, Limits]:
 
 
 def read_settings(path: Path | None, **overrides: object) -> Settings:
+    """Return the settings of a YAML file with the command line's values over them."""
     located = Located({}, {(): ("settings", 1)})
     if path is not None:
         located = load(str(path), read_text(path))

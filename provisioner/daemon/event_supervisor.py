@@ -118,6 +118,7 @@ class ProcessSupervisor:
         self._running = asyncio.create_task(self._keep_running(), name=self._what)
 
     async def stop(self) -> None:
+        """Have it end what is under way, and end."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)

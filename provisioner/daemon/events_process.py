@@ -149,6 +149,7 @@ class EventDoor(asyncio.Protocol):
                     answer.set_result(frame.status)
 
     def pause_writing(self) -> None:
+        """The daemon reads slower than events come."""
         self._writable.clear()
 
     def resume_writing(self) -> None:

@@ -52,6 +52,7 @@ def narrow_hosts(hosts: Hosts) -> Hosts:
 
 
 def narrow_shell(shell: HostShell) -> HostShell:
+    """Return a shell that runs the closed list of commands."""
     return ReadOnlyShell(HostSource(shell))
 
 

@@ -93,6 +93,7 @@ def build_attestation_watch(
 def build_resting_looks(
     context: Context, observer: Observer, engine: Engine, failure: FirstFailure
 ) -> RestingLooks:
+    """Return the looks at nodes that rest, whose failures end the daemon."""
     watch = partial(failure.watch, ends=True)
     return RestingLooks(context, observer, engine.submit, watch)
 

@@ -114,6 +114,8 @@ class PlanRequests(Record):
 
 @dataclass(frozen=True)
 class DryBmc:
+    """A client of one BMC whose requests are recorded by its transport."""
+
     client: Redfish
     transport: DryRunTransport
 
@@ -318,6 +320,7 @@ class Rehearsal:
 
 
 def _describe(step: Step) -> tuple[Means, str]:
+    """Return who does a step, and by which play, command or kind of request."""
     if step.kind is StepKind.ACTIVATE:
         return _RESETS.get(step.activation, ("person", f"{step.activation} by hand"))
     return _METHODS.get(step.method, ("person", f"{step.method} by hand"))

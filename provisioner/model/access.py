@@ -61,6 +61,7 @@ class Scope(Record):
         return not (self.racks or self.releases or self.tenants)
 
     def covers(self, concern: Concern) -> bool:
+        """Return whether each of its lists has the name that the change is confined to."""
         named = (
             (self.racks, concern.rack),
             (self.releases, concern.release),

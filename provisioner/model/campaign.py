@@ -246,6 +246,7 @@ class Campaign(Record):
 
     @property
     def target(self) -> str:
+        """Return the release that the campaign brings nodes to at present."""
         return self.baseline if self.going_back else self.release
 
 

@@ -206,6 +206,7 @@ def list_versions(inventory: Inventory) -> tuple[ListedVersion, ...]:
 
 
 def list_serials(inventory: Inventory) -> tuple[str, ...]:
+    """Return serial and part, with a tab between, of all that has a serial, in small letters."""
     found = [(inventory.system_serial, "system")]
     found += [(c.serial, f"{c.kind} {c.slot}") for c in inventory.components]
     found += [(d.serial, f"{d.kind} {d.slot}") for d in inventory.devices]

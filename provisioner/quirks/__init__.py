@@ -99,6 +99,7 @@ def _is_baseboard(manager: Mapping[str, Any]) -> bool:
 
 
 def _list_namespaces(manager: Mapping[str, Any]) -> set[str]:
+    """Return the vendors of a manager's Oem and of its actions, in lower case."""
     oem = manager.get("Oem")
     names = {str(key).lower() for key in oem} if isinstance(oem, Mapping) else set()
     actions = manager.get("Actions")

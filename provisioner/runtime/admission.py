@@ -114,6 +114,7 @@ class Admission:
 
     @property
     def is_crowded(self) -> bool:
+        """Return whether more than half of all places are taken."""
         return self._shared and 2 * len(self._places) > self._most
 
     def _take(self, place: Place) -> Place:
@@ -144,6 +145,7 @@ class Admission:
         return self._find_own(p for p in mine if p.network == new.network)
 
     def _find_own(self, places: Iterable[Place]) -> Place | None:
+        """Return the one of a peer's or network's own places that another one of it may have."""
         until = self._now() - GRACE_S
         return _oldest_of_most(p for p in places if not p.heard and p.at <= until)
 

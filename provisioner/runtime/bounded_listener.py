@@ -134,6 +134,7 @@ class Limits:
     first_s: float | None = None  # for a stranger, from its connection to its first request
 
     def within_descriptors(self) -> Limits:
+        """Return these limits, lowered to this listener's part of the descriptors there are."""
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if soft == resource.RLIM_INFINITY:
             return self
@@ -221,6 +222,7 @@ class BoundedListener:
 
     @property
     def is_crowded(self) -> bool:
+        """Return whether more than half of all places are taken."""
         return self._admission.is_crowded
 
     @property
@@ -229,6 +231,7 @@ class BoundedListener:
 
     @property
     def connections(self) -> int:
+        """The number of open connections, including those in their handshake."""
         return len(self._admission)
 
     async def start(self, host: str, port: int) -> None:
@@ -280,6 +283,7 @@ class BoundedListener:
             self._start_task(self._serve(connection, place))
 
     async def _serve(self, connection: socket.socket, place: Place) -> None:
+        """Pass one connection to the HTTP server, through TLS."""
         loop = asyncio.get_running_loop()
         inner = self._server()
         task = asyncio.current_task()
@@ -347,6 +351,7 @@ class BoundedListener:
 
 
 def get_handlers(runner: web.AppRunner) -> Callable[[], Any]:
+    """Return the factory of connection protocols of a runner that was set up."""
     server = runner.server
     assert server is not None, "the runner is set up"
     return server
@@ -399,6 +404,7 @@ def name_socket(file: Path) -> Iterator[str]:
 
 
 def _is_local(connection: socket.socket, address: Any) -> bool:
+    """Return whether a connection was opened on this machine, at its loopback or own address."""
     if not address:
         return True
     peer = name_address(str(address[0]))

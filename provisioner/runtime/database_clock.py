@@ -99,6 +99,7 @@ class DatabaseClock(WallClock):
         self.step_s = 0.0
 
     def _settle(self) -> None:
+        """Approach the target by a part of the time that has passed."""
         assert self._offset is not None
         boot_s = self._boot()
         if self._offset > self._target:

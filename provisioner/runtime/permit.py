@@ -70,6 +70,7 @@ def get_scope() -> Scope:
 
 
 def set_simulated_scope(scope: Scope) -> None:
+    """Make this context, and the tasks that are created in it, a process of its own."""
     _simulated.set(scope)
 
 
@@ -274,6 +275,7 @@ class CapabilityGate:
         require_names(required=False)
 
     async def list_guarded(self) -> Sequence[Node]:
+        """Return all adopted and detached nodes, also those set aside for a damaged row."""
         return await self._store.nodes.list_guarded()
 
     async def find_refusal(self, node: Node, capability: Capability) -> str:

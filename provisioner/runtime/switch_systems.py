@@ -80,6 +80,7 @@ class ShellLine:
         return output.stdout
 
     async def write(self, line: str) -> None:
+        """Run a command that changes the switch."""
         output = await self._run(line, WRITE_S)
         if output.exit_code != 0:
             detail = output.stderr.strip() or output.stdout.strip() or "no message"
@@ -170,6 +171,7 @@ class SwitchSystems:
         return next((facts for facts in declared if facts.scheme == scheme), None)
 
     async def close(self) -> None:
+        """Close the connections. The shell's are closed by its owner."""
         await self.wires.https.close()
 
 

@@ -348,6 +348,7 @@ def render_markdown() -> str:
 
 
 def _render(owner: type[Record], title: str) -> list[str]:
+    """Return the section of the settings that one class declares."""
     lines = ["", f"## {title}", "", "| setting | default | values | meaning |", "|---|---|---|---|"]
     for name in owner.__annotations__:
         field = Settings.model_fields[name]

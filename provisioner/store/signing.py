@@ -81,6 +81,7 @@ def verify(certificate: Certificate, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
+    """Return whether one of the keys signed exactly this envelope's payload and type."""
     public = public_keys.get(envelope.key_id)
     if public is None:
         return False
@@ -94,6 +95,7 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
 
 
 def envelope_of(certificate: Certificate) -> str:
+    """Return a signed certificate as the DSSE envelope that others verify."""
     return write_envelope(
         STATEMENT_PAYLOAD,
         write_statement(certificate),

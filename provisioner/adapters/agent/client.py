@@ -103,6 +103,7 @@ class HttpsWire:
 
 
 def _without(error: PortError, token: str) -> PortError:
+    """Return the same error with the token taken out of its text."""
     error.args = tuple(
         a.replace(token, "***") if isinstance(a, str) and token else a for a in error.args
     )
@@ -323,6 +324,7 @@ class AgentRegistry:
 
     @property
     def lookup_gives_token(self) -> bool:
+        """Return whether the first lookup gets the token of a boot whose image carries none."""
         return self._settings.agent_lookup_trusts == "first"
 
     async def expect(

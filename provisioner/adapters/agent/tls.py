@@ -44,9 +44,11 @@ class Authority:
     key: Key
 
     def ca_pem(self) -> str:
+        """Return the certificate that a ramdisk must trust."""
         return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
+        """Return TLS for a server that agents call by these names or addresses."""
         return open_server_context(self.make_server_pem(hosts))
 
     def make_server_pem(self, hosts: tuple[str, ...]) -> bytes:

@@ -54,6 +54,7 @@ async def admit_act(
 
 
 async def list_named(gate: CapabilityGate, *names: str) -> Sequence[Node]:
+    """Return the adopted nodes that have one of these names or in-band addresses."""
     return [n for n in await gate.list_guarded() if n.id in names or n.address in names]
 
 
@@ -99,6 +100,7 @@ class GrantedRunner:
         return await self._runner.recall(call, since)
 
     def progress(self) -> Mapping[str, str]:
+        """Return the present task of each host's play."""
         return self._runner.progress()
 
     async def close(self) -> None:
@@ -114,6 +116,7 @@ class GrantedAgents:
 
     @property
     def lookup_gives_token(self) -> bool:
+        """Return whether the first lookup gets the token of a boot whose image carries none."""
         return self._agents.lookup_gives_token
 
     async def expect(

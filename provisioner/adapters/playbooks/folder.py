@@ -396,6 +396,7 @@ def make_cgroup(run_id: str) -> str:
 
 
 def _own_cgroup() -> Path | None:
+    """Return our place in the cgroup v2 tree."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         place = next(line[3:] for line in lines if line.startswith("0::"))

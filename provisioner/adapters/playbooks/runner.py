@@ -65,6 +65,7 @@ class LiveRun:
         return self.run.play == call.play and self.run.hosts.get(call.host) == call.digest
 
     def hand_over(self, host: str, answer: asyncio.Future[PlaybookResult]) -> None:
+        """Give a host's result to the callers that wait for it."""
         if host in self._results:
             answer.set_result(self._results[host])
         else:
@@ -313,6 +314,7 @@ class AnsibleRunner:
         task.add_done_callback(self._batches.discard)
 
     async def _batch(self, play: str, batch: Sequence[_Waiting]) -> None:
+        """Carry one run from its row to its last verdict."""
         await self._slots.acquire()
         try:
             waiting = [w for w in batch if not w.answer.done()]  # whose caller gave up meanwhile
@@ -353,6 +355,7 @@ class AnsibleRunner:
             live.problem = f"the run was not started: {error.strerror or error}"
 
     def _start(self, live: LiveRun, calls: Sequence[PlaybookCall]) -> None:
+        """Make the folder and the variables in memory, and start the process."""
         run_id = live.run.id
         root = volatile_root() or self._work
         self._work.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -85,6 +85,7 @@ def _bodies(data: Json, *, on: bool) -> list[dict[str, object]]:
 
 
 async def _bearers(service: Service) -> AsyncIterator[tuple[str, Json]]:
+    """The host's system, then its chassis."""
     system = await service.read_system()
     if system is None:
         return

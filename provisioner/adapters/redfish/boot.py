@@ -387,6 +387,7 @@ async def _choose_by_attributes(service: Service, attributes: BootAttributes) ->
 
 
 async def _find_attributes(service: Service, attributes: BootAttributes) -> tuple[str | None, Json]:
+    """Return the path and the values of the attributes that list the boot device, if any does."""
     manager = await service.read_manager()
     linked = at(manager.data, "Links", "Oem", "Dell", "DellAttributes") if manager else None
     for one in objects(linked or []):

@@ -131,6 +131,7 @@ class Redfish:
 
     @property
     def service(self) -> Service:
+        """Return the service behind this client, for one operation of a part with functions."""
         return self._kept.begin()
 
     @property
@@ -154,6 +155,7 @@ class Redfish:
         return _spoken(await collect.read_everything(self._walk(), self.quirk, node, bmc))
 
     async def collect_tree(self, node: str, bmc: str) -> tuple[Inventory, HardwareTree]:
+        """Return the inventory, and every part that the service lists with its values."""
         service = self._service
         await self.learn()
         bodies = dict[str, Resource]()
@@ -310,6 +312,7 @@ class Redfish:
         return await boot.is_inserted(self._service, image)
 
     async def drive_serials(self) -> tuple[str, ...]:
+        """Serials of the drives that the host's system lists."""
         return await drive_serials(self._service)
 
     async def host_macs(self) -> tuple[str, ...]:
@@ -325,6 +328,7 @@ class Redfish:
     async def push(
         self, kind: str, slots: Sequence[str], file: Path, *, force: bool = False
     ) -> TaskRef | Blocker:
+        """Send a package for these slots of a component kind."""
         if (wet := await self.admit_act()) is not None:
             return wet
         return await updates.push(self._service, kind, slots, file, force=force)
@@ -394,6 +398,7 @@ class Redfish:
         return await bios_writes.reset_bios(self._service)
 
     async def read_bios_state(self) -> BiosState | None:
+        """Return a digest of each BIOS attribute that runs; None if none is shown."""
         return await bios_writes.read_bios_state(self._service)
 
     async def read_secure_boot_keys(self) -> SecureBootKeys | None:

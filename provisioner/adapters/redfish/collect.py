@@ -479,6 +479,7 @@ def _unlisted(
 async def _host_parts(
     walk: Walk, parts: Parts, systems: list[Resource], chassis: list[Resource]
 ) -> None:
+    """Processors, network cards and baseboard, each from where this service has it."""
     for system in systems:
         listed = of_type(await walk.read_linked(system.data, "Processors"), "Processor")
         parts.read_processors(system, listed)

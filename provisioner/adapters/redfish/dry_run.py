@@ -72,6 +72,7 @@ class DryRunTransport:
         self.writes: list[Write] = []
 
     async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        """Read for real, and record everything else."""
         if call.method not in SAFE:
             self.writes.append(await _record(call))
             return self._accept(call)
@@ -131,6 +132,7 @@ class DryRunTransport:
         self._changed[path] = _merged(self._changed.get(path, {}), change)
 
     def _accept(self, call: Call) -> Reply:
+        """Answer as a service that accepts the request, and keep the change."""
         if isinstance(call.body, Upload):
             return Reply(202, {"location": _TASK}, b"")
         body = as_object(call.body)
@@ -148,6 +150,7 @@ class DryRunTransport:
         return Reply(204, {}, b"")
 
     def _act(self, owner: str, name: str, body: Json) -> None:
+        """Keep the documented effect of an action on the resource that lists it."""
         if name.endswith("ComputerSystem.Reset"):
             if (power := _POWER.get(str(body.get("ResetType")))) is not None:
                 self._change(owner, {"PowerState": power})

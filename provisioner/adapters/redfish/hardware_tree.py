@@ -38,6 +38,7 @@ class Reading:
 
 
 async def read_firmware(walk: Walk) -> Reading:
+    """The firmware inventory, and the chassis of the roots of trust."""
     root = await walk.read_root()
     service = link(root, "UpdateService")
     update = (await walk.read(service)).data if service is not None else {}
@@ -266,6 +267,7 @@ def _values(data: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _flatten(value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
+    """The values of known properties, nested objects and lists included."""
     if depth > _DEPTH_MAX:
         return
     if isinstance(value, list):

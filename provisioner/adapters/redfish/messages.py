@@ -107,6 +107,7 @@ def read_document(reply: Reply) -> Any:
 
 
 def collect_messages(body: Json) -> tuple[Message, ...]:
+    """All messages of an answer, wherever vendors put them."""
     places = (
         at(body, "error", "@Message.ExtendedInfo"),
         body.get("@Message.ExtendedInfo"),
@@ -319,6 +320,7 @@ def add_demanded(reply: Reply, body: Json, offered: Json) -> dict[str, Any] | No
 
 
 def find_named(reply: Reply, body: Json) -> set[Path]:
+    """Return the properties of the body that the answer's messages name."""
     named: set[Path] = set()
     leaves = [path for path, _ in list_leaves(body)]
     for holder, message in _list_messages(body_of(reply)):
@@ -338,6 +340,7 @@ def find_not_taken(reply: Reply, body: Json) -> set[Path]:
 
 
 def _match(leaves: Sequence[Path], holder: str, message: Json) -> set[Path]:
+    """Match by what points at a property, else by the words of the message."""
     pointers = [holder] if holder else []
     for key in ("RelatedProperties", "MessageArgs"):
         listed = message.get(key)

@@ -73,6 +73,7 @@ async def _read_licences(walk: Walk, quirk: Quirk, manager: Json, bmc: str) -> W
 
 
 async def _read_lock(walk: Walk, quirk: Quirk, manager: Json, bmc: str) -> WriteObstacle | None:
+    """Return an obstacle if an attribute of the BMC says that it is locked against changes."""
     lockdown = quirk.lockdown
     for one in objects(at(manager, *lockdown.links) or []) if lockdown is not None else ():
         assert lockdown is not None

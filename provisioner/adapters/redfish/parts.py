@@ -101,6 +101,7 @@ def read_id(resource: Resource) -> str:
 
 
 def is_dpu(systems: Sequence[Resource]) -> bool:
+    """Whether this BMC is a BlueField's own."""
     return any(_DPU_SYSTEM.search(read_id(s)) for s in systems)
 
 
@@ -171,6 +172,7 @@ class Parts:
         return tuple(unique.values())
 
     def read_systems(self, systems: Sequence[Resource]) -> None:
+        """The host, and the baseboard where it is a system of its own."""
         for system in systems:
             board = _BASEBOARD_SYSTEM.search(read_id(system)) is not None
             self._add(DeviceKind.BASEBOARD if board else DeviceKind.SYSTEM, system)
@@ -299,6 +301,7 @@ _CONDITIONS_MAX = 64  # of one resource
 
 
 def boot_state_of(system: Resource | None) -> str | None:
+    """Return how far the host has booted, as its service reports it."""
     return text(at(system.data, "BootProgress", "LastState")) if system is not None else None
 
 

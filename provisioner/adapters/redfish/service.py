@@ -76,6 +76,7 @@ class Service:
 
     @property
     def sightings(self) -> Sightings:
+        """Return what the BMC has shown so far."""
         return self._found.sightings
 
     def begin(self) -> Service:
@@ -161,6 +162,7 @@ class Service:
     async def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
+        """One request. An answer whose body calls for another status has that one."""
         return await self.ask(Call(method, path, body=body, headers=headers or {}))
 
     async def ask(self, call: Call, *, bulk: bool = False) -> Reply:

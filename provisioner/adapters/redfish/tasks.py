@@ -155,6 +155,7 @@ def _is_over(body: Json, status: str) -> bool:
 
 
 def _with_own_message(body: Json, entries: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages, and last the one that Dell's jobs have beside them."""
     own = [body, *list(as_object(body.get("Oem")).values())[:8]]
     return entries + tuple(
         m for part in own for m in read_messages([part]) if (m.said or m.key) and not entries

@@ -109,6 +109,7 @@ class Line:
         return reply if trust == _trust(bmc) and now - at <= call.known_s else None
 
     def learn(self, bmc: BmcAddress, call: Call, reply: Reply, now: float) -> None:
+        """Keep the root that was just read."""
         if call.method == "GET" and reply.status == 200 and len(reply.body) <= ROOT_MAX_BYTES:
             self._root = (_trust(bmc), now, reply)
 

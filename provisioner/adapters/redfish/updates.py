@@ -180,6 +180,7 @@ _SETTLE_S = 10.0
 
 
 async def enable_on_bmc(service: Service) -> Blocker | None:
+    """Give the rshim to the BMC, and read back that it has it."""
     manager = await service.read_manager()
     path = link(manager.data, "Oem", "Nvidia") if manager is not None else None
     if path is None or await _read_enabled(service, path) is not False:
@@ -244,6 +245,7 @@ _UPLOAD_S = 150.0
 async def push(
     service: Service, kind: str, slots: Sequence[str], file: Path, *, force: bool
 ) -> TaskRef | Blocker:
+    """Send one package for these slots of a component kind."""
     update = await service.find_part("UpdateService")
     multipart = path_of(update.data.get("MultipartHttpPushUri"))
     form = path_of(update.data.get("HttpPushUri")) if service.quirk.push == "form" else None
@@ -299,6 +301,7 @@ async def claim_service(service: Service, update: Resource) -> Blocker | None:
 
 
 async def end_claim(service: Service) -> Blocker | None:
+    """Give the reservation of the update service up, where one was made."""
     if not service.quirk.claim:
         return None
     update = await service.find_part("UpdateService")

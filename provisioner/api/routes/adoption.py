@@ -177,6 +177,7 @@ def _result(expected: Expected, adopted: Adopted, silent: tuple[Blocker, ...]) -
 
 
 async def ask_detachment(ask: Ask) -> Reply:
+    """Ask to give a node back as it stands."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     arguments = ask.body.model_dump(mode="json")

@@ -292,6 +292,7 @@ def _list_power(ask: Ask) -> tuple[str, ...]:
 
 
 async def show_health(ask: Ask) -> Reply:
+    """Return the load, measured now. The loop's lag is that of one pass."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     await asyncio.sleep(0)
@@ -478,6 +479,7 @@ def _view(alert: Alert, overrides: Sequence[Override], now: float) -> AlertView:
 
 
 async def override_alert(ask: Ask) -> Reply:
+    """Ask to suspend an alert's effect for a time."""
     return await _ask(ask, ChangeKind.ALERT_OVERRIDE)
 
 

@@ -129,6 +129,7 @@ async def _find_missing(parts: ApiParts, arguments: Mapping[str, Any]) -> str:
 
 
 async def change_credential(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a demand, or give leave to be shown a password."""
     if asked.kind is ChangeKind.CREDENTIAL_SHOW:
         return await _allow_showing(parts, asked)
     now = parts.clock.now()
@@ -180,6 +181,7 @@ def _node_of(login: str) -> str:
 
 
 async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return how many passwords are changed and how long that takes."""
     number, touched = await _count_logins(parts, asked.arguments)
     if not number:
         return Forecast(blockers=_refuse_nothing(asked.subject).blockers)
@@ -259,6 +261,7 @@ async def foresee_showing(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def reveal_credential(ask: Ask) -> Reply:
+    """Show a password to the person whose request for it was approved."""
     parts = ask.parts
     asked = await parts.store.requests.get(parse_number(ask.read_word("request")))
     if asked is None or asked.kind is not ChangeKind.CREDENTIAL_SHOW:

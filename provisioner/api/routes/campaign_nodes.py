@@ -52,6 +52,7 @@ class Rehearsal(Record):
 
 
 async def show_report(ask: Ask) -> Reply:
+    """Return the campaign's results so far."""
     campaign = await read_campaign(ask)
     made = build_report(campaign, await ask.parts.store.campaigns.list_rows(campaign.id))
     return Reply(CampaignReport(**dict(made)))
@@ -86,6 +87,7 @@ def handle_campaign_change(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]
 
 
 async def change_node(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a change of a campaign's node."""
     arguments = asked.arguments
     # the change may be approved later: the node must still be that tenant's
     if arguments.get("tenant"):

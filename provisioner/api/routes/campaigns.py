@@ -149,6 +149,7 @@ async def read_campaign(ask: Ask) -> Campaign:
 
 
 async def create(ask: Ask) -> Reply:
+    """Ask for a draft, which changes no node. A kept policy is copied now."""
     draft: Draft = ask.body
     arguments = draft.model_dump(mode="json", exclude={"policy_name"})
     if draft.policy_name:
@@ -182,6 +183,7 @@ def handle_move(kind: ChangeKind) -> Callable[[Ask], Awaitable[Reply]]:
 
 
 async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a campaign's move."""
     try:
         answer = await _do(requests_of(parts), asked)
     except InputError as error:
@@ -194,6 +196,7 @@ async def change_campaign(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a start or a rollback on the campaign's nodes."""
     requests = requests_of(parts)
     name = asked.subject
     try:
@@ -212,6 +215,7 @@ async def foresee_campaign(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_hold(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a pause, a resumption or an abort on the campaign's nodes."""
     word = asked.kind.value.rpartition(".")[2]
     campaign = await parts.store.campaigns.get(asked.subject)
     if campaign is None:

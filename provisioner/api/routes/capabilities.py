@@ -98,6 +98,7 @@ async def show_observation(ask: Ask) -> Reply:
 
 
 async def list_strange_ports(ask: Ask) -> Reply:
+    """Return the ports in tenants' networks that no node owns."""
     observer = ask.parts.observer
     rows = {} if observer is None else observer.ports
     return Reply(PortList(items=tuple(StrangePort(port=p, why=rows[p]) for p in sorted(rows))))
@@ -247,6 +248,7 @@ async def _ask(ask: Ask, kind: ChangeKind) -> Reply:
 
 
 async def change_capability(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out a grant or a withdrawal."""
     plan = await _plan(parts, asked)
     if isinstance(plan, Outcome):
         return plan
@@ -255,6 +257,7 @@ async def change_capability(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_capability(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the nodes that would gain or lose capabilities, and their withheld acts."""
     plan = await _plan(parts, asked)
     if isinstance(plan, Outcome):
         return Forecast(blockers=plan.blockers)

@@ -194,6 +194,7 @@ async def _do(
 
 
 async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects on a node that is retired or whose host is replaced."""
     case = await parts.store.cases.get(asked.subject)
     arguments = asked.arguments
     if case is None or not case.open:
@@ -216,6 +217,7 @@ async def foresee_case(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_request(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects of a request on a case, or why the case does not accept it now."""
     case = await parts.store.cases.get(asked.subject)
     if case is None or not case.open:
         closed = build_objection(asked.subject, "it is closed, or there is none", "See the list.")
@@ -267,6 +269,7 @@ async def list_notices(ask: Ask) -> Reply:
 
 
 async def show_figures(ask: Ask) -> Reply:
+    """Return mean times to repair, and availability."""
     book = ask.parts.store.cases
     return Reply(await compute_figures(book, ask.now - ask.query.days * DAY_S, ask.now))
 

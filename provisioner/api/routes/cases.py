@@ -212,6 +212,7 @@ def _line(case: Case, *, staff: bool) -> CaseLine:
 
 
 async def report_fault(ask: Ask) -> Reply:
+    """Ask to open a case for a node's fault."""
     node = await ask.read_node()
     by_tenant = ask.body.tenant or not ask.caller.staff
     origin = Origin.TENANT if by_tenant else Origin.OPERATOR
@@ -242,6 +243,7 @@ async def report_fault(ask: Ask) -> Reply:
 
 
 async def report_rack(ask: Ask) -> Reply:
+    """Ask to open cases for a whole rack's maintenance."""
     rack = ask.read_word("rack")
     if not await _hosts(ask.parts, rack):
         raise refuse_missing("rack")
@@ -254,6 +256,7 @@ async def _hosts(parts: ApiParts, rack: str) -> list[Node]:
 
 
 def open_case_service(parts: ApiParts) -> CaseService:
+    """Return the case service for people's decisions on cases, on this store."""
     return CaseService(parts.context, parts.store.cases, parts.store.alerts)
 
 
@@ -286,6 +289,7 @@ def _work_of(told: Mapping[str, Any]) -> PlannedWork:
 
 
 async def foresee_rack(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the hosts of a rack whose tenants would be notified."""
     service = asked.arguments["service"]
     return Forecast(
         tuple(

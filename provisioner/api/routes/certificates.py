@@ -85,6 +85,7 @@ def _key(key: SigningKey) -> KeyView:
 
 
 async def list_revocations(ask: Ask) -> Reply:
+    """Return all revocations, signed, for publication beside the public keys."""
     store = ask.parts.store
     signer = ask.parts.signer
     if signer is None:
@@ -110,6 +111,7 @@ async def rotate_key(ask: Ask) -> Reply:
 
 
 async def change_key(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out the exchange of the signing key."""
     assert asked.kind is ChangeKind.KEY_ROTATE
     assert parts.exchange_key is not None
     now = parts.clock.now()
@@ -123,6 +125,7 @@ async def change_key(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_rotation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects on certificates that older keys signed."""
     lines = ["A new key signs from now on. Publish it: provisioner certificate keys --pem"]
     if asked.arguments.get("compromised"):
         lines.append("Nothing that older keys signed is believed any more, at once and for good:")
@@ -273,6 +276,7 @@ async def show_of_node(ask: Ask) -> Reply:
 
 
 async def export_attestation(ask: Ask) -> Reply:
+    """Return a certificate as a signed attestation for other tools."""
     certificate = await _certificate(ask)
     return Reply(Attestation(envelope=json.loads(envelope_of(certificate))))
 

@@ -59,6 +59,7 @@ async def begin_session(ask: Ask) -> web.Response:
 
 
 async def end_session(ask: Ask) -> web.Response:
+    """End the session of this request, wherever its cookie was copied to."""
     if ask.caller.session:
         why = f"{ask.caller.subject} signed out"
         await ask.parts.store.sessions.end(ask.caller.session, why, ask.now)

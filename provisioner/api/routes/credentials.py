@@ -122,6 +122,7 @@ async def change_token(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_revocation(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the holder of the token that would end."""
     rows = await parts.store.tokens.list()
     lines = [
         f"Token {t.id} of {t.subject} ({t.role}) lets nobody in any more; its event streams end."

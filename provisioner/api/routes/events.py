@@ -60,6 +60,7 @@ class Archiving(Record):
 
 
 async def archive_journal(ask: Ask) -> Reply:
+    """Ask for an archiving. A relative age counts from the request, not from its approval."""
     _require_directory(ask.parts)
     until = ask.body.until
     if until is None:
@@ -75,6 +76,7 @@ async def prune_journal(ask: Ask) -> Reply:
 
 
 async def change_journal(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Carry out an archiving or a prune."""
     assert parts.directory is not None
     assert parts.signer is not None
     directory = parts.directory / DIRECTORY
@@ -105,6 +107,7 @@ async def change_journal(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_archiving(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the rows that would be written, and into how many files."""
     assert parts.directory is not None
     directory = parts.directory / DIRECTORY
     try:
@@ -121,6 +124,7 @@ async def foresee_archiving(parts: ApiParts, asked: ChangeRequest) -> Forecast:
 
 
 async def foresee_prune(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the number of rows that would go, and the reasons of those that stay."""
     assert parts.directory is not None
     assert asked.kind is ChangeKind.AUDIT_PRUNE
     directory = parts.directory / DIRECTORY
@@ -313,6 +317,7 @@ async def list_events(ask: Ask) -> Reply:
 
 
 async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
+    """Return the rows in the form that the caller may see."""
     if ask.caller.staff:
         return [build_event(row) for row in rows]
     shown = []
@@ -328,6 +333,7 @@ async def _seen(ask: Ask, rows: Sequence[Mapping[str, Any]]) -> list[Event]:
 
 
 def build_event(row: Mapping[str, Any]) -> Event:
+    """Return a row of the journal by the present name of its kind."""
     fields = ("seq", "at", "kind", "node", "detail")
     return Event(**{name: row[name] for name in fields} | {"kind": name_kind(row["kind"])})
 
@@ -399,6 +405,7 @@ async def show_head(ask: Ask) -> Reply:
 
 
 async def list_exports(ask: Ask) -> Reply:
+    """Return how far each receiver has taken the journal."""
     exports = await ask.parts.store.audit_exports.list()
     return Reply(ExportList(items=tuple(ExportView(**dict(e)) for e in exports)))
 

@@ -108,6 +108,7 @@ def rank_text(wanted: str, text: str) -> int:
 
 
 async def search(ask: Ask) -> Reply:
+    """Return what the text finds among what the caller may see."""
     wanted = ask.query.q.strip().casefold()
     found: list[Hit] = []
     if wanted:
@@ -241,6 +242,7 @@ async def _find_campaigns(ask: Ask, wanted: str) -> list[Hit]:
 
 
 def _find_words(wanted: str, caller: Caller, verbs: Iterable[Verb]) -> Iterator[Hit]:
+    """Find pages of the console and commands that the caller's roles have."""
     for page, about in PAGES.items():
         if not caller.staff and page not in TENANTS_PAGES:
             continue
@@ -295,6 +297,7 @@ class FieldList(Record):
 
 
 async def show_selection(ask: Ask) -> Reply:
+    """Return how many nodes an expression selects, and their names."""
     staff = ask.caller.staff
     where = ask.query.where.strip()
     known: Sequence[Node] = [n for n in await ask.parts.store.nodes.list() if ask.may_see(n)]
@@ -316,6 +319,7 @@ async def show_selection(ask: Ask) -> Reply:
 
 
 async def list_fields(ask: Ask) -> Reply:
+    """Return the fields that the caller's expressions may have."""
     names = [n for n in ABOUT_FIELDS if ask.caller.staff or n in TENANT_FIELDS - HIDDEN.keys()]
     return Reply(FieldList(items=tuple(FieldView(name=n, about=ABOUT_FIELDS[n]) for n in names)))
 

@@ -123,6 +123,7 @@ def _format_value(value: Any) -> str:
 
 
 async def show_measurements(ask: Ask) -> Reply:
+    """Return thresholds, and how the fleet's measured values are distributed."""
     store = ask.parts.store
     profiles = sorted({n.profile for n in await store.nodes.list() if n.profile})
     samples: list[Sample] = []
@@ -155,6 +156,7 @@ def _list_thresholds(ask: Ask) -> tuple[ThresholdView, ...]:
 
 
 async def verify_journal(ask: Ask) -> Reply:
+    """Follow the chain of digests over the whole live journal."""
     check = await ask.parts.store.journal.verify()
     view = JournalCheck(
         intact=check.intact,
@@ -293,6 +295,7 @@ class Comparisons(Record):
 
 
 async def list_drift(ask: Ask) -> Reply:
+    """Return the nodes whose release or versions are not those of their target."""
     fleet = await _read_versions(ask)
     found = await asyncio.to_thread(release_drift.list_differing, *fleet)
     table = await asyncio.to_thread(release_drift.tabulate_drift, found)
@@ -302,6 +305,7 @@ async def list_drift(ask: Ask) -> Reply:
 
 
 async def list_versions(ask: Ask) -> Reply:
+    """Return the running versions of the fleet, counted against the pins."""
     fleet = await _read_versions(ask)
     lines = await asyncio.to_thread(release_drift.count_versions, *fleet)
     return Reply(VersionList(items=lines))
@@ -325,6 +329,7 @@ async def _read_versions(
 
 
 async def list_debt(ask: Ask) -> Reply:
+    """Return staged versions with the reset that activates them, and certificates that lapsed."""
     store = ask.parts.store
     nodes, inventories, unread = await _read_chosen(ask)
     entries, lost = await _read_each(nodes, lambda n: store.operations.list_entries(n.id))
@@ -356,6 +361,7 @@ async def _select(ask: Ask) -> tuple[Node, ...]:
 
 
 async def _read_chosen(ask: Ask) -> tuple[tuple[Node, ...], dict[str, Inventory], frozenset[str]]:
+    """Return the nodes, their inventories, and those whose inventory is a damaged row."""
     store = ask.parts.store
     nodes = await _select(ask)
     read, damaged = await _read_each(nodes, lambda n: store.evidence.get_inventory(n.id))
@@ -379,6 +385,7 @@ async def _read_each(
 
 
 async def show_cohorts(ask: Ask) -> Reply:
+    """Return cohorts, the learned floors, and nodes that differ from their cohort."""
     samples, learned = await _read_samples(ask)
     every = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples)
     sound = Counter((s.profile, s.versions[:DIGITS_SHOWN]) for s in samples if s.sound)
@@ -391,6 +398,7 @@ async def show_cohorts(ask: Ask) -> Reply:
 
 
 async def compare_cohorts(ask: Ask) -> Reply:
+    """Return whether a change of versions made nodes worse, each node compared with itself."""
     samples, _ = await _read_samples(ask)
     after = ask.query.after or _find_last(_leave_out(samples, ask.query.before))
     last = max((s.taken_at for s in samples if s.versions.startswith(after)), default=0.0)

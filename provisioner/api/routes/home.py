@@ -343,6 +343,7 @@ class RetriedGroup(Record):
 
 
 async def show_home(ask: Ask) -> Reply:
+    """Return the work that waits for people now."""
     store = ask.parts.store
     waiting = await store.home.get_waiting(ask.now)
     capacity = await ask.parts.atlas.count_capacity(store)
@@ -431,6 +432,7 @@ async def _list_short_tenants(ask: Ask) -> tuple[ShortTenant, ...]:
 
 
 async def retry_group(ask: Ask) -> Reply:
+    """Ask to take all nodes of a group out of quarantine."""
     body: RetriedGroup = ask.body
     arguments = body.model_dump(mode="json")
     return await ask.parts.works.submit_change(
@@ -472,6 +474,7 @@ async def _save_each(parts: ApiParts, nodes: list[Node], event: RequestCarriedOu
 
 
 async def foresee_group(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the nodes that would leave quarantine."""
     names = await _list_group(parts, asked)
     shown = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
     return Forecast((f"{len(names)} nodes leave quarantine and go on: {shown}.",))

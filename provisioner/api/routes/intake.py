@@ -330,11 +330,13 @@ def check_url(url: str) -> None:
 
 
 async def ask_take(ask: Ask) -> Reply:
+    """Ask that the daemon may move a node's ports."""
     node = await ask.read_node()
     return await ask.parts.works.submit_change(ask, ChangeKind.NODE_TAKE, node.id, "", {})
 
 
 async def foresee_take(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effects on a node whose ports are given to the daemon."""
     node = await parts.store.nodes.get(asked.subject)
     changed = "there is no such node" if node is None else take_ports(node, parts.clock.now())
     if isinstance(changed, str):

@@ -157,6 +157,7 @@ async def show_parts(ask: Ask) -> Reply:
 
 
 async def show_plan(ask: Ask) -> Reply:
+    """Return the steps with reasons, or the blockers with their remedies."""
     plan, _ = await plan_node(ask, await ask.read_node())
     return Reply(plan)
 
@@ -176,6 +177,7 @@ async def plan_node(ask: Ask, node: Node) -> tuple[Plan, Inventory]:
 
 
 async def _newest(ask: Ask, node: Node) -> str:
+    """Return the number of the operation under way, in which failures are counted."""
     operations = ask.parts.store.operations
     active = await operations.list_page(limit=1, status="active", node=node.id)
     return active[0].id if active else ""
@@ -458,6 +460,7 @@ class SyslogPage(Record):
 
 
 async def list_syslog(ask: Ask) -> Reply:
+    """Return messages of a node's system log."""
     node = await ask.read_node()
     scanned: Sequence[SyslogLine] = ()
     query: SyslogQuery = ask.query

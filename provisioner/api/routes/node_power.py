@@ -75,12 +75,14 @@ class GpuReset(Record):
 
 
 async def ask_time(ask: Ask) -> Reply:
+    """Ask to set the time of a node's BMCs."""
     node = await ask.read_node()
     ask.check_match(format_etag(node.generation))
     return await ask.parts.works.submit_change(ask, ChangeKind.NODE_BMC_TIME, node.id, "", {})
 
 
 async def change_time(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Open the operation that carries the request out."""
     judged = await _judge(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -195,6 +197,7 @@ async def ask_address(ask: Ask) -> Reply:
 
 
 async def change_address(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Prove the BMC at its new address, and store it."""
     judged = await _judge_bmc_address(parts, asked)
     if isinstance(judged, Outcome):
         return judged
@@ -216,6 +219,7 @@ async def change_address(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_address(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the effect of the request, after the same proof."""
     judged = await _judge_bmc_address(parts, asked)
     if isinstance(judged, Outcome):
         return Forecast(blockers=judged.blockers)
@@ -329,6 +333,7 @@ def _check_policy(ask: Ask) -> None:
 
 
 async def change_power(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Open the operation that carries a power request out."""
     judged = await _judge_node_power(parts, asked)
     if isinstance(judged, Outcome):
         return judged

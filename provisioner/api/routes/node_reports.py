@@ -159,6 +159,7 @@ async def show_inventory(ask: Ask) -> Reply:
 
 
 async def show_erasure(ask: Ask) -> Reply:
+    """Return the node's last erasure report, signed."""
     node = await ask.read_node()
     signer = ask.parts.signer
     text = await ask.parts.store.evidence.get_output(node.erasure) if node.erasure else None
@@ -170,6 +171,7 @@ async def show_erasure(ask: Ask) -> Reply:
 
 
 async def show_proof(ask: Ask) -> Reply:
+    """Return the proof of the node's last release."""
     node = await ask.read_node()
     proof = await ask.parts.store.evidence.get_proof(node.id)
     if proof is None:
@@ -181,6 +183,7 @@ async def show_proof(ask: Ask) -> Reply:
 
 
 async def show_attestation(ask: Ask) -> Reply:
+    """Return what the node's last validation proved of its firmware and of Secure Boot."""
     node = await ask.read_node()
     book = ask.parts.store.evidence
     report = await book.get_report(node.id)
@@ -217,6 +220,7 @@ async def _summarise_devices(
 
 
 async def show_rejudgement(ask: Ask) -> Reply:
+    """Return the verdicts on stored evidence by today's judges and thresholds."""
     thresholds = ask.parts.thresholds
     if ask.body.thresholds is not None:
         try:

@@ -284,6 +284,7 @@ class Fleet(Record):
 
 
 def build_view(node: Node, *, staff: bool, step: NextStep | None = None) -> NodeView:
+    """Return a node in the form that the caller may see."""
     blockers = node.blockers if step is None else settle_blockers(node.blockers, step)
     return NodeView.model_construct(  # a stored node was validated when it was read
         id=node.id,
@@ -375,6 +376,7 @@ async def show_switch(ask: Ask) -> Reply:
 
 
 async def show_summary(ask: Ask) -> Reply:
+    """Return the numbers of the fleet, or of the tenant's part of it."""
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.count_groups(tenant)
     names = ("kind", "state", "release", "tenant", "nodes")
@@ -389,6 +391,7 @@ async def show_fleet(ask: Ask) -> Reply:
 
 
 async def ask_retry(ask: Ask) -> Reply:
+    """Ask to take a node out of quarantine."""
     return await _ask_nodes(ask, ChangeKind.NODE_RETRY, ask.body.model_dump(exclude_defaults=True))
 
 

@@ -178,6 +178,7 @@ class CampaignCourse(Record):
 
 
 async def show_overview(ask: Ask) -> Reply:
+    """Return work under way, the last hour and the last days."""
     store = ask.parts.store
     hourly = ask.query.by is Step.HOUR
     span_s = 3600.0 if hourly else DAY_S
@@ -287,6 +288,7 @@ async def show_timeline(ask: Ask) -> Reply:
 
 
 async def show_course(ask: Ask) -> Reply:
+    """Return a campaign's waves against their forecast."""
     book = ask.parts.store.campaigns
     campaign = await book.get(ask.read_word("campaign"))
     if campaign is None:
@@ -296,6 +298,7 @@ async def show_course(ask: Ask) -> Reply:
 
 
 def build_course(campaign: Campaign, rows: tuple[CampaignRow, ...], now: float) -> CampaignCourse:
+    """Return the waves of a campaign as they were forecast and as they went."""
     began = campaign.started_at or now
     facts = [r.facts.model_copy(update={"name": r.node}) for r in rows]
     planned = preview_campaign(campaign, facts, began)

@@ -178,6 +178,7 @@ async def change_recovery(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_settlement(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return both sides' reports, and the effect of the decision on the node."""
     difference = await _find(parts, asked.subject)
     if difference is None:
         return Forecast()
@@ -345,6 +346,7 @@ def _standing_of(session: AgentSession, now: float) -> AgentStanding:
 
 
 async def show_authority(ask: Ask) -> Reply:
+    """Return the authority's certificate, which is made when the daemon starts."""
     file = None if ask.parts.directory is None else ask.parts.directory / CERTIFICATE_FILE
     if file is None or not file.is_file():
         raise refuse_missing("certificate authority here")
@@ -394,6 +396,7 @@ async def accept_clock(ask: Ask) -> Reply:
 
 
 async def keep_factory(ask: Ask) -> Reply:
+    """Seal factory logins in the vault, then record that it was done."""
     if ask.parts.vault is None:
         raise build_refusal(409, "vault", "This process has no credentials", "Ask the daemon.")
     logins: dict[str, FactoryLogin | None] = ask.body.logins

@@ -77,6 +77,7 @@ class Placements(Record):
 
 
 async def show_placement(ask: Ask) -> Reply:
+    """Return the places of all tenants, with the exchanges that would bring them together."""
     nodes = await ask.parts.store.nodes.list()
     tenants = await ask.parts.store.tenants.list()
     hosts = [n for n in nodes if n.kind is NodeKind.HOST]
@@ -263,6 +264,7 @@ async def list_all(ask: Ask) -> Reply:
 
 
 async def show(ask: Ask) -> Reply:
+    """Return one tenant, with the part of its quota in use."""
     row = await ask.read_tenant()
     used = count_usage(row, await ask.parts.store.nodes.list())
     return Reply(TenantView(tenant=row, usage=used), etag=_tag(row, used))
@@ -283,12 +285,14 @@ class TenantAudit(Record):
 
 
 async def audit_networks(ask: Ask) -> Reply:
+    """Compare every tenant's network with every device."""
     answer = await ask.parts.keeper.audit()
     steps = tuple(DeviceLines(device=s.device, lines=tuple(s.lines)) for s in answer.steps)
     return Reply(TenantAudit(steps=steps, blockers=answer.blockers))
 
 
 async def put(ask: Ask) -> Reply:
+    """Ask for a tenant with these fields and the defaults of a new one for the others."""
     return await _change(ask, ChangeKind.TENANT_PUT, fill_defaults(ask.body, frozenset(DEFAULTS)))
 
 
@@ -309,10 +313,12 @@ async def shrink_tenant(ask: Ask) -> Reply:
 
 
 async def settle_tenant(ask: Ask) -> Reply:
+    """Ask to bring the fabric to the recorded state."""
     return await _change(ask, ChangeKind.TENANT_SETTLE, {})
 
 
 async def delete(ask: Ask) -> Reply:
+    """Ask to remove a tenant's network everywhere."""
     return await _change(ask, ChangeKind.TENANT_DELETE, {})
 
 

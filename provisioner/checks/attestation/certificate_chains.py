@@ -64,6 +64,7 @@ class Chain:
 
     @property
     def leaf(self) -> x509.Certificate:
+        """The certificate whose key signs the evidence."""
         return self.certificates[0]
 
     @property
@@ -266,6 +267,7 @@ def _check_times(path: Sequence[x509.Certificate], at: float) -> Iterable[Findin
 
 
 def read_common_name(certificate: x509.Certificate) -> str:
+    """Return the subject's common name, printable and bounded."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     text = str(names[0].value) if names else certificate.subject.rfc4514_string()
     return "".join(c for c in text if c.isprintable())[:80]
@@ -389,6 +391,7 @@ def _concerns(
 
 
 def _find_responders(answer: ocsp.OCSPResponse, issuer: x509.Certificate) -> list[x509.Certificate]:
+    """Return certificates in the answer that the issuer made for signing answers, valid then."""
     responders = []
     for certificate in answer.certificates[:4]:
         try:

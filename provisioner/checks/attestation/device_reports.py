@@ -88,6 +88,7 @@ class Choice:
 def choose_references(
     device: Device, manifests: Sequence[ReferenceManifest], admitted: frozenset[str]
 ) -> Choice:
+    """Return the manifests that apply to this device, with the reasons against the others."""
     chosen: list[ReferenceManifest] = []
     findings: list[Finding] = []
     needed = NEEDED.get(device.kind, ())

@@ -110,6 +110,8 @@ _PLUGINS = {
 
 
 class DcgmWarning(Record):
+    """One warning of DCGM. `severity` is None where the document gives none."""
+
     words: str
     severity: int | None = None
     error_id: str = ""

@@ -145,6 +145,7 @@ class XidRow(Record):
 
 
 def data_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of one of the tables that are shipped beside this module."""
     text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 

@@ -64,6 +64,7 @@ class ErrorEvent(Record):
         return self.slot or (f"PCI {self.pci}" if self.pci else "host")
 
     def explain(self) -> Explanation:
+        """Return what the code means and which action it needs."""
         if self.family is Family.SXID:
             return explain_sxid(self.code, fatal=self.fatal)
         return explain_xid(self.code, self.words)

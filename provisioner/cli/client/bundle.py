@@ -112,6 +112,7 @@ def _read_chunks(file: Path, size_bytes: int, word: str, *, shown: bool) -> Iter
 
 
 def _finish(answer: Answer, query: dict[str, str], *, as_json: bool) -> None:
+    """Print an answer and end with its exit code."""
     document: Any = answer.document
     if not answer.good:
         show_problem(document, answer.status, "json" if as_json else "table")

@@ -176,6 +176,7 @@ def _show_list(
     query: dict[str, str],
     form: str,
 ) -> None:
+    """Read a list's pages, filter and sort its rows, and print them."""
     where = given.get("where")
     sort = given.get("sort")
     limit = given.get("limit")
@@ -279,6 +280,7 @@ def _state(answer: Answer) -> str:
 def _finish(
     command: str, answer: Answer, given: Given, form: str, after: Callable[[Any], None] | None
 ) -> None:
+    """Print an answer and end with its exit code."""
     document = answer.document
     if not answer.good:
         _refuse(answer, given, form)
@@ -318,6 +320,7 @@ def _finish(
 
 
 def _refuse(answer: Answer, given: Given, form: str) -> NoReturn:
+    """Print a refusal and end with its exit code."""
     document = answer.document
     show_problem(document, answer.status, form)
     if form not in ("json", "yaml"):

@@ -49,6 +49,7 @@ def show_case(document: Document, _given: Document) -> None:
 
 
 def show_repairs(document: Document, _given: Document) -> None:
+    """Print mean times to repair, and availability."""
     for table in build_report_tables(RepairReport.model_validate(document, strict=False)):
         open_console().print(table)
 
@@ -208,6 +209,7 @@ def has_pushed(node: WatchedNode, now: float) -> bool:
 def _whole(
     told: WatchStatus, alerts: Mapping[str, int], unwatched: Sequence[str], rows_max: int | None
 ) -> None:
+    """Print the sum, then a row for each node."""
     bmcs = [b for n in told.nodes for b in n.bmcs]
     ways = Counter(b.way for b in bmcs)
     ports = sum(n.ports for n in told.nodes)
@@ -320,10 +322,12 @@ def show_campaign(document: Document, _given: Document) -> None:
 
 
 def show_report(document: Document, _given: Document) -> None:
+    """Print a campaign's results so far."""
     _show(Report.model_validate(document, strict=False))
 
 
 def show_rehearsal(document: Document, _given: Document) -> None:
+    """Print the course of a campaign on a twin."""
     result = document.get("result") or {}
     out = open_console()
     if "report" not in result:
@@ -403,6 +407,7 @@ def show_preview(document: Document, _given: Document) -> None:
 
 
 def describe_crossing(crossing: Crossing) -> str:
+    """Return both figures of domains that cross, in one sentence."""
     names = " and ".join(name.replace("_", " ") for name in crossing.domains)
     return (
         f"limits that cross ({names}): {crossing.taken} hosts fit at once, "

@@ -152,6 +152,7 @@ def is_at_rest(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def count_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return nodes by state, and those under way with their actions."""
     moving = [
         {"node": n["id"], "state": n["state"], "note": n["note"], "since": n["entered_at"]}
         for n in nodes

@@ -349,6 +349,7 @@ def list_effects(effects: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def list_lines(value: Any, depth: int = 0, name: str = "") -> list[str]:
+    """Return a record as lines, with nested records below it."""
     indent = "  " * depth
     if isinstance(value, Mapping):
         lines = []
@@ -412,6 +413,7 @@ def mark_mistake(text: str, at: int, length: int, expected: Sequence[str]) -> li
 
 
 def show_blockers(blockers: Sequence[Any]) -> None:
+    """Print blockers, each with its remedy, on the error stream."""
     for blocker in blockers:
         if isinstance(blocker, dict):
             typer.echo(strip_controls(f"  {_blocker(blocker)}"), err=True)

@@ -168,6 +168,7 @@ def read_user_data(given: Given) -> None:
 
 
 def read_policy(given: Given) -> None:
+    """Read a campaign's policy file, with the shorthands that it may have."""
     path = given.get("policy")
     if path is None:
         return

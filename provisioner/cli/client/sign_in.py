@@ -337,6 +337,7 @@ def read_fresh_token(place: Place) -> str:
 
 
 def build_trust(ca: str) -> ssl.SSLContext:
+    """Return a context that trusts the system's CAs, and the one of the place."""
     trust = ssl.create_default_context()
     if ca:
         trust.load_verify_locations(cafile=ca)

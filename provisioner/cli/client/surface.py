@@ -167,6 +167,7 @@ def load(name: str, about: str, open_offline: OpenOffline) -> Any:
 
 
 def build(name: str, open_offline: OpenOffline) -> Any:
+    """Return one command in typer's form, from a function."""
     verb = name.rpartition(" ")[2]
     around = typer.Typer()
     if name in LOCAL:
@@ -186,6 +187,8 @@ def _help(spec: Mapping[str, Any]) -> str:
 
 
 def _function(name: str, spec: Mapping[str, Any], open_offline: OpenOffline) -> Callable[..., None]:
+    """Return the function whose signature is the command's options."""
+
     def run(**given: Any) -> None:
         from provisioner.cli.client.calls import run_command
 

@@ -182,6 +182,7 @@ def show_tenant_audit(told: Document, _given: Document) -> None:
 
 
 def show_erasure(told: Document, _given: Document) -> None:
+    """Print an erasure report, one line a device."""
     typer.echo("\n".join(strip_controls(line) for line in told["text"].splitlines()))
 
 
@@ -207,6 +208,7 @@ def show_proof(told: Document, given: Document) -> None:
 
 
 def show_rejudgement(told: Document, _given: Document) -> None:
+    """Print verdicts that would change."""
     rows = []
     for node in told["nodes"]:
         for r in node["results"]:
@@ -259,6 +261,7 @@ def _count_nodes(names: Sequence[str]) -> str:
 
 
 def show_adoption(told: Document, _given: Document) -> None:
+    """Print the nodes that were adopted, and why others were refused."""
     result = told.get("result") or {}
     if "adopted" not in result:
         _print(f"{told['id']} {told['kind']} {told['subject']}: {told['state']} {told['note']}")
@@ -328,6 +331,7 @@ def show_authority(told: Document, given: Document) -> None:
 
 
 def show_cohorts(told: Document, _given: Document) -> None:
+    """Print cohorts, learned floors and outliers."""
     rows = [(c["profile"], c["versions"], c["nodes"], c["sound"]) for c in told["cohorts"]]
     _table(("profile", "versions", "nodes", "sound"), rows, "Cohorts")
     floors = [

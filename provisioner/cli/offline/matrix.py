@@ -118,6 +118,7 @@ def format_faults(remarks: Sequence[Remark], *, production: bool) -> list[Text]:
 
 
 def _join_places(places: Iterable[tuple[str, int]]) -> list[str]:
+    """Return places by release and kind, with the profiles of each and the lines of the file."""
     profiles: dict[tuple[str, str], list[str]] = {}
     lines: dict[tuple[str, str], list[int]] = {}
     for where, line in places:
@@ -155,6 +156,7 @@ def format_verdict(
 
 
 def build_release_table(name: str, matrix: Matrix, today: date) -> Group:
+    """Return the pins by component and profile, with what is public about the release."""
     release = matrix.releases[name]
     table = Table(title=name, title_justify="left", header_style="bold")
     table.add_column("component")
@@ -184,6 +186,7 @@ def _cell(pin: Pin | None) -> str:
 
 
 def describe_lines(matrix: Matrix, name: str, today: date) -> list[str]:
+    """Return what is public about a release beside its pins, in lines."""
     at = describe_release(matrix, name, today)
     age = "not dated" if at.age_days is None else f"{at.dated}, {at.age_days} days old"
     lines = [age if at.is_exact or at.age_days is None else f"first named {age} or more"]

@@ -110,6 +110,7 @@ def check_pin(pin: str, *, insecure: bool) -> str:
 
 
 def check_ca(option: str, ca: Path | None) -> None:
+    """Check that the file of CAs holds certificates."""
     if ca is None:
         return
     try:

@@ -307,6 +307,7 @@ def _count_daemons(where: str) -> int:
 
 @contextmanager
 def _turn(data: Path) -> Iterator[None]:
+    """Let one exchange of a data directory run at a time."""
     descriptor = os.open(data / TURN_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -259,6 +259,7 @@ def _artifacts(
 def _boot_token(
     pinned: Matrix, place: tuple[Path, str, Path | None], chosen: Settings
 ) -> list[Examined]:
+    """Examine whether the maintenance image carries its boot token in the form that devices get."""
     image = pinned.images.get(MAINTENANCE)
     directory, url, _ = place
     if image is None or not image.artifact:

@@ -96,6 +96,7 @@ def read_fleet(
 
 
 def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
+    """Return the rails whose cables end on each leaf."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for port in node.ports:
@@ -235,6 +236,7 @@ class Survey:
     def _ahead(
         self, nodes: Sequence[Node], selected: Collection[str], pinned: Release
     ) -> dict[str, Versions]:
+        """Return the versions that selected nodes will show their neighbours after the campaign."""
         versions_ahead = {}
         for node in nodes:
             if node.id not in selected or node.id not in self._versions:
@@ -250,6 +252,7 @@ class Survey:
 
 
 def _below(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """Return the nodes whose cables end on each leaf."""
     below: dict[str, list[str]] = {}
     for node in sorted(nodes, key=lambda n: n.id):
         for leaf in {p.switch for p in node.ports}:

@@ -164,6 +164,7 @@ class FleetSurvey:
         self._survey = Survey(store, matrix, settings, held)
 
     async def read_fleet(self, campaign: Campaign, now: float) -> Surveyed:
+        """Read everything that preview and start need."""
         nodes = await self._store.nodes.list()
         selected = await find_selected(campaign.select, nodes, self._store, self._matrix, now)
         chosen = {n.id: n for n in selected}
@@ -352,6 +353,7 @@ class Campaigns:
                 await self._book.admit(campaign, None, room, room.note, now)
 
     async def _samples(self, profiles: set[str]) -> dict[str, Sample]:
+        """Return the last measurements of each node of these profiles."""
         newest: dict[str, Sample] = {}
         for profile in sorted(profiles):
             for sample in await self._store.cohorts.list_samples(profile, None, SAMPLES_MAX):

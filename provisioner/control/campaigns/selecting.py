@@ -80,6 +80,7 @@ async def begin_reading(
 
 
 async def list_under_way(book: SqlCampaignRepository) -> Mapping[str, tuple[CampaignRow, str]]:
+    """Return the nodes of active campaigns, with their row and the campaign's target."""
     targets = {c.id: c.target for c in await book.list()}
     return {r.node: (r, targets[r.campaign]) for r in await book.list_active_rows()}
 

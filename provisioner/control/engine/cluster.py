@@ -241,11 +241,13 @@ class Cluster:
         return frozenset(m.id for m in members)
 
     def _now(self) -> float:
+        """Return the database's clock, carried on from its last reading."""
         reading = self._seat.reading
         assert reading is not None, "not seated"
         return reading.database_s + self._threads.steady_s() - reading.boot_s
 
     async def count_fit(self) -> int:
+        """Return how many daemons share the work."""
         return len(await self.find_living() - self._unfit)
 
     async def count_active(self) -> int:

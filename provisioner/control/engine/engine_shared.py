@@ -122,6 +122,7 @@ class SharedEngine:
         self._queue.close()
 
     async def _here(self, operation_id: str) -> None:
+        """Drive one operation in the daemon's own loop."""
         if operation_id in self._driven:
             return
         task = asyncio.ensure_future(self._drive(operation_id))

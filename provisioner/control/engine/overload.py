@@ -113,6 +113,7 @@ def list_notices() -> tuple[str, ...]:
 
 
 def measure_load(store: object, lag_s: float) -> Load:
+    """Return the present load of this process, including the store's own figures."""
     engine = getattr(store, "_engine", None)  # its engine, if it is a database
     directory = None if engine is None else directory_of(engine)
     return Load(

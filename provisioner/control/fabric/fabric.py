@@ -61,6 +61,7 @@ class FabricSessions:
 
     @property
     def running(self) -> int:
+        """Return how many sessions are under way."""
         return len(self._tasks)
 
     async def run(self) -> None:
@@ -237,6 +238,7 @@ class FabricSessions:
         return list(await asyncio.gather(*(one(test) for test in step.tests)))
 
     async def _conclude(self, session: FabricSession, verdicts: Verdicts) -> None:
+        """Store the verdicts' consequences for each node, with the session's end."""
         now = self._clock.now()
         nodes = await self._nodes(session)
         blockers = fabric_rounds.find_outcome_blockers(session, verdicts, self._policy)

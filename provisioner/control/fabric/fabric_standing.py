@@ -60,6 +60,7 @@ class Cohorts:
         return judged[1].get(node.id, ())
 
     async def held_against(self, sample: Sample) -> tuple[cohort.Outlier, ...]:
+        """Return the outliers among new figures of a node."""
         async with self._turn:
             members = await self._members(sample.profile, sample.versions)
             return cohort.judge_node(sample, members, _POLICY)

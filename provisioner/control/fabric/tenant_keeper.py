@@ -97,6 +97,7 @@ class TenantKeeper:
             self._told[tenant.name] = answer.blockers
 
     async def create(self, asked: Request, *, by: str = "", dry_run: bool = False) -> Answer:
+        """Return a new tenant, with its network on every device concerned."""
         async with self._turn:
             rows = await self._store.tenants.list()
             nodes = await self._store.nodes.list()
@@ -175,6 +176,7 @@ class TenantKeeper:
             return Answer(saved, written=True)
 
     async def settle(self, name: str) -> Answer:
+        """Bring the fabric to the recorded state of one tenant."""
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
@@ -238,6 +240,7 @@ class TenantKeeper:
         return Answer(answer.tenant, nodes, answer.steps, answer.blockers, written)
 
     async def _list_known(self, tenant: str, nodes: Sequence[Node]) -> Collection[str]:
+        """Return a tenant's nodes as they were read, and all that damaged rows set aside."""
         aside = await self._store.nodes.list_set_aside()
         return {n.id for n in nodes if n.tenant == tenant} | {n.id for n in aside}
 

@@ -144,6 +144,7 @@ class Certifier:
     async def _with_history(
         self, node: Node, inventory: Inventory, report: HealthReport
     ) -> HealthReport:
+        """Return the report with the checks that errors of earlier boots demand."""
         now = self._clock.now()
         earlier = await self._store.evidence.list_reports(node.id, now - escalation.WINDOW_S)
         reports = escalation.select_since_parts_changed([report, *earlier])

@@ -54,6 +54,7 @@ class CertificateExchanger:
         self._authority = authority  # None: only what began earlier is brought to its end
 
     async def drive(self, hold: Hold) -> None:
+        """Exchange the certificates of the node that are due, and end its operation."""
         node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
         days = self._settings.bmc_certificate_renew_days

@@ -224,6 +224,7 @@ class Observer:
         return None if case is None else waits_for(case, self._clock.now())
 
     async def _offends(self, node: Node) -> bool:
+        """Return whether the node's open case asks for deeper tests."""
         case = None if self._cases is None else await self._cases.get_open(node.id)
         return case is not None and case.deeper
 

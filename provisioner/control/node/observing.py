@@ -205,6 +205,7 @@ class SiteObserver:
             await self._clock.sleep(ROUND_S)
 
     async def round(self) -> None:
+        """Read the nodes and leaves whose turn it is, some at a time."""
         nodes = {n.id: n for n in await self._store.nodes.list() if n.state is not State.RETIRED}
         now = self._clock.now()
         for name in [n for n in self._due if n not in nodes]:

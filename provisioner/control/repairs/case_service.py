@@ -60,6 +60,7 @@ def case_policy_of(settings: Settings) -> CasePolicy:
 
 
 def offender_policy_of(settings: Settings) -> OffenderPolicy:
+    """Return the site's rule for repeat offenders."""
     return OffenderPolicy(
         deeper_at=settings.repair_deeper_score, retire_at=settings.repair_retire_score
     )
@@ -131,6 +132,7 @@ class CaseService:
         work: str,
         planned: PlannedWork | None,
     ) -> Case | None:
+        """Return a new case, or None if another process opened one meanwhile."""
         now = self._clock.now()
         earlier, standing, inventory = await asyncio.gather(
             self.book.list(node.id, case_joining.CASES_MAX),
@@ -216,6 +218,7 @@ class CaseService:
     # --- what people and tenants ask of an open case
 
     async def defer(self, case: Case, until: float, by: str) -> Case | str:
+        """Record that the tenant needs more time."""
         now = self._clock.now()
         changed = case_policy.defer_drain(case, until, self.policy, now)
         if isinstance(changed, str):

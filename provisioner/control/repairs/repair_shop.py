@@ -315,6 +315,7 @@ class Advisor:
         self._reported: dict[str, str] = {}  # the last finding of a node
 
     async def run(self) -> None:
+        """Look at the nodes whose turn it is, for ever."""
         while True:
             await self.round()
             await self._context.clock.sleep(ROUND_S)

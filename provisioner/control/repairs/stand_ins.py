@@ -122,6 +122,7 @@ class StandIns:
         self._units.take(nodes)
 
     def take_cases(self, cases: Iterable[Case]) -> None:
+        """Learn from the open cases which spares are promised."""
         self._promised = {}
         for case in sorted(cases, key=lambda c: c.id):
             if case.stand_in and not case.stood_in_at:
@@ -184,6 +185,7 @@ class StandIns:
             raise
 
     async def _allocate(self, case: Case, spare: Node, notices: Sequence[TenantNotice]) -> Case:
+        """Store the spare's allocation with its case, and begin its release."""
         case, _, operation = await self._book.allocate_spare(
             case, spare, notices=notices, now=self._clock.now()
         )
@@ -192,6 +194,7 @@ class StandIns:
         return case
 
     async def _list_unit(self, faulty: Node) -> Sequence[Node]:
+        """Return the hosts that may take its place by their present rows, and perhaps others."""
         names = self._units.list_names(faulty)
         if names is None:
             nodes = await self._store.nodes.list()

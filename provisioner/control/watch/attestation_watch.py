@@ -68,6 +68,7 @@ def may_ask(node: Node) -> bool:
 
 
 def asks_hosts(rule: AttestationRule) -> bool:
+    """Return whether a profile asks for reports that are collected inside the host."""
     return rule.gpu_reports.is_asked or rule.nvswitch_reports.is_asked
 
 

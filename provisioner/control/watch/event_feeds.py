@@ -66,6 +66,7 @@ class EventMemory:
         return document.model_copy(update={"events": tuple(fresh)})
 
     async def remember(self, node: str, bmc: str, document: Pushed) -> None:
+        """Keep the events of a document whose consequences are on disk."""
         meaningful = [identify_event(e) for e in document.events if is_meaningful(e)]
         new = [identity for identity in meaningful if identity is not None]
         if not new:
@@ -170,6 +171,7 @@ class EventFeeds:
 
     @property
     def listens(self) -> bool:
+        """Return whether anything can be posted to us."""
         return bool(self._listener)
 
     def find_way(self, node: str, bmc: str) -> Way:
@@ -391,6 +393,7 @@ class EventFeeds:
         self._tested[made.id] = now
 
     async def _prove(self, made: Subscription, *, delivers: bool) -> None:
+        """Write down whether anything comes by a subscription."""
         finding = "events come by" if delivers else "no test event came by"
         log.info("%s/%s: %s our subscription", made.node, made.bmc, finding)
         self._keep(made.model_copy(update={"delivers": delivers}))

@@ -340,6 +340,7 @@ class LeafWatch:
             await self._fences.fence_ports(leaf, unowned)
 
     async def _without_switches(self, found: Suspects) -> tuple[PortPlacement, ...]:
+        """Return the ports that no node owns and whose LLDP neighbour is no switch."""
         keys = {(p.switch, p.interface) for p in found.unowned}
         linked = await self._unowned.find_switch_links(sorted(keys), self._owners.leaves)
         for switch, interface in linked:

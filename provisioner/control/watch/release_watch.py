@@ -67,6 +67,7 @@ class ReleaseWatch:
             await self._clock.sleep(ROUND_S)
 
     async def run_round(self) -> None:
+        """Look at every released node whose turn it is."""
         nodes = await self._store.nodes.list()
         now = self._clock.now()
         if self._keeper is not None:  # a predecessor's words count as well

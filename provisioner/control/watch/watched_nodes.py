@@ -102,6 +102,7 @@ class Turns:
 
     @property
     def glance_at(self) -> float:
+        """When its BMCs' logs are read."""
         return self._glances.get(self.node)
 
     @glance_at.setter
@@ -316,6 +317,7 @@ class LeakWatch:
                 await self._report(node, detectors)
 
     async def take(self, node: Node, bmc: BmcRef, read: Inventory) -> None:
+        """Take in a reading of all parts, which lists the detectors of the host."""
         if bmc.kind == "host":
             await self._report(node, read.leaks)
 

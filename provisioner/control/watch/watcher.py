@@ -217,6 +217,7 @@ class Watcher:
         return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
 
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
+        """Take in a report on a node from outside, through the webhook."""
         node = await self._store.nodes.get(node_id)
         if node is not None and await self.keeper.report(node_id, told):
             await self.keeper.consider(node)

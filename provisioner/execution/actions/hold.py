@@ -63,6 +63,7 @@ class Hold:
         return await self._store.nodes.get(self.operation.node)
 
     async def get_case(self) -> Case | None:
+        """Return the open case of the operation's node."""
         return await self._store.cases.get_open(self.operation.node)
 
     async def list_open_cases(self) -> Sequence[Case]:

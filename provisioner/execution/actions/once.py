@@ -182,6 +182,7 @@ async def _too_late(hold: Hold, entry: LedgerEntry, act: Act, late_s: float) -> 
 async def _answered(
     hold: Hold, entry: LedgerEntry, answer: Sent | Blocker
 ) -> LedgerEntry | Blocker:
+    """Record the device's answer to a request."""
     if isinstance(answer, Blocker):
         busy = answer.reason is Reason.BUSY
         status = ActionStatus.ABSENT if busy else ActionStatus.FAILED

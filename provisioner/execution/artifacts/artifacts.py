@@ -238,6 +238,7 @@ class Artifacts:
         return bool(await asyncio.to_thread(find_slots, path))
 
     def boot_url(self, node: str, name: str, token: Secret) -> str:
+        """Return where the BMC of a node fetches an image that carries the token of this boot."""
         ticket = self.boots.issue(node, name, self._slots[self._served[name]], token)
         return f"{self.url}/boot/{ticket.id}/{name}"
 

@@ -124,6 +124,7 @@ class OutsideArtifacts(Artifacts):
         await asyncio.gather(*flights, return_exceptions=True)
 
     async def _changed(self, name: str, seen: FileReading, *, doubled: bool) -> Blocker | None:
+        """Return why a file at one of its addresses may differ from the one that was read."""
         address = self._server.address(name, doubled=doubled)
         try:
             now = await self._server.head(name, ASK_MAX_S, doubled=doubled)

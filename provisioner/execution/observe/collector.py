@@ -87,6 +87,7 @@ async def read_switch_settings(site: Site, node: Node, switch: Switch) -> tuple[
 
 
 def name_key(node: Node) -> str:
+    """Return the name under which the key that a switch was given is stored."""
     return f"{node.id}/tacacs"
 
 
@@ -479,6 +480,7 @@ def _devices(node: Node, seen: Sequence[Inventory]) -> tuple[Device, ...]:
 
 
 def _is_dpu(device: Device) -> bool:
+    """Return whether a card's own BMC reports this device as its card."""
     return device.kind is DeviceKind.DPU
 
 

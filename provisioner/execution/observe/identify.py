@@ -216,6 +216,7 @@ class Identifier:
         return host_tools.find_lacks(outputs["tools"]), refused
 
     async def _take_over(self, node: Node, bmc: BmcRef) -> BmcRef | Blocker:
+        """Pin the certificate, then make the credential ours and unique."""
         if node.kind is NodeKind.SWITCH and self._has_key_login(node):
             # the SSH host key is pinned when it is first seen
             return bmc.model_copy(update={"rotated": True})

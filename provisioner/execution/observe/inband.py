@@ -129,6 +129,7 @@ def attach_answers(evidence: Evidence, directory: str) -> Evidence:
 
 
 def select_answers(directory: str, serials: Iterable[int]) -> list[bytes]:
+    """Return the OCSP answers of a folder about certificates with these serial numbers."""
     asked = set(serials)
     if not directory or not asked:
         return []
@@ -435,6 +436,7 @@ def _attach(
 
 
 def _list_serials_inband(printed: str) -> Iterable[int]:
+    """Return the serial numbers of the certificates that came with the reports."""
     answer = find_answer(printed)
     if answer is None:
         return ()

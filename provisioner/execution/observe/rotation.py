@@ -364,6 +364,7 @@ async def ask(node: Node, asked: Awaitable[T]) -> T | Blocker:
 
 
 def turn_of(node: Node) -> AbstractAsyncContextManager[None]:
+    """Return the switch's turn, within which it is written to."""
     return turn(node.id)
 
 

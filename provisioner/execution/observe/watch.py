@@ -163,6 +163,7 @@ class OutOfBand:
     async def read_entries(
         self, node: Node, bmc: BmcRef, paths: Sequence[str]
     ) -> tuple[Pushed, ...]:
+        """Return the log entries or events at these paths of a BMC, as far as it shows them."""
         try:
             client = await self._urgent.redfish(node, bmc.name)
             if isinstance(client, Blocker):
@@ -216,6 +217,7 @@ class OutOfBand:
             return None
 
     async def ask_roots(self, node: Node, patterns: Sequence[str]) -> Evidence | Blocker:
+        """Return the signed measurements of the roots of trust whose names match."""
         try:
             client = await self._patient.redfish(node, HOST)
             if isinstance(client, Blocker):

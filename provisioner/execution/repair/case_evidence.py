@@ -116,6 +116,7 @@ class Bundler:
     async def _told(
         self, case: Case, node: Node | None, secrets: Sequence[str]
     ) -> list[BundleFile]:
+        """Return the daemon's records and actions, besides the raw evidence."""
         inventory = await self._store.evidence.get_inventory(case.node)
         rows = await self._book.list_journal_of(case.node, case.opened_at, ROWS_MAX)
         entries = list(await self._store.operations.list_entries(case.node))[-ENTRIES_MAX:]

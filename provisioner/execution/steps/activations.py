@@ -101,6 +101,7 @@ async def look_at_feeds(site: Site, node: Node, host: Redfish) -> Snapshot | Blo
 
 
 def find_cut_outlets(entry: LedgerEntry) -> tuple[Outlet, ...]:
+    """Return the outlets that an open intent may have switched off."""
     if entry.status is not ActionStatus.INTENDED:
         return ()
     listed = entry.before.get("seen", {}).get("outlets", ())
@@ -137,10 +138,12 @@ async def restore_power(site: Site, node: Node, entry: LedgerEntry) -> Blocker |
 
 
 async def power_off(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Switch the host off, and observe that it is off. Safe to repeat."""
     return await switch_off(host, pace_of(site, node))
 
 
 async def power_on(site: Site, node: Node, host: Redfish) -> Blocker | None:
+    """Switch the host on, and observe that it is on. Safe to repeat."""
     return await switch_on(host, pace_of(site, node))
 
 

@@ -182,6 +182,7 @@ def _reason(error: str) -> Reason:
 
 
 def agent_node(node: Node) -> dict[str, Any]:
+    """Return the node as ironic-python-agent wants it with each step."""
     return {
         "uuid": node_uuid(node.id),
         "properties": {},

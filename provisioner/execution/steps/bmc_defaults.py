@@ -410,6 +410,7 @@ class BmcDefaults:
             return View.ANOTHER
 
     async def _list_changed(self, sent: LedgerEntry, client: Redfish) -> tuple[str, ...]:
+        """Return the settings that the reset changed, where it keeps the login."""
         state = sent.before.get("seen", {}).get("state")
         if state is None or not bmc_defaults.keeps_login(str(sent.before["kind"])):
             return ()
@@ -426,6 +427,7 @@ class BmcDefaults:
         return await self._factory(str(sent.before["vendor"]))
 
     async def _install(self, ours: Found) -> None:
+        """Make the proved login and certificate those of the node."""
         await self._site.reach.credentials.put(self._login, ours.username, ours.secret)
         changed = {
             "pin": ours.endpoint.pin,
@@ -459,6 +461,7 @@ class BmcDefaults:
     # --- facts
 
     def _identity(self) -> bmc_defaults.Identity:
+        """What the BMC is known by when it comes back."""
         seen = self.stay.inventory if self.name == HOST else None
         serial = self._bmc.serial or (seen.system_serial if seen else "") or ""
         return bmc_defaults.Identity(

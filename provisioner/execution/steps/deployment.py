@@ -107,6 +107,8 @@ def _no(node: Node, detail: str) -> Blocker:
 
 @dataclass(frozen=True)
 class _Writing:
+    """What one deployment writes, to which disk, seen when."""
+
     stay: Stay
     agent: AgentAddress
     step: Step

@@ -157,6 +157,7 @@ class Stay:
         return None
 
     def _is_in(self, rows: Sequence[LedgerEntry]) -> bool:
+        """Return whether the last boot of this stay was into the image."""
         off = self.off_row(rows)
         boot = find_last(rows, BOOT)
         leave_row = find_last(rows, LEAVE)

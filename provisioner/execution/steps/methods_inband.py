@@ -167,6 +167,7 @@ def set_baseline(
 def install_check_tools(
     site: Site, node: Node, step: Step, settings: Mapping[str, str]
 ) -> Work | Blocker:
+    """Install the pinned tools that the checks run, and start their services."""
     packages = list_packages(settings)
     variables = {
         "packages": packages,

@@ -331,6 +331,7 @@ async def _watched(client: Redfish, entry: LedgerEntry) -> TaskRef:
 
 
 async def _runs(client: Redfish, node: Node, step: Step) -> bool:
+    """Return whether the version that was written is shown as running already."""
     inventory = await client.read_firmware(node.id, "")
     versions = [c.version for c in inventory.of_kind(step.component)]
     return bool(versions) and all(v == step.to_version for v in versions)

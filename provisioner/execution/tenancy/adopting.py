@@ -105,6 +105,7 @@ async def adopt_nodes(
 
 
 def _group(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    """Yield all switches, then the hosts, so many at a time that are read together."""
     yield [n for n in nodes if n.kind is NodeKind.SWITCH]
     hosts = [n for n in nodes if n.kind is not NodeKind.SWITCH]
     for start in range(0, len(hosts), GROUP):

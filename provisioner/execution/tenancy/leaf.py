@@ -215,6 +215,7 @@ class Leaf:
             return self._source.describe(problem)
 
     async def labels(self) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at this leaf's ports say."""
         try:
             texts = await (await self._source.open()).read_descriptions()
         except PortError as problem:
@@ -350,6 +351,7 @@ class Leaf:
         return rules_hold and all(_is_there(m, placed[m.interface]) for m in moves)
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
+        """Return whether the filter between hosts, where a move sets it, has its rules."""
         if not any(m.apart for m in moves):
             return True
         doors = next((m.doors for m in moves if m.doors is not None), None)
@@ -412,6 +414,7 @@ class Leaf:
 
 
 def apart_filter(settings: Settings, doors: Iterable[Door] = ()) -> HostFilter:
+    """Return the filter between hosts that the site's settings ask for, with these doors."""
     return make_host_filter(settings.lookup_networks, settings.lookup_reached, doors)
 
 

@@ -69,6 +69,7 @@ class PartitionTenancy(Tenancy):
         return await self._leaves_only.tenant_ports(switch, site_vrfs)
 
     async def filter_state(self, switch: str) -> FilterState | Blocker:
+        """Return the filter between hosts on one Ethernet leaf."""
         return await self._leaves_only.filter_state(switch)
 
     async def keep_apart(
@@ -78,6 +79,7 @@ class PartitionTenancy(Tenancy):
         return await self._leaves_only.keep_apart(switch, interfaces, doors)
 
     async def read_labels(self, switch: str) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at one Ethernet leaf's ports say."""
         return await self._leaves_only.read_labels(switch)
 
     async def fence(self, ports: Sequence[Port], node: Node | None = None) -> MoveOutcome:

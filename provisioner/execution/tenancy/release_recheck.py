@@ -296,6 +296,7 @@ class Rechecks:
     async def _read_ends(
         self, node: Node, near: Iterable[Node], outputs: Mapping[str, Evidence]
     ) -> lldp.Ends | None:
+        """Return the host's ends, with the ports of its leaves by their own names."""
         leaves = {p.switch for p in node.ports}
         ports = [p for n in (node, *near) for p in n.ports if p.switch in leaves and not p.guid]
         names = await read_port_names(self._store, leaves)

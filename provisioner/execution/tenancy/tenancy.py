@@ -211,6 +211,7 @@ class Tenancy:
         return await self._leaf(switch).tenant_ports(site_vrfs)
 
     async def read_labels(self, switch: str) -> Mapping[str, PortLabel] | Blocker:
+        """Return what our descriptions at one leaf's ports say."""
         return await self._leaf(switch).labels()
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
@@ -339,6 +340,7 @@ class Tenancy:
         return MoveOutcome(placements, tuple(revisions), tuple(blockers), persisted=not blockers)
 
     async def filter_state(self, switch: str) -> FilterState | Blocker:
+        """Return the filter between hosts, and the ports that have it, on one leaf."""
         return await self._leaf(switch).filter_state()
 
     async def keep_apart(

@@ -136,6 +136,7 @@ def _marked(mark: str) -> str:
 
 
 def _network(member: Member) -> str:
+    """Return which interface has the address that tests use, and in which network it is."""
     return f"ip -o addr show to {shlex.quote(member.address)} 2>/dev/null | head -n 1"
 
 

@@ -273,6 +273,7 @@ class Validator:
         return results
 
     async def _judge(self, check: Check, outputs: Outputs, context: CheckContext) -> CheckResult:
+        """Return the verdict, after its evidence was stored."""
         mine = [c.name for c in check.commands]
         names = [n for n in (*mine, *(n + BEFORE for n in mine)) if n in outputs]
         raw = {name: outputs[name].model_dump(mode="json") for name in names}

@@ -174,6 +174,7 @@ def _write_group(group: WitnessedGroup, witness: str) -> dict[str, Any]:
 
 
 def _list_remarks(witnessed: Witnessed) -> list[str]:
+    """Return what the reviewer must know about each group."""
     remarks = ["Review these values; then put them into the profile of the matrix."]
     for group in witnessed.groups:
         line = f"{group.pattern}: {len(group.roots)} roots, {len(group.digests)} indices"

@@ -77,6 +77,7 @@ _REMEDY = "Make it with `provisioner inspect URL --settings --json > node.json`.
 def draft_settings(
     node: Path, matrices: Sequence[Path], place: Place, name: str, evidence: str
 ) -> tuple[str, LearnedSets, list[dict[str, str]]]:
+    """Return the overlay, the learned sets, and the difference from those that are pinned."""
     matrix, _ = read_located_matrix(matrices)
     check_place(matrix, place)
     learned = learn_sets(read_document(node), str(node))
@@ -155,6 +156,7 @@ def write_overlay(
 
 
 def list_differences(matrix: Matrix, learned: LearnedSets, place: Place) -> list[dict[str, str]]:
+    """Return a line for each setting of the sets that the named profiles pin, and of the new."""
     rows = []
     profiles = matrix.releases[place.release].profiles if place.release else {}
     for kind, settings in learned.sets.items():
@@ -369,6 +371,7 @@ def _find_brought(
     pins: Mapping[str, Pin],
     bundles: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, tuple[str, str]]:
+    """Return the file of each component whose version a package in the folder states."""
     running = {part.kind: part.version or "" for part in inventory.components}
     brought: dict[str, tuple[str, str]] = {}
     listed = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -409,6 +412,7 @@ def _draft(
     as_json: bool,
     vouched: str = "",
 ) -> None:
+    """Print the difference and the overlay, and end with its exit code."""
     texts = read_matrix_texts(matrices)
     pinned, located = read_located_matrix(matrices)
     draft = draft_overlay(pinned, located, imports, place, evidence=evidence, vouched=vouched)

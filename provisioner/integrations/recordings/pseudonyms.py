@@ -40,6 +40,7 @@ def make_pseudonym(key: bytes, kind: str, value: str) -> str:
 
 
 def list_spellings(kind: str, value: str) -> list[str]:
+    """Return other spellings in which the same value may stand elsewhere."""
     digits = re.sub("[^0-9a-fA-F]", "", value)
     if kind == "MAC address" and len(digits) == _MAC_DIGITS:
         pairs = [digits[n : n + 2] for n in range(0, _MAC_DIGITS, 2)]
@@ -174,6 +175,7 @@ class Pseudonyms:
     _values: dict[str, _Value] = field(default_factory=dict)  # by the original
 
     def count_kinds(self) -> dict[str, int]:
+        """Return how many distinct values of each kind have a pseudonym."""
         return dict(Counter(one.kind for one in self._values.values() if one.kind != _HIDDEN))
 
     def replace_all(self, tree: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, str]]:

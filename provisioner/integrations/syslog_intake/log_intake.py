@@ -78,6 +78,7 @@ class LogSupervisor(ProcessSupervisor):
         }
 
     def write_start(self) -> Sequence[Frame]:
+        """Return its settings, its key, and who may send."""
         body = json.dumps(self._chosen | self.ports).encode() + b"\n" + self._pem
         return (self._write_senders(self._senders), Frame(FrameKind.START, body=body))
 

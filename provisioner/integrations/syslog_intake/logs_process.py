@@ -221,6 +221,7 @@ class LogStream(asyncio.Protocol):
         self._admitting: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Find out who sends."""
         self._transport = transport
         certificate = transport.get_extra_info("peercert") or {}
         self._node = self._intake.find_by_certificate(certificate)

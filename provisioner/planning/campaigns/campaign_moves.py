@@ -49,6 +49,7 @@ def build_initial_rows(
 def apply_decision(
     decision: Decision, progress: Mapping[str, NodeProgress], now: float
 ) -> dict[str, NodeProgress]:
+    """Return the rows that a decision changes, in their new form."""
     changed: dict[str, NodeProgress] = {}
 
     def change_row(node: str, **what: object) -> None:

@@ -413,6 +413,7 @@ def _blast(
 
 
 def _at_once(course: Forecast, by_name: Mapping[str, CampaignNode]) -> Blast:
+    """Return the moment with the most GPUs out of service, then the most nodes."""
     events = [(at, 1, n) for n, at in course.began.items()] + [
         (at, 0, n) for n, at in course.back.items()
     ]

@@ -101,6 +101,7 @@ class FleetRecords(NamedTuple):
 
 
 def needs_records(expression: Expression) -> bool:
+    """Return whether an expression asks for more than the nodes themselves have."""
     return bool(expression.fields - TENANT_FIELDS)
 
 
@@ -185,6 +186,7 @@ def list_fitting(matrix: Matrix, profiles: Collection[str]) -> tuple[str, ...]:
 
 
 def _count_ancestors(matrix: Matrix, name: str) -> int:
+    """Return how many releases a release supersedes, one after the other."""
     seen = {name}
     while (release := matrix.releases.get(name)) and release.supersedes not in seen:
         name = release.supersedes

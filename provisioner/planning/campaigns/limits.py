@@ -79,6 +79,8 @@ class Forest:
 
 @dataclass(frozen=True, slots=True)
 class Members:
+    """A domain with its label, its limit and its nodes."""
+
     label: str
     limit: int
     nodes: frozenset[int]
@@ -125,6 +127,7 @@ def _sort_domains(domains: Iterable[Members], nodes: int) -> list[Members]:
 
 
 def _build_flat(ordered: Sequence[Members], nodes: int) -> Forest:
+    """Return every domain as a group of its own, the group of all nodes last."""
     paths: list[list[int]] = [[] for _ in range(nodes)]
     groups: list[Group] = []
     for domain in ordered:
@@ -156,6 +159,7 @@ def list_spots(nodes: Iterable[CampaignNode]) -> tuple[Spot, ...]:
 
 
 def switch_groups(switches: Iterable[CampaignNode], policy: Policy) -> tuple[Forest, Forest]:
+    """Return the switches' groups by location and by rail, cached too."""
     return _switch_groups(tuple(map(_FIELDS, switches)), policy.model_dump_json())
 
 
@@ -235,6 +239,7 @@ def switch_rails(switches: Sequence[Spot], policy: Policy) -> Forest:
 
 
 def count_used(places: Forest, out: Iterable[int]) -> list[int]:
+    """Return how many nodes of each group are out of service."""
     counts = [0] * len(places.groups)
     for node in out:
         for group in places.paths[node]:

@@ -61,6 +61,7 @@ def find_failures(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> l
 
 
 def compute_budget(campaign: Campaign, progress: Mapping[str, NodeProgress]) -> int:
+    """Return how many nodes of the campaign may fail."""
     return count_allowed(campaign.policy.failure_budget, len(progress))
 
 
@@ -246,6 +247,7 @@ def _resting(
 def _soaked(
     here: Situation, mine: Mapping[str, NodeProgress]
 ) -> tuple[tuple[str, ...], dict[str, str], list[float]]:
+    """Return the nodes whose soak succeeded, those that failed, and the ends of other soaks."""
     done = []
     fail = {}
     ends = []

@@ -168,6 +168,7 @@ class Expression:
         return frozenset(self.patterns)
 
     def matches_facts(self, facts: Facts) -> bool:
+        """Return whether an object with these fields is selected."""
         return self._root.matches_facts(facts)
 
 

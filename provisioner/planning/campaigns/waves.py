@@ -216,6 +216,7 @@ def _traits(node: CampaignNode) -> tuple[tuple[object, ...], ...]:
 
 
 def _count_new_traits(node: CampaignNode, covered: Sequence[set[object]]) -> tuple[int, ...]:
+    """Return the number of new hardware kinds, idleness and new places that a node would add."""
     new = [len(set(values) - trait) for trait, values in zip(covered, _traits(node), strict=True)]
     return (new[1], new[0], int(node.idle), *new[2:])
 

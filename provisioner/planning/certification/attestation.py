@@ -181,6 +181,7 @@ def read_certificate(envelope: Envelope) -> Certificate:
 def write_revocations(
     revoked: Sequence[Revocation], keys: Sequence[str], now: float, valid_s: float
 ) -> bytes:
+    """Return the revocation list as canonical JSON, to be signed."""
     rows: list[Any] = [
         {
             "certificate": r.certificate,

@@ -93,6 +93,7 @@ class ShownBoot(Record):
 
 
 def list_results(report: HealthReport) -> tuple[CheckResult, ...]:
+    """Return the results of the checks of signed evidence and of Secure Boot."""
     return tuple(r for r in report.results if r.check in CHECKS)
 
 
@@ -196,6 +197,7 @@ class WitnessedGroup(Record):
     individual: tuple[int, ...] = ()  # with another value at each root
 
     def write_rule(self, learned_from: str) -> AttestedComponents:
+        """Return the rule of the matrix that admits these values."""
         return AttestedComponents(
             count=len(self.roots), digests=dict(self.digests), learned_from=learned_from
         )
@@ -284,6 +286,7 @@ def _read_values(report: bytes) -> Mapping[int, str]:
 
 
 def _find_globs(names: Sequence[str]) -> Iterator[str]:
+    """Return a glob for each group of names that differ by their last number."""
     stems: dict[str, list[str]] = {}
     for name in names:
         stems.setdefault(_NUMBER.sub("_", name), []).append(name)

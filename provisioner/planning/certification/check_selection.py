@@ -206,6 +206,7 @@ class Selection(Record):
 
     @property
     def demanded(self) -> tuple[str, ...]:
+        """Return the checks whose results a certificate requires."""
         return tuple(name for name in self.checks if name not in self.optional)
 
 

@@ -106,6 +106,8 @@ class Policy(Record):
 
 
 class Outlier(Record):
+    """One value that is worse than its cohort."""
+
     node: str
     metric: str  # "busbw_gb_s/GPU 3"
     value: float
@@ -197,6 +199,7 @@ def _centre(values: Sequence[float]) -> tuple[float, float]:
 
 
 def find_odd_siblings(sample: Sample) -> tuple[Outlier, ...]:
+    """Return the parts of one node that are worse than the others of their kind in it."""
     groups: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for metric, value in sample.measured.items():
         name, _, part = metric.partition("/")
@@ -389,6 +392,7 @@ def _typical(sample: Sample, metric: str) -> list[float]:
 def _best_level(
     taught: Sequence[tuple[Sample, float]], rule: MetricRule, quorum: int, policy: LearningPolicy
 ) -> list[tuple[Sample, float]] | None:
+    """Return the best window of values that enough nodes in enough racks share, or None."""
     ordered = sorted(taught, key=lambda pair: -rule.sign * pair[1])
     end = 0
     for start, (_, best) in enumerate(ordered):

@@ -449,6 +449,7 @@ def select_since_parts_changed(reports: Sequence[HealthReport]) -> tuple[HealthR
 
 
 def evidence_of(reports: Sequence[HealthReport]) -> tuple[str, ...]:
+    """Return the digests of the kernel logs that these reports judged."""
     name = KERNEL_LOG.name
     digests = [
         r.evidence

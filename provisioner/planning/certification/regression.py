@@ -222,6 +222,7 @@ def _judge_changes(
 
 
 def _wanted(case: Case) -> set[str]:
+    """Return the slots into which the case asked people to put another part."""
     last = case.tries[-1] if case.tries else None
     return {last.part} if last is not None and last.remedy is RemedyKind.REPLACE else set()
 

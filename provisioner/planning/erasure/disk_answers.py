@@ -98,6 +98,7 @@ def _disk(entry: object) -> Disk | None:
 
 
 def _methods(entry: Mapping[str, Any]) -> tuple[Method, ...]:
+    """Return the methods that the disk supports, from the values that its own tools printed."""
     methods: list[Method] = []
     nvme = entry.get("nvme")
     ata = entry.get("ata")

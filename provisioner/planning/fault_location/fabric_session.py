@@ -91,6 +91,7 @@ def count_partners(node: Node, nodes: Iterable[Node]) -> int:
 
 
 def describe_wait(there: int, partners_min: int) -> str:
+    """Return the note for people on a node that needs a session."""
     if there < partners_min:
         return f"gate C waits for partners: {there} of at least {partners_min} are there"
     return f"gate C waits for its session, {there} partners are there"

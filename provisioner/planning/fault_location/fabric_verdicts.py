@@ -55,6 +55,7 @@ class BothEnds(Record):
 
     @property
     def complete(self) -> bool:
+        """Return whether both ends were read, for overlapping times."""
         if self.node is None or self.leaf is None:
             return False
         began = max(self.node.began_at, self.leaf.began_at)

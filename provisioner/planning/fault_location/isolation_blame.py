@@ -334,6 +334,7 @@ class Judgement:
 
     @cached_property
     def in_doubt(self) -> frozenset[Cell]:
+        """Return the cells whose tests decide between two explanations."""
         return frozenset().union(*(doubt.cells for doubt in self.doubts if doubt.has_rivals))
 
 

@@ -74,6 +74,7 @@ class Trials:
         return log(max(1, len(self.fabric.leaf_of)) / self.policy.innocent_risk)
 
     def is_good(self, cell: Cell, apart_from: frozenset[str]) -> bool:
+        """Return whether a cell is good by its trials with nodes other than these."""
         if apart_from:
             return self._count_good(cell, apart_from)
         if cell not in self._sound:
@@ -278,6 +279,7 @@ class CountedTrials(Trials):
             self.raw[cell] += -1 if trial.failed else 1
 
     def _replace(self, trial: Trial, number: int) -> None:
+        """Count a worse report of a trial in the place of the better one."""
         before = self.listed[number]
         self.listed[number] = trial
         worse = trial.failed and not before.failed
@@ -301,6 +303,7 @@ def _badness(trial: Trial) -> tuple[bool, bool, bool, float]:
 
 
 def _across(trials: Trials, cell: Cell) -> tuple[int, int]:
+    """Return passes and failures of a cell with other leaves."""
     far = [t.failed for t in trials.by_cell.get(cell, ()) if not t.local]
     leaf = trials.fabric.leaf_of[cell]
     wide = sum(
@@ -311,6 +314,7 @@ def _across(trials: Trials, cell: Cell) -> tuple[int, int]:
 
 
 def _ways(trials: Trials) -> dict[str, tuple[int, int]]:
+    """Return the passes and failures of each leaf's cells with other leaves."""
     by_leaf = {}
     for leaf, cells in trials.fabric.cells_of_leaf.items():
         counts = [_across(trials, c) for c in cells]

@@ -154,6 +154,7 @@ class Fit:
 
 @lru_cache(maxsize=2**18)
 def _fit_rate(noise: float, survives: float, tests: int, failures: int) -> tuple[float, float]:
+    """Return the best gain and its rate of a part whose tests all survive others as often."""
     passes = tests - failures
     gains = (
         (failures * by_failure + passes * by_pass, rate)
@@ -237,4 +238,5 @@ def estimate_noise(trials: CountedTrials) -> float:
 
 
 def bound_noise(policy: IsolationPolicy, share: float) -> float:
+    """Return the share of wrong results to assume where this share was seen."""
     return min(max(policy.noise, round(share, 3)), NOISE_MAX)

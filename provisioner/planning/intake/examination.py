@@ -62,6 +62,7 @@ def report_bad(area: str, subject: str, detail: str, remedy: str) -> Examined:
 
 
 def report_warning(area: str, subject: str, detail: str, remedy: str) -> Examined:
+    """Return the result of an item that should be changed."""
     return Examined(
         area=area, subject=subject, standing=Standing.WARNING, detail=detail, remedy=remedy
     )
@@ -118,6 +119,7 @@ def judge_first_login(url: str, endpoint: Endpoint | None, refusal: Blocker | No
 
 
 def judge_pairing(seen: Foreseen) -> tuple[Examined, ...]:
+    """Judge the nodes of a list by what an intake would do with them."""
     refused = [report_bad("list", b.subject, b.detail, b.unblock) for b in seen.refused]
     ready = [report_good("list", name, "it would be taken in") for name in seen.ready]
     strangers = [report_warning("list", b.subject, b.detail, b.unblock) for b in seen.strangers]

@@ -221,6 +221,7 @@ def _read_card(line: str) -> tuple[str, str] | None:
 
 
 def _join_ends(shared: Mapping[str, set[str]]) -> str:
+    """Return the priorities with ECN where both ends have the same, on every card."""
     ends = shared.get("ecn_np", set()) | shared.get("ecn_rp", set())
     both = "ecn_np" in shared and "ecn_rp" in shared
     return "|".join(sorted(ends)) if both else ""

@@ -81,6 +81,7 @@ class Seen(Record):
 
     @property
     def unnamed(self) -> frozenset[str]:
+        """Host names that name nobody."""
         return UNNAMED | self.factory_hostnames
 
     @property
@@ -498,6 +499,7 @@ class ReleaseFit(Record):
 
 
 def fit_release(matrix: Matrix, release: str, inventories: Sequence[Inventory]) -> ReleaseFit:
+    """Return how well a release fits these nodes."""
     met = 0
     profiles: dict[str, str] = {}
     unfit = []

@@ -179,6 +179,7 @@ def _describe_missing(word: str, had: object, have: Iterable[str]) -> list[str]:
 
 
 def find_damaged_ports(before: Counters, after: Counters) -> tuple[str, ...]:
+    """Return the ports that counted corrupt packets between two readings."""
     return tuple(p for p in sorted({*before} & {*after}) if before[p] != after[p])
 
 

@@ -24,6 +24,7 @@ _SYSTEMS = {
 
 
 def is_gpu_reset(want: str) -> bool:
+    """Return whether an operation's purpose is such a request."""
     return want in (WANT, WANT_FOR_TENANT)
 
 
@@ -43,6 +44,7 @@ def find_objection(node: Node, *, for_tenant: bool = False) -> Blocker | None:
 
 
 def describe_effect(node: Node) -> tuple[str, ...]:
+    """Return the effects of the request, in sentences for the person who decides."""
     first = f"All GPUs of {node.id} are reset together by its system (nvidia-smi --gpu-reset)."
     stopped = "DCGM, the Fabric Manager and the persistence daemon are stopped for it, and started."
     held = "It is refused while a process uses a GPU."

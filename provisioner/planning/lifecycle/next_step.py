@@ -107,6 +107,7 @@ def describe_cause(case: Case) -> str:
 
 
 def describe_next_step(case: Case) -> str:
+    """Return in one sentence the event that moves the case on, and who causes it."""
     match case.stage:
         case Stage.CLOSED:
             return "The case is closed: nothing follows."

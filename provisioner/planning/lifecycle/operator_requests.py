@@ -37,6 +37,7 @@ SET_WITHIN_S = 10.0  # between setting a clock by hand and reading it again
 
 
 def list_clocks(node: Node) -> tuple[BmcRef, ...]:
+    """Return the BMCs of a node whose time can be set."""
     if node.kind is not NodeKind.HOST or node.state is State.RETIRED:
         return ()
     return tuple(bmc for bmc in node.bmcs if bmc.kind != SWITCH)
@@ -55,6 +56,7 @@ def find_objection(node: Node) -> Blocker | None:
 
 
 def describe_effect(node: Node, servers: Sequence[str]) -> tuple[str, ...]:
+    """Return the effects of the request, in sentences for the person who decides."""
     names = ", ".join(bmc.name for bmc in list_clocks(node))
     if not servers:
         return (f"The BMCs {names} of {node.id} get the daemon's time once (no bmc_ntp_servers).",)

@@ -22,6 +22,8 @@ AT_REST = frozenset({Stage.OPENED, Stage.MEASURING, Stage.RETURNING})
 
 
 class PowerAct(StrEnum):
+    """The acts that a person may request."""
+
     ON = "on"
     OFF = "off"
     CYCLE = "cycle"
@@ -32,6 +34,7 @@ class PowerAct(StrEnum):
 
 
 def write_want(act: PowerAct, *, for_tenant: bool = False) -> str:
+    """Return the purpose of the operation that carries out an act."""
     return f"{PREFIX}{act.value}{FOR_TENANT if for_tenant else ''}"
 
 
@@ -119,6 +122,7 @@ def judge_effect(act: PowerAct, before: Power, now: Power) -> bool | None:
 
 
 def describe_effect(node: Node, act: PowerAct) -> tuple[str, ...]:
+    """Return the effects of an act, in sentences for the person who decides."""
     match act:
         case PowerAct.ON:
             first = f"{node.id} is switched on by its BMC."

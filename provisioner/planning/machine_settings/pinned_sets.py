@@ -80,6 +80,7 @@ def _find_attribute_fault(name: str, value: str) -> tuple[str, str] | None:
 
 
 def find_kind(name: str) -> str:
+    """Return the component kind under which a setting can be pinned."""
     meaning = VOCABULARY.get(name)
     return BIOS if meaning is None else _GROUPS.get(meaning.group, BIOS)
 

@@ -205,6 +205,7 @@ def resolve_values(
 
 
 def is_attribute(name: str) -> bool:
+    """Return whether a setting is one of a system's BIOS attributes."""
     return name not in VOCABULARY or VOCABULARY[name].group in ATTRIBUTE_GROUPS
 
 
@@ -283,6 +284,7 @@ def _spell_meaning(row: Row, attribute: str, value: str, bios: BiosSettings) -> 
 
 
 def _spell_raw(attribute: str, value: str, bios: BiosSettings) -> Value | Blocker:
+    """Return the value of a raw attribute in the type that the registry or the machine gives."""
     subject = f"{ATTRIBUTE}{attribute}"
     current = bios.current or {}
     rule = _rule_of(attribute, bios)

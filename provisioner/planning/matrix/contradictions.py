@@ -325,6 +325,7 @@ def _check_release(name: str, release: Release, matrix: Matrix) -> Iterator[Faul
 def _check_rule(
     path: Path, name: str, profile_name: str, profile: Profile, release: Release, rule: Requirement
 ) -> Iterator[Fault]:
+    """Report a rule that a node breaks which runs exactly the pins."""
     kinds = conditions.list_kinds(rule.when) | conditions.list_kinds(rule.needs)
     if not kinds & profile.pins.keys():
         return
@@ -493,6 +494,7 @@ def _check_pinned_bundles(
 
 
 def _check_files(matrix: Matrix) -> Iterator[Fault]:
+    """Report a file that is named with two digests."""
     digests: dict[str, str] = {}
     files: list[tuple[Path, str, str]] = [
         (("images", name), image.artifact, image.sha256) for name, image in matrix.images.items()

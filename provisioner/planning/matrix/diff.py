@@ -148,6 +148,7 @@ def compare_profile(
 
 
 def build_node_at_pins(profile: Profile, name: str) -> Inventory:
+    """Return a hypothetical node that runs the pins of a profile, with one slot of each kind."""
     return Inventory(
         node=f"a node of {name}",
         vendor="generic",

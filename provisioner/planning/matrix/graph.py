@@ -78,6 +78,7 @@ def list_lines(matrix: Matrix) -> tuple[tuple[str, ...], ...]:
 
 
 def _rank(matrix: Matrix, name: str) -> int:
+    """Return how many releases come before one in its line."""
     before: set[str] = set()
     todo = [name]
     while todo:

@@ -235,6 +235,7 @@ class _Rules:
                 self._check_kind((*at, "kinds", index), kind)
 
     def check_security(self) -> None:
+        """Check the names, kinds and conditions of security notices."""
         for name, notice in self.matrix.security.items():
             at: Path = ("security", name)
             self._check_name(at, name)
@@ -256,6 +257,7 @@ class _Rules:
         check_spellings(self.matrix, self.located)
 
     def check_bundles(self) -> None:
+        """Check the kinds of bundles and their contents, NIC settings, and images."""
         for kind, versions in self.matrix.bundles.items():
             self._check_kind(("bundles", kind), kind)
             for version, contents in versions.items():
@@ -293,11 +295,13 @@ class _Rules:
             self._check_text(("images", name, "sought"), image.sought)
 
     def check_sought(self) -> None:
+        """Check the kinds and texts of where published versions were looked for."""
         for kind, text in self.matrix.sought.items():
             self._check_kind(("sought", kind), kind)
             self._check_text(("sought", kind), text)
 
     def check_machine_sets(self) -> None:
+        """Check that each set of BIOS or BMC settings is of one kind, in values that exist."""
         for name, values in self.matrix.machine_settings.items():
             self._check_machine_set(("machine_settings", name), name, values)
 

@@ -156,6 +156,7 @@ class _Layer:
         return result
 
     def _replace(self, item: Tree, at: Path, there: Path) -> Tree:
+        """Return an edge or a rule that takes the place of an earlier one."""
         assert isinstance(item, dict)
         if not item.get("reason"):
             raise self.over.build_error(
@@ -169,6 +170,7 @@ class _Layer:
         return self._take(fields, at, there)
 
     def _take(self, value: Tree, at: Path, there: Path) -> Tree:
+        """Return the overlay's value unchanged, and record its places."""
         for path, place in self.over.places.items():
             if path[: len(there)] == there:
                 self.merged.places[(*at, *path[len(there) :])] = place
@@ -316,6 +318,7 @@ def _explain(kind: str, fault: Any, path: Path) -> tuple[str, str]:
 
 
 def _find_written_path(tree: Tree, loc: tuple[str | int, ...]) -> Path:
+    """Return the part of an error's location that is a path in the tree, plus the faulty name."""
     path: list[str | int] = []
     here: Tree = tree
     for part in loc:

@@ -217,6 +217,7 @@ EVIDENCE_CHARS_MAX = 300  # as the matrix takes texts
 
 
 def _show_sides(stated: Sequence[tuple[str, Statement]]) -> str:
+    """Return contradicting versions side by side, each with its file and row."""
     sides = {
         s.version: f"{s.version} ({source}{', ' + s.row if s.row else ''})" for source, s in stated
     }
@@ -233,6 +234,7 @@ class _Draft:
         self.tree: dict[str, Any] = {"schema": "1"}
 
     def add_statements(self, stated: Sequence[tuple[str, Statement]]) -> None:
+        """Compare the statements about one component kind with every pin of it."""
         source, first = stated[0]
         if not first.kind:
             for each, statement in stated:
@@ -361,6 +363,7 @@ class _Draft:
         return (Verdict.FILE if fields else Verdict.SAME), fields, ""
 
     def _is_own(self, path: tuple[str | int, ...], kind: str) -> bool:
+        """Return whether a profile that is like another one writes this pin itself."""
         return (*path, "pins", kind) in self.located.places
 
     def _list_extras(self, statement: Statement) -> dict[str, str]:

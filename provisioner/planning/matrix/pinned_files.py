@@ -28,6 +28,7 @@ def list_pinned_digests(matrix: Matrix, file: str) -> tuple[str, ...]:
 
 
 def list_given_nodes(matrix: Matrix, nodes: Iterable[Node], file: str) -> tuple[str, ...]:
+    """Return the nodes whose release and profile pin a file, by name."""
     return tuple(sorted(n.id for n in nodes if _is_given(matrix, n, file)))
 
 

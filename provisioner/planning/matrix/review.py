@@ -329,6 +329,7 @@ def _list_versions(profile: Profile) -> tuple[tuple[str, str, tuple[str, ...]], 
 
 
 def _find_empty_notices(matrix: Matrix) -> list[Placed]:
+    """Return the conditions of notices and bounds with which no version compares."""
     texts: list[tuple[Path, str, str, str]] = [
         (("security", name), f"security.{name}: {kind}", kind, text)
         for name, notice in matrix.security.items()

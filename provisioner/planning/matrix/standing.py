@@ -84,12 +84,14 @@ def find_notices(matrix: Matrix, kind: str, version: str) -> tuple[str, ...]:
 
 
 def list_pin_notices(matrix: Matrix, kind: str, pin: Pin) -> tuple[str, ...]:
+    """Return the notices that concern a pinned version, also those that the pin names itself."""
     named = (n for n in pin.security if not matrix.security[n].accepted)
     found = find_notices(matrix, kind, pin.version) if pin.known else ()
     return tuple(dict.fromkeys((*named, *found)))
 
 
 def list_release_notices(matrix: Matrix, name: str) -> dict[str, list[str]]:
+    """Return the notices that concern the pins of a release, with the component kinds of each."""
     found: dict[str, list[str]] = {}
     for profile in matrix.releases[name].profiles.values():
         for kind, pin in profile.pins.items():

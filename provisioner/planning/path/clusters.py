@@ -75,6 +75,7 @@ class Effort:
 
 
 def is_better(new: Way, old: Way | None) -> bool:
+    """Return whether a way is to be preferred to another one into the same state."""
     return old is None or new[:3] < old[:3]
 
 
@@ -286,6 +287,7 @@ class Cluster:
         return self._goals[key]
 
     def bound(self, number: int) -> RemainingCost:
+        """Return a lower bound of all pushes of a frontier and of the resets that remain."""
         if number not in self._bounds:
             self._bounds[number] = least_of(
                 self.bound_state(state, way[:2]) for state, way in self._frontiers[number].items()
@@ -298,6 +300,7 @@ class Cluster:
         return ahead._replace(push_outages=ahead[0] + cost[0], push_s=ahead[1] + cost[1])
 
     def list_waits(self, number: int) -> frozenset[Activation]:
+        """Return the resets that a staged version of any state waits for."""
         if number not in self._waits:
             self._waits[number] = frozenset(
                 w.activation for s in self._frontiers[number] for w in s.waiting if w is not None
@@ -305,6 +308,7 @@ class Cluster:
         return self._waits[number]
 
     def list_reached(self) -> set[int]:
+        """Return the tracks that are at their goal in some state that was looked at."""
         return {
             index
             for frontier in self._frontiers

@@ -40,6 +40,7 @@ class PinVerdict:
 
 
 def grammar_of(kind: str) -> str:
+    """Return the name of the grammar of a component's versions."""
     declared = components.ALL.get(kind)
     return "opaque" if declared is None else declared.grammar
 

@@ -349,6 +349,7 @@ class Distances:
         return met, carried | self._find_bundles_of_staged()
 
     def _find_bundles_of_staged(self) -> set[int]:
+        """Return the derived tracks that change when one of their staged parts is activated."""
         problem = self._problem
         out = set[int]()
         staged = {t.kind for t in problem.tracks if t.staged}

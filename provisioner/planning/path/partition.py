@@ -414,6 +414,7 @@ class Partition:
             yield self._complete_hub(hub | {kind})
 
     def _complete_hub(self, hub: frozenset[str]) -> frozenset[str]:
+        """Add the kinds that the hub's own moves depend on, and those bound to it."""
         kind_of = [t.kind for t in self._problem.tracks]
         while True:
             wider = set(hub)
@@ -428,6 +429,7 @@ class Partition:
             hub = frozenset(wider)
 
     def _group(self, tracks: Indexes, hub: frozenset[str]) -> Group:
+        """Return a group with the rules that concern it beside the hub's kinds."""
         problem = self._problem
         kinds = {problem.tracks[i].kind for i in tracks}
         read = {kind for i in tracks for kind in self._met_for_good.get(i, ())} - kinds - hub

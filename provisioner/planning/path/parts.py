@@ -81,6 +81,7 @@ class Part:
 
     @property
     def heavy(self) -> bool:
+        """Return whether a hop of it waits for an AC cycle."""
         return self.hub.distances.heavy or any(leaf.distances.heavy for leaf in self.leaves)
 
     def number_start(self, effort: Effort) -> int:
@@ -121,6 +122,7 @@ class Part:
         return self._bounds[number]
 
     def list_waits(self, number: int) -> frozenset[Activation]:
+        """Return the resets that a staged version of any state waits for."""
         if number not in self._waits:
             waits: set[Activation] = set()
             for spot in self._frontiers[number]:
@@ -166,6 +168,7 @@ class Part:
         return self._numbers[key]
 
     def _drop_dominated(self, spots: Spots) -> Spots:
+        """Leave out each spot from which another one of the same hub state can do all it can."""
         if not self.leaves:
             return spots
         by_hub: dict[State, list[tuple[Spot, Way]]] = {}
@@ -313,6 +316,7 @@ class Part:
 
 
 def _mark(way: Way) -> Way:
+    """Return the way with a mark that one event of the hub took place."""
     return (way[0], way[1], way[2], Trail(way[3], None))
 
 

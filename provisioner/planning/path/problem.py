@@ -197,6 +197,7 @@ FAILURES_MAX = 3  # a push or activation that failed this often needs a person
 
 
 def relevant_kinds(moves: Moves, release: Release) -> frozenset[str]:
+    """Return every kind that a plan for this release can move, carry or put a condition on."""
     out = set(moves.pins)
     for rule in release.requires:
         for side in (rule.when, rule.needs):

@@ -118,6 +118,7 @@ def _is_connectx(nic: Device) -> bool:
 def _refuse_cards(
     inventory: Inventory, release: Release, kind: NodeKind, alike: Sequence[str]
 ) -> Blocker:
+    """Return the blocker of a node that fits profiles in everything but its network cards."""
     family = _identify_cards(inventory)
     differences = "; ".join(
         f"{name} would fit, but it is for hosts with {_TITLES[release.profiles[name].match.cards]}"

@@ -182,6 +182,7 @@ def _explain_pushes(problem: Problem, result: SearchResult) -> Iterable[Blocker]
 
 
 def _describe_running(problem: Problem, kinds: Iterable[str]) -> str:
+    """Return a sentence part with the running versions of these kinds, here or on neighbours."""
     sentences: list[str] = []
     for kind in sorted(kinds):
         own = sorted({problem.tracks[i].running for i in problem.by_kind.get(kind, ())})
@@ -246,6 +247,7 @@ def _explain_unreachable(problem: Problem, track: Track) -> tuple[Blocker, ...]:
 
 
 def _find_least_objected_path(problem: Problem, track: Track) -> tuple[Hop, ...] | None:
+    """Return the chain of hops to the pin with the fewest objections, or None."""
     ticket = count()  # equal paths are taken in the order of the matrix
     queue: list[tuple[int, int, str, tuple[Hop, ...]]] = [(0, next(ticket), track.running, ())]
     if track.staged:

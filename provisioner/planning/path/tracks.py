@@ -371,6 +371,7 @@ def _is_allowed(
 
 
 def _drop_running(running: Running, waiting: Waiting) -> Waiting:
+    """Remove the staged versions that already run."""
     return tuple(
         None if w is not None and w.version == r else w
         for r, w in zip(running, waiting, strict=True)
@@ -378,6 +379,7 @@ def _drop_running(running: Running, waiting: Waiting) -> Waiting:
 
 
 def _collides(problem: Problem, state: State, index: int, staged: Staged) -> bool:
+    """Return whether two staged writes would give one component two different versions."""
     for kind, version in staged.carries:
         for target in problem.find_targets(index, kind):
             other_staged = state.waiting[target]

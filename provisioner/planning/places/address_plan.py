@@ -147,6 +147,7 @@ class AddressPlan(Record):
 
     @property
     def counts(self) -> dict[str, int]:
+        """Return how many values each number of an address has."""
         return {
             "rail": self.rails,
             "plane": self.planes,
@@ -249,6 +250,7 @@ _NEEDS = {
 
 
 def _check_names(plan: AddressPlan) -> list[Problem]:
+    """Require each name to contain every number that has more than one value."""
     many = {"pod": plan.pods, "unit": plan.units, "plane": plan.planes, "link": plan.links}
     faults = []
     for kind, allowed in _NEEDS.items():

@@ -119,6 +119,7 @@ class Addressing:
 
     @cached_property
     def _first(self) -> dict[str, int]:
+        """Return the running number of the first switch of each tier."""
         counts = self.plan.switches
         return {"leaf": 0, "spine": counts["leaf"], "superspine": counts["leaf"] + counts["spine"]}
 

@@ -170,6 +170,7 @@ class Ports:
         return end if self.addressing.has_end(end) and self.find_leaf(end) == leaf else None
 
     def count_uplinks(self, lower: SwitchPlace) -> int:
+        """Return how many cables a switch has to the tier above."""
         plan = self._plan
         if lower.tier == "leaf":
             return plan.spines * plan.links_per_spine

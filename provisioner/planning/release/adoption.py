@@ -87,6 +87,7 @@ def _find_dependents(node: Node, nodes: Sequence[Node]) -> Iterator[Blocker]:
 
 
 def describe_detachment(node: Node) -> tuple[str, ...]:
+    """Return the effects of a detachment, in sentences for the person who decides."""
     lines = [f"{node.id} stays as it is: nothing is sent to it, to its BMCs or to its leaves."]
     if node.vrf and node.kind is NodeKind.HOST:
         lines.append(
@@ -108,6 +109,7 @@ def describe_detachment(node: Node) -> tuple[str, ...]:
 
 
 def describe_end(node: Node) -> tuple[str, ...]:
+    """Return the effects of the word that a detached node is gone."""
     return (
         f"{node.id} is retired: its BMCs and ports are free for other hardware.",
         "A port of it that still stands in a tenant's network may be fenced.",
@@ -348,6 +350,7 @@ class Owners:
 
 
 def _list_identities(node: Node) -> Iterator[str]:
+    """Yield the words for everything of a node that no other may have."""
     for bmc in node.bmcs:
         yield f"BMC {bmc.url}"
     for bmc in node.bmcs:

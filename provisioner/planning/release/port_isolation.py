@@ -134,6 +134,7 @@ def _target(tenant: Tenant, plan: AddressPlan | None) -> str:
 
 
 def record_of(leaf: LeafState, interfaces: Iterable[str]) -> LeafRecord:
+    """Return the part of a leaf's state that is stored, for the ports of one node."""
     mine = [i for i in interfaces if i in leaf.ports]
     ports = {i: leaf.ports[i] for i in mine}
     return LeafRecord(

@@ -292,6 +292,7 @@ def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
 
 
 def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
+    """Return the neighbours of the ports in these readings."""
     return {
         (leaf.switch, name): port.neighbours
         for leaf in leaves.values()

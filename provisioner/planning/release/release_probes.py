@@ -50,6 +50,7 @@ def _canonical(document: dict[str, object]) -> str:
 
 
 def seal_proof(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:
+    """Return the proof with its version, the certificate's digest and its own."""
     certificate_sha256 = "" if certificate is None else certificate_digest(certificate)
     bound = proof.model_copy(update={"version": VERSION, "certificate_digest": certificate_sha256})
     digest = hashlib.sha256(render_canonical(bound).encode()).hexdigest()
@@ -76,6 +77,7 @@ def list_proof_objections(proof: ReleaseProof, certificate: Certificate | None) 
 
 
 def list_bad_rows(proof: ReleaseProof) -> tuple[GateRow, ...]:
+    """Return the rows that should have kept the node from its tenant."""
     return tuple(row for row in proof.gate if row.bad)
 
 

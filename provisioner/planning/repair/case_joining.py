@@ -242,6 +242,7 @@ _STRICTNESS = (Service.KEEP, Service.DRAIN, Service.CUT_OFF)
 
 
 def is_stricter(service: Service, than: Service) -> bool:
+    """Return whether a service takes more from the tenant than another one."""
     return _STRICTNESS.index(service) > _STRICTNESS.index(than)
 
 

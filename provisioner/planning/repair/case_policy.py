@@ -334,6 +334,7 @@ def is_planned(case: Case) -> bool:
 
 
 def _describe_work(case: Case) -> str:
+    """Return the notice of planned maintenance, with its times."""
     sentences = {
         Service.KEEP: "It goes on serving you meanwhile.",
         Service.DRAIN: f"It is taken back at {_moment(case.drain_at)}; move your work before that, "
@@ -410,6 +411,7 @@ def list_due_verbs(case: Case, node: Node | None, *, staff: bool) -> tuple[Verb,
 
 
 def list_serials(case: Case) -> tuple[str, ...]:
+    """Return the serials that a person may read on a part of the case's node."""
     changes = () if case.difference is None else case.difference.changes
     serials: Iterable[str | None] = (
         case.system_before,

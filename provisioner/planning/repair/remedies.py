@@ -129,6 +129,7 @@ def choose_remedy(
 
 
 def _from(ladder: Sequence[Rung], start: RemedyKind | None, case: Case) -> Sequence[Rung]:
+    """Return the escalation order from its first useful remedy."""
     names = [r.remedy for r in ladder]
     first = names.index(start) if start in names else 0
     return ladder[first:]
@@ -161,6 +162,7 @@ def _same(tried: RemedyTry, suspect: Suspect) -> bool:
 
 
 def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) -> Later | None:
+    """Return the wait that the node's own limits impose, for any part; None if there is none."""
     last = max((t.started_at for t in tries), default=float("-inf"))
     if now - last < limits.shortest_s:
         return Later(at=last + limits.shortest_s, why="the last remedy was tried just now")

@@ -34,6 +34,7 @@ TEXT_MAX = 20_000  # characters of a message
 
 
 def key_of(site: str, case: Case) -> str:
+    """Return the ticket's key, which identifies the case for ever."""
     return f"{site}/{case.id}"
 
 
@@ -191,6 +192,8 @@ class Figure(Record):
 
 
 class TenantTime(Record):
+    """The time that a tenant's nodes served it, of the time that they were allocated to it."""
+
     tenant: str
     nodes: int
     owed_s: float
@@ -268,6 +271,7 @@ def stage_times(case: Case) -> dict[Stage, float]:
 def compute_availability(
     rows: Iterable[Mapping[str, Any]], since: float, until: float
 ) -> tuple[TenantTime, ...]:
+    """Return the times of every tenant that had a node within the time, by name."""
     serving: dict[str, tuple[str, float]] = {}  # node -> (tenant, since when it serves)
     owned: dict[str, tuple[str, float]] = {}
     owed: dict[str, float] = {}

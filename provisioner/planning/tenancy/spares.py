@@ -248,6 +248,7 @@ class SpareReserve:
         self._dirty: set[Area] = set()
 
     def put(self, node: Node) -> None:
+        """Take in a node that is new or has another row."""
         self.drop(node.id)
         if self._per_unit and is_free(node):
             unit = find_area(node)[:RAILS]

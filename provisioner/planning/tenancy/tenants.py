@@ -347,6 +347,7 @@ def _managed(name: str, tenants: Sequence[Tenant]) -> Tenant | Refused:
 
 
 def _free_number(tenants: Sequence[Tenant], fabric: FabricPlan) -> int | None:
+    """Return the lowest number whose VNI and P_Key are free, also of tenants on the list."""
     taken = {t.number for t in tenants}
     taken |= {t.l3vni - fabric.plan.vni_first for t in tenants}
     taken |= {t.pkey - PKEY_FIRST for t in tenants}

@@ -57,6 +57,7 @@ def list_obstacles(
 def _list_unprepared(
     leaf: LeafPlan, state: NetworkState, desired: LeafNetworks
 ) -> Iterator[Blocker]:
+    """Return blockers for missing parts of the leaf's base configuration."""
     if not desired.vrfs:
         return
     if not leaf.limits.tenant_networks:

@@ -66,6 +66,7 @@ def describe_change(change: NetworkChange, state: NetworkState) -> tuple[str, ..
 
 
 def describe_match(match: FilterMatch) -> str:
+    """Return one rule of a port's filter in words."""
     port = f" port {match.port}" if match.port else ""
     state = " of open connections" if match.established else ""
     target = f" to {match.target}" if match.target else ""
@@ -268,6 +269,7 @@ def name_policies(vrf: str, peer: str) -> tuple[str, str]:
 
 
 def owned_mark(vrf: str) -> str:
+    """Return the prefix of the names of all policies that are made for a tenant."""
     return f"tenant_{vrf}_"
 
 

@@ -125,6 +125,7 @@ def digest_text(text: str) -> str:
 
 
 def find_differences(ours: Joined, theirs: Joined) -> tuple[str, ...]:
+    """Return the parts by which two daemons differ, by name."""
     parts = sorted({*ours.digests, *theirs.digests})
     return tuple(p for p in parts if ours.digests.get(p) != theirs.digests.get(p))
 

@@ -423,6 +423,7 @@ def _check_whole(engine: Engine, file: Path) -> None:
 
 
 def _refused(file: Path, said: str) -> InputError:
+    """Return what SQLite's own refusal means for a person."""
     if "locked" in said or "busy" in said:
         remedy = f"Wait until it is done (`fuser -v {file}` names it), then try again."
         problem = "another process is writing to the database; nothing is wrong with it"

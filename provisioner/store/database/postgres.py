@@ -122,6 +122,7 @@ def _is_strange(kind: str, sql: str) -> bool:
 
 @cache
 def _known_triggers() -> frozenset[str]:
+    """Return the texts of our triggers, in an SQLite file of our schema."""
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(NEWEST.read_text())
         made = empty.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()

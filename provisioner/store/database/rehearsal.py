@@ -163,6 +163,7 @@ class RehearsalCursor(psycopg.Cursor[Any]):
         return self
 
     def executemany(self, query: Any, params_seq: Iterable[Any], **_options: Any) -> None:
+        """Run or record one statement for each set of values."""
         if self._book.script is None:
             super().executemany(query, params_seq)
             return

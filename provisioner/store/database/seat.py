@@ -271,6 +271,7 @@ class Seat:
         return self._session.execute(statement.encode(), values).fetchall()
 
     def _read(self, statement: str, values: tuple[object, ...]) -> list[dict[str, object]]:
+        """Run a statement at the desk, where it may wait for a table."""
         assert self._desk is not None, "not seated"
         with waits.on("a look at the other daemons", limited=False):
             return self._desk.execute(statement.encode(), values).fetchall()

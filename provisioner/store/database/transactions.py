@@ -34,6 +34,7 @@ class Transactions:
 
     @property
     def shared(self) -> bool:
+        """Return whether other daemons may write too."""
         return self.engine.dialect.name == "postgresql"
 
     @property
@@ -120,6 +121,7 @@ class _Forward(Generic[Arguments, Result]):
 def reads(
     function: Callable[Concatenate[Connection, Arguments], Result],
 ) -> _Forward[Arguments, Result]:
+    """Return a repository's method that reads by this row function."""
     return _Forward(function, changes=False)
 
 

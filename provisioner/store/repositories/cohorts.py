@@ -21,6 +21,7 @@ from provisioner.store.signing import verify
 
 
 def _read_trust(connection: Connection, certificate: str) -> tuple[Mapping[str, bytes], bool]:
+    """Return the keys whose signatures are believed, and whether the certificate is revoked."""
     keys = credential_rows.believed(connection)
     return keys, evidence_rows.revoked(connection, certificate)
 

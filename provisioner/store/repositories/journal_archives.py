@@ -312,6 +312,7 @@ class SqlArchiveRepository:
 
 
 def build_span(archive: Archive) -> Span:
+    """Return the rows of an archive in the form of the row functions."""
     statement = archive.statement
     return Span(statement.first, statement.previous, archive.digests, archive.sha256)
 

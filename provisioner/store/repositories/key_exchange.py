@@ -90,6 +90,7 @@ class KeyRing:
         return self._keys[0].open(sealed, name)
 
     def _refresh(self) -> None:
+        """Read the files again if one of them is another than it was."""
         if self._directory is None:
             return
         files = [self._directory / name for name in (NEXT_FILE, KEY_FILE)]

@@ -145,6 +145,7 @@ def read_adopted_ports(connection: Connection) -> Mapping[str, str]:
 
 
 def drop_adopted(connection: Connection, name: str, now: float) -> None:
+    """Drop the word on a port that has left the VRF in which it was adopted."""
     if name not in read_adopted_ports(connection):
         return
     connection.execute(delete(differences).where(differences.c.subject == name))

@@ -235,6 +235,7 @@ def due(
 
 
 def dead(connection: Connection, name: str) -> tuple[tuple[Delivery, JournalRow], ...]:
+    """Return the events whose delivery was given up."""
     return _with_rows(connection, _dead(name, None), 1000)
 
 

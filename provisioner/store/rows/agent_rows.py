@@ -130,6 +130,7 @@ def change_session(connection: Connection, node: str, changes: Mapping[str, obje
 
 
 def put_session(connection: Connection, session: AgentSession) -> None:
+    """Make or replace the row of the session's node."""
     values = {"body": clean(session.model_dump_json()), "seen_at": session.seen_at}
     updated = connection.execute(
         update(agents).where(agents.c.node == session.node).values(**values)

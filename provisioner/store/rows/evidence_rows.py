@@ -317,6 +317,7 @@ def put_report(connection: Connection, report: HealthReport) -> None:
 
 
 def read_report(connection: Connection, node: str) -> HealthReport | None:
+    """Return the results of a node's last validation."""
     body = connection.scalar(
         select(reports.c.body).where(reports.c.node == node).order_by(reports.c.id.desc()).limit(1)
     )

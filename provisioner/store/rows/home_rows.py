@@ -159,6 +159,7 @@ def _alerts(connection: Connection) -> dict[str, int]:
 
 
 def _campaigns(connection: Connection) -> dict[tuple[str, str], int]:
+    """Return the number of nodes of campaigns that are under way."""
     over = ("draft", "done", "aborted")
     c = campaign_nodes.c
     query = select(c.campaign, c.state, func.count()).join(campaigns, campaigns.c.id == c.campaign)

@@ -173,6 +173,7 @@ def record(engine: Engine, node: str, error: DamagedRow) -> None:
 
 
 def by_node(engine: Engine) -> Mapping[str, Blocker]:
+    """Return, for each node with a damaged row that was met, what parks it."""
     rows = dict(_damage.get(engine, {}))
     return {node: DamagedRow(w, problem).blocker() for w, (node, problem) in rows.items() if node}
 
@@ -216,6 +217,7 @@ def record_owner(engine: Engine, scope: str, name: str, error: DamagedRow) -> No
 
 
 def find_dependents(engine: Engine, nodes: Iterable[Node]) -> Mapping[str, Blocker]:
+    """Return, for each of these nodes that depends on a damaged row, what parks it."""
     owners = dict(_owners.get(engine, {}))
     if not owners:
         return {}

@@ -250,6 +250,7 @@ OPEN = frozenset({RequestState.WAITING, RequestState.RUNNING})
 
 
 def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
+    """Return a new row with the next number, and a row of the journal."""
     number = (connection.scalar(select(func.max(requests.c.id))) or 0) + 1
     stored = asked.model_copy(update={"id": number})
     row = insert(requests).values(id=number, subject=clean(asked.subject), kind=str(asked.kind))

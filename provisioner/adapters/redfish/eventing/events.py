@@ -233,6 +233,7 @@ def _context(value: Any) -> str:
 
 
 def is_meaningful(event: RedfishEvent) -> bool:
+    """Return whether an alert or a look at the node may follow from this event."""
     return _asks_for_a_look(event) or _signal(event, "", "", 0.0) is not None
 
 
@@ -364,6 +365,7 @@ def _count_absent(body: Json, records: Any) -> int:
 
 
 def _is_grouped(item: Json) -> bool:
+    """Return whether another event of the group reports the same fact more exactly."""
     return (
         item.get("SpecificEventExistsInGroup") is True and text(item.get("MessageId")) is not None
     )

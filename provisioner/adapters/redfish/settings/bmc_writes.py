@@ -96,6 +96,7 @@ async def set_card(service: Service, settings: Mapping[str, str]) -> Blocker | N
 
 
 async def _find_mode_switch(service: Service) -> tuple[str | None, str | None]:
+    """Return the action's target and the mode, as far as the system shows them."""
     system = await service.read_system()
     if system is None:
         return None, None

@@ -354,6 +354,7 @@ async def _find_registry(walk: Walk, root: Json, name: str | None) -> str | None
 
 
 def _find_location(file: Json) -> str | None:
+    """Return where the registry is, in English where there is a choice of languages."""
     locations = list(objects(file.get("Location") or [], 32))
     english = [one for one in locations if str(one.get("Language", "")).lower().startswith("en")]
     return next((p for one in (*english, *locations) if (p := path_of(one.get("Uri")))), None)
@@ -398,6 +399,7 @@ async def _read_bmc(
 
 
 def _list_protocols(network: Json) -> Iterator[tuple[str, Value]]:
+    """Yield each protocol's switch and port, and the servers of NTP."""
     for name, value in list(network.items())[:64]:
         protocol = as_object(value)
         for inner in ("ProtocolEnabled", "Port"):

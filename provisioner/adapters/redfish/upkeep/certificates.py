@@ -62,6 +62,7 @@ async def set_lockdown(service: Service, *, locked: bool) -> Blocker | None:
 
 
 async def _find_attribute(service: Service) -> tuple[str, str, object] | None:
+    """Return path, name and value of the attribute that shows the lockdown."""
     lockdown = service.quirk.lockdown
     manager = await service.read_manager() if lockdown is not None else None
     if lockdown is None or manager is None:

@@ -112,6 +112,7 @@ def build_entry(node: Node) -> HardwareEntry:
 
 
 async def declare_hardware(ask: Ask) -> Reply:
+    """Ask that an entry be taken in, or that a known node's outlets be replaced."""
     body: HardwareDeclaration = ask.body
     name = ask.read_word("node")
     try:

@@ -132,6 +132,7 @@ async def find_obstacle(
 
 
 async def publish_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Give a received file its name, and record it."""
     part = str(asked.arguments["part"])
     try:
         async with parts.uploads.turn:
@@ -201,6 +202,7 @@ async def describe_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def remove_image(parts: ApiParts, asked: ChangeRequest) -> Outcome:
+    """Remove a file that nothing refers to, then its row."""
     async with parts.uploads.turn:
         name = asked.subject
         row = await parts.store.images.get(name)
@@ -252,6 +254,7 @@ async def _find_references(parts: ApiParts, name: str) -> tuple[Blocker, ...]:
 
 
 async def foresee_upload(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return whether a file of this name, length and digest would be taken."""
     name = asked.subject
     arguments = asked.arguments
     size_bytes = int(arguments["size_bytes"])
@@ -350,6 +353,7 @@ async def _read(ask: Ask) -> tuple[StoreFile | None, StoredImage | None]:
 
 
 async def put_image(ask: Ask) -> Reply:
+    """Receive a file, then ask for its publication."""
     parts = ask.parts
     query = ask.query
     name = _name(ask)

@@ -106,6 +106,7 @@ async def show_matrix_file(ask: Ask) -> Reply:
 
 
 async def try_overlays(ask: Ask) -> Reply:
+    """Return the matrix that overlays would make. Nothing is changed."""
     texts = _texts(ask)
     if not texts:
         title = "This process does not have the texts of its matrix"
@@ -139,6 +140,7 @@ async def change_matrix(parts: ApiParts, asked: ChangeRequest) -> Outcome:
 
 
 async def foresee_matrix(parts: ApiParts, asked: ChangeRequest) -> Forecast:
+    """Return the pins that would differ, or the fault for which all would stay."""
     read = await _read_again(parts, asked.subject)
     if isinstance(read, Outcome):
         return Forecast(blockers=read.blockers)

@@ -320,6 +320,7 @@ def _read_line_dnsmasq_notes(fields: list[str]) -> DhcpLease | str:
 
 
 def _remember(before: DhcpLease | None, lease: DhcpLease) -> DhcpLease:
+    """Return a lease with what an earlier note of the same card has and this one lacks."""
     if before is None or before.mac != lease.mac:
         return lease
     changes = {
@@ -422,5 +423,6 @@ def read_leases(source: str, text: str) -> LeaseFile:
 
 
 def _find_first_line(text: str) -> str:
+    """Return the first line that is neither empty nor a comment."""
     lines = (line.strip() for line in text.split("\n"))
     return next((line for line in lines if line and not line.startswith("#")), "")

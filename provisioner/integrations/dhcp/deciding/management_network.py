@@ -219,6 +219,7 @@ def write_sonic_script(site: ManagementNetwork) -> str:
 
 
 def _write_names(switches: Iterable[SwitchName], system: str) -> str:
+    """Return the shell function that knows the names of one system's switches by address."""
     cases = "\n".join(
         f"  {shlex.quote(s.address)}) echo {shlex.quote(s.name)} ;;"
         for s in switches
@@ -362,6 +363,7 @@ def _is_inside(address: str, network: ipaddress.IPv4Network) -> bool:
 
 
 def _check_words(wishes: Wishes) -> None:
+    """Refuse words that would mean something else in a file of configuration."""
     rules = (
         ("--interface", wishes.interface, INTERFACE, "Name it as `ip link` shows it."),
         ("--url", wishes.url, URL, "Write it like http://10.0.1.1 or https://ztp.example/racks."),
@@ -389,6 +391,7 @@ def _read_host(url: str) -> str:
 
 
 def _check_unique(listed: Sequence[_Listed]) -> None:
+    """Refuse a list in which two entries have one MAC or one address."""
     owners: dict[str, str] = {}
     for entry in listed:
         for value in filter(None, (entry.mac, entry.address)):

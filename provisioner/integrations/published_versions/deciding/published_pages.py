@@ -132,6 +132,7 @@ def _read_tables(
 
 
 def _find_columns(source: str, table: PageTable, choice: Choice) -> tuple[int, int] | None:
+    """Return the places of component and version, None where it is another table."""
     if not table.rows:
         return None
     head = [cell.text.strip().casefold() for cell in table.rows[0]]

@@ -47,8 +47,8 @@ COMMANDS = {
         "Run the daemon until it is stopped (Ctrl-C or SIGTERM); it drives every node taken in.",
     ),
     "init": Command(
-        "offline.init",
-        "init",
+        INTEGRATION,
+        "",
         "Propose a site's hardware list and overlay from its BMCs and switches; "
         "nothing is changed.",
     ),
@@ -183,7 +183,7 @@ COMMANDS = {
     ),
     "db": Command("serve.backup", "db", "The database: upgrade its schema."),
     "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
-    "pdu": Command("offline.pdu", "app", "PDUs: read outlets; preview an AC cycle."),
+    "pdu": Command(INTEGRATION, "", "PDUs: read outlets; preview an AC cycle."),
     "discover": Command(
         INTEGRATION, "", "Discovery: BMCs in the leases of DHCP servers; nothing is changed."
     ),
@@ -217,7 +217,7 @@ COMMANDS = {
     "address": Command(
         "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
-    "bundle": Command("client.bundle", "app", "Air-gap bundles: create, verify, unpack."),
+    "bundle": Command(INTEGRATION, "", "Air-gap bundles: create, verify, unpack."),
     "sim": Command(INTEGRATION, "", "A simulated site: serve it, break parts, exchange them."),
 }
 

@@ -22,7 +22,7 @@ from typing import Any
 from provisioner.adapters.playbooks.events import Events
 from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.api import table
-from provisioner.execution.artifacts import bundles
+from provisioner.integrations.air_gap_bundles import bundle_files as bundles
 from provisioner.model.agent import MANIFEST
 from provisioner.model.cohort import Evidence
 from provisioner.model.node import Node, NodeKind

@@ -333,7 +333,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "control.engine.overload:measure_load": _OURS,
     "daemon.events:sign_request": _OURS,
     "planning.intake.host_tools:read_facts": "attempted through host_look:read_sets",
-    "execution.artifacts.bundles:unpack": "it believes what `verify` reads, which is attempted",
+    "integrations.air_gap_bundles.bundle_files:unpack": "it believes what `verify` reads",
     "planning.repair.evidence_bundle:digest": _OURS,
     "planning.repair.evidence_bundle:pack_bundle": _OURS,
     "planning.repair.evidence_bundle:text_file": "attempted through evidence_file",
@@ -428,7 +428,7 @@ def _listed() -> tuple[Parser, ...]:
 PARSERS: tuple[Parser, ...] = (
     *_listed(),
     Parser("api.app:_checked", feeding.api_bodies, (ValidationError,)),
-    Parser("execution.artifacts.bundles:verify", feeding.archive, (InputError,)),
+    Parser("integrations.air_gap_bundles.bundle_files:verify", feeding.archive, (InputError,)),
     Parser("planning.watch.pushed_alerts:parse_push", feeding.webhook, ()),
     Parser("adapters.playbooks.events:Events", feeding.playbook, ()),
     Parser("adapters.redfish.eventing.event_stream:SseReader", feeding.stream_of, (TooLarge,)),

@@ -13,7 +13,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from provisioner.execution.artifacts import bundles
+from provisioner.integrations.air_gap_bundles import bundle_files as bundles
 from provisioner.model.agent import MANIFEST, MANIFEST_PAYLOAD, BundleManifest
 from provisioner.model.input_error import InputError
 from provisioner.store.signing import Signer

@@ -6,13 +6,7 @@ import pytest
 import yaml
 
 from provisioner.daemon.data import read_matrix
-from provisioner.model.expected import Expected
-from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
-from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.switch import Heard
-from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.proposal import (
+from provisioner.integrations.site_proposal.proposal import (
     Proposal,
     Seen,
     SeenHost,
@@ -25,6 +19,12 @@ from provisioner.planning.intake.proposal import (
     suggest_release,
     write_list,
 )
+from provisioner.model.expected import Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.switch import Heard
+from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.runtime.shipped import find_shipped
 from provisioner.runtime.switch_systems import find_switch_systems

@@ -46,7 +46,7 @@ LOCAL: Mapping[str, tuple[str, str]] = {
         "Check a case's archive without a daemon.",
     ),
     "image upload": (
-        "client.bundle:upload_image",
+        "client.upload:upload_image",
         "Upload a file into the artifact store, verified by its SHA-256.",
     ),
     "audit verify": ("serve.reading:verify", "Follow the whole chain of the audit log."),

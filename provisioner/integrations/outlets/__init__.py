@@ -7,4 +7,5 @@ INTEGRATION = Integration(
     about="Power outlets of PDUs: over Redfish, SNMP, or a command of the site.",
     switched_on=lambda settings, _: bool(settings.pdus),
     outlets="provisioner.integrations.outlets.opening:build_pdus",
+    commands={"pdu": "provisioner.integrations.outlets.pdu_commands:app"},
 )

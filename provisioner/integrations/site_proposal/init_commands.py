@@ -33,12 +33,7 @@ from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.matrix_files import MatrixOption, read_located_matrix
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_expected, read_secrets
-from provisioner.execution.observe.site_reading import read_bmcs, read_switches
-from provisioner.model.expected import DEFAULT_OS, Expected
-from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
-from provisioner.planning.intake import expected_text
-from provisioner.planning.intake.proposal import (
+from provisioner.integrations.site_proposal.proposal import (
     SWITCH_VARIABLE,
     Missing,
     Proposal,
@@ -52,6 +47,11 @@ from provisioner.planning.intake.proposal import (
     suggest_release,
     write_list,
 )
+from provisioner.integrations.site_proposal.site_reading import read_bmcs, read_switches
+from provisioner.model.expected import DEFAULT_OS, Expected
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
+from provisioner.planning.intake import expected_text
 from provisioner.ports import Secret, SwitchAddress
 from provisioner.quirks import ALL, UNKNOWN
 from provisioner.runtime.integrations import read_leased

@@ -16,8 +16,8 @@ from provisioner.adapters.redfish.discovery import Probe
 from provisioner.adapters.redfish.walk import Allowance
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.observe.discover import Found, introduce_bmcs
+from provisioner.integrations.site_proposal.proposal import Seen, SeenHost, SeenSwitch
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.planning.intake.proposal import Seen, SeenHost, SeenSwitch
 from provisioner.ports import (
     BmcAddress,
     BmcTransport,

@@ -62,13 +62,13 @@ COMMANDS = {
     ),
     "context": Command("client.context", "app", "Contexts: the daemons that commands use."),
     "sign-in": Command(
-        "client.sign_in",
-        "sign_in",
+        INTEGRATION,
+        "",
         "Sign in at the site's OIDC provider: open its page in any browser and type the code.",
     ),
     "sign-out": Command(
-        "client.sign_in",
-        "sign_out",
+        INTEGRATION,
+        "",
         "End the sign-in at a daemon: its tokens are revoked at the provider and removed here.",
     ),
     "intake": Command(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from provisioner.adapters.key_service import TransitService
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.watch.watch_standing import iterate_nodes, read_summary
 from provisioner.control.watch.watcher import ALONE, PortWatches, Watcher
@@ -26,6 +25,7 @@ from provisioner.planning.intake import expected_text
 from provisioner.planning.matrix import matrix_text, thresholds_text
 from provisioner.planning.matrix.located_yaml import LIST_SIZE_MAX, Located, load
 from provisioner.ports import Clock, Secret
+from provisioner.runtime.integrations import open_key_service
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock, read_clock
 from provisioner.settings import Settings
@@ -260,7 +260,7 @@ async def open_master_key(store: SqlStore, directory: Path) -> KeyRing:
     """Return the master keys: of the environment, a key service, or the directory."""
     unwrapped = None
     if ENVIRONMENT not in os.environ:
-        unwrapped = await open_wrapped_key(directory, TransitService)
+        unwrapped = await open_wrapped_key(directory, open_key_service)
     return await prepare_keys(store, directory, os.environ, unwrapped)
 
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from pathlib import Path
 
     from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
+    from provisioner.model.integrations.wrapped_key import KeyService
     from provisioner.model.matrix import Matrix
     from provisioner.ports import BmcTransport, Clock, Secret
     from provisioner.ports.agents import Consoles
     from provisioner.ports.alerts import AuditSink
+    from provisioner.ports.certificates import KeyWrapping
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Rehearsals
     from provisioner.ports.telemetry import Telemetry
@@ -55,6 +57,8 @@ class Integration:
     asynchronous context with the open ports by name. `webhook_posts` takes (clock, settings) and
     returns an asynchronous context with a `WebhookPosts`, which is opened with the first post.
     `leases` takes (lease files) and returns MAC and address of each lease in force.
+    `key_service` takes (a `KeyService`) and returns a `KeyWrapping`.
+    `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command; a name of two words
     is a verb of the core's command `matrix`.
@@ -72,6 +76,8 @@ class Integration:
     partitions: str = ""
     rehearsals: str = ""
     leases: str = ""
+    key_service: str = ""
+    signed_in_token: str = ""
     log_intake: str = ""
     webhook_posts: str = ""
     switch_system: str = ""
@@ -140,6 +146,18 @@ def read_leased(files: Sequence[Path]) -> tuple[tuple[str, str], ...]:
     """Return MAC and address of each lease in force in lease files. Raises InputError."""
     leased: tuple[tuple[str, str], ...] = _load_first("leases", "--leases")(files)
     return leased
+
+
+def open_key_service(service: KeyService) -> KeyWrapping:
+    """Return what seals and opens the master key at this service. Raises InputError."""
+    made: KeyWrapping = _load_first("key_service", "the sealed master key")(service)
+    return made
+
+
+def read_signed_in_token(place: object) -> str:
+    """Return a token that is still good of the sign-in at a daemon, "" for none."""
+    token: str = _load_first("signed_in_token", "sign-in")(place)
+    return token
 
 
 def open_partitions(address: UfmAddress, ca_file: Path | None, *, limited: bool) -> Partitions:

@@ -12,10 +12,10 @@ from device_provider import CLIENT, DeviceProvider
 from local_daemon import daemon
 from program import Done, alone
 
-from provisioner.cli.client import sign_in as device_flow
-from provisioner.cli.client import sign_in as sign_ins
 from provisioner.cli.client.connection import find_file
-from provisioner.cli.client.sign_in import (
+from provisioner.integrations.command_sign_in import sign_in_commands as device_flow
+from provisioner.integrations.command_sign_in import sign_in_commands as sign_ins
+from provisioner.integrations.command_sign_in.sign_in_commands import (
     Code,
     Endpoints,
     Offer,

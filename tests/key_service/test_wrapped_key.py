@@ -15,9 +15,13 @@ from aiohttp import web
 from bao_server import Bao, find_bao, running_bao
 from pydantic import ValidationError
 
-from provisioner.adapters.key_service import TransitService, read_errors, read_field
 from provisioner.cli.serve.backup import reseal, unwrap, wrap
 from provisioner.daemon.data import open_data
+from provisioner.integrations.key_service.transit_service import (
+    TransitService,
+    read_errors,
+    read_field,
+)
 from provisioner.integrations.sim.hardware.clock import make_certificate
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService

@@ -17,7 +17,6 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from provisioner.adapters.key_service import TransitService
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.matrix_files import DataOption
 from provisioner.cli.options.serve_options import Database
@@ -25,6 +24,7 @@ from provisioner.daemon.cluster import digest_code
 from provisioner.daemon.data import database_of, has_data, held_data, open_master_key
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.wrapped_key import KeyService, WrappedKey
+from provisioner.runtime.integrations import open_key_service
 from provisioner.runtime.wall_clock import read_clock
 from provisioner.store.database import backup as archives
 from provisioner.store.database.backup import Manifest, copier
@@ -150,7 +150,7 @@ def unwrap(
 async def _wrap(data: Path, database: str, service: KeyService) -> WrappedKey:
     with lock_data_directory(data):
         key = await _open_key(data, database)
-        return await wrap_key(key, service, data, TransitService)
+        return await wrap_key(key, service, data, open_key_service)
 
 
 async def _unwrap(data: Path, database: str) -> MasterKey:
@@ -423,7 +423,7 @@ def _read_keys(data: Path) -> Sealing | None:
     """Return the master keys of the environment, of a key service, or of the directory."""
     if ENVIRONMENT in os.environ:
         return MasterKey.parse(os.environ[ENVIRONMENT], ENVIRONMENT)
-    opened = asyncio.run(open_wrapped_key(data, TransitService))
+    opened = asyncio.run(open_wrapped_key(data, open_key_service))
     if opened is not None:
         return opened
     files = [data / name for name in (NEXT_FILE, KEY_FILE)]

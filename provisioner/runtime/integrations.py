@@ -154,7 +154,7 @@ def open_key_service(service: KeyService) -> KeyWrapping:
     return made
 
 
-def read_signed_in_token(place: object) -> str:
+def find_signed_in_token(place: object) -> str:
     """Return a token that is still good of the sign-in at a daemon, "" for none."""
     token: str = _load_first("signed_in_token", "sign-in")(place)
     return token

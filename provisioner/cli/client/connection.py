@@ -345,7 +345,7 @@ def _find_token(place: Place) -> str:
     if place.token_file:
         return _read_token(place.token_file)
     # imported only here: a command with a token file, or at a socket, starts without it
-    token: str = import_module("provisioner.runtime.integrations").read_signed_in_token(place)
+    token: str = import_module("provisioner.runtime.integrations").find_signed_in_token(place)
     if not token:
         remedy = (
             "Give --token-file FILE, set PROVISIONER_TOKEN_FILE, add it to the context, or run "

@@ -41,7 +41,7 @@ from provisioner.planning.path.planner import PlanCache
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import BmcTransport, Clock, Credentials, PortError, PortReader
 from provisioner.ports.inband import RunRepository
-from provisioner.ports.storage import Rehearsals
+from provisioner.ports.store import Rehearsals
 from provisioner.runtime import permit
 from provisioner.settings import Settings
 from provisioner.store.signing import Signer

@@ -56,7 +56,7 @@ from provisioner.ports import (
     Secret,
     SwitchAddress,
 )
-from provisioner.ports.storage import Rehearsals
+from provisioner.ports.store import Rehearsals
 from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.runtime.shipped import read_text

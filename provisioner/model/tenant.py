@@ -8,6 +8,7 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.recovery import GateRow, LeafRecord
+from provisioner.model.storage import FileStorage
 from provisioner.model.tenant_network import SecurityGroup
 from provisioner.model.times.instant import Instant, InstantOrNone
 
@@ -89,6 +90,8 @@ class Tenant(Record):
     spread: bool = False  # its nodes are spread over units and racks, not kept together
     outside: tuple[Outside, ...] = ()
     storage: tuple[str, ...] = ()  # VRFs from which it imports routes, and no others
+    file_storage: FileStorage | None = None  # its shared storage; None: it has none
+    space_handle: str = ""  # the storage's lasting id of the space that was made for it
     security_groups: tuple[SecurityGroup, ...] = ()
     quota: Quota = Quota()
     ssh_keys: tuple[TenantKey, ...] = ()  # of its own login on its nodes, by name

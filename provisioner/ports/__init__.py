@@ -43,7 +43,7 @@ from provisioner.ports.isolation import (
     PartitionReads,
     Partitions,
 )
-from provisioner.ports.storage import Credentials
+from provisioner.ports.store import Credentials
 from provisioner.ports.switch import (
     PortReader,
     Switch,

@@ -1,68 +1,56 @@
-"""The store: facts in rows, and secrets encrypted."""
+"""Shared file storage in the tenant's words: its space, its clients, its exports, its limits.
+
+A *space* is what a storage system keeps for one tenant (VAST: a tenant with its policies, views and
+quotas; Lustre: a nodemap with its filesets). An integration implements `Spaces` and decides
+nothing: `planning/tenancy/storage.py` compares a `SpaceState` with the tenant's record and says
+which acts are made in which order; `execution/tenancy/spaces.py` carries them out, reads back and
+judges. The records are in `model/storage.py`; docs/storage.md tells how one is registered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
-from provisioner.model.campaign import Campaign, CampaignRow
-from provisioner.ports.wire import Secret
-
-
-class Credentials(Protocol):
-    """BMC and switch credentials, encrypted at rest. A change is pending before it is made."""
-
-    async def current(self, name: str) -> tuple[str, Secret] | None:
-        """Return (username, password) in force for "node/bmc", or None."""
-        ...
-
-    async def pending(self, name: str) -> tuple[str, Secret] | None:
-        """The credential that may already be in force: a rotation was begun, not confirmed."""
-        ...
-
-    async def is_pending_likely(self, name: str) -> bool:
-        """Return whether the pending credential is likelier in force than the current one."""
-        ...
-
-    async def expect_pending(self, name: str) -> None:
-        """Note that the device took the pending credential, or refused the current one."""
-        ...
-
-    async def begin(self, name: str, username: str, secret: Secret) -> None:
-        """Store the new credential as pending, on disk, before it is sent to the device."""
-        ...
-
-    async def confirm(self, name: str) -> None:
-        """Make the pending credential the current one, after the device accepted it."""
-        ...
-
-    async def put(self, name: str, username: str, secret: Secret) -> None:
-        """Store a credential that is in force."""
-        ...
-
-    async def remove(self, name: str) -> None: ...
+from provisioner.model.outcome import Blocker
+from provisioner.model.storage import SpaceAct, SpaceState
 
 
-# ------------------------------------------------------------------------------
-# The rehearsal of a campaign, outside of the daemon's process so that it does not delay its
-# work.
+class SpaceReads(Protocol):
+    """Readings. Raise `PortError` only; an answer that is whole but not as needed is a Blocker.
 
+    A list that ends early, repeats an object or cannot be parsed is never a short list: the whole
+    reading is a Blocker or raises `Malformed`, since an address that is not listed would count as
+    shut out.
+    """
 
-class Rehearsals(Protocol):
-    """Runs one rehearsal at a time; later callers wait."""
-
-    async def rehearse(
-        self, store: Any, campaign: Campaign, rows: Sequence[CampaignRow], hosts: int
-    ) -> Mapping[str, Any]:
-        """Return the result, in the form that `provisioner campaign rehearse --json` prints.
-
-        `store`: the daemon's own.
-
-        `rows`: the campaign's nodes as of now; at most `hosts` of its hosts are simulated. Raises
-        RehearsalFailed if the rehearsal does not finish.
+    async def read(self, spaces: Collection[str]) -> Mapping[str, SpaceState] | Blocker:
+        """Return the state of each of these spaces, read now; one that is not there has no
+        handle.
         """
         ...
 
+    async def find_admitting(
+        self, addresses: Collection[str]
+    ) -> Mapping[str, frozenset[str]] | Blocker:
+        """Return for each address the names of all spaces that would serve it, also of spaces that
+        no record names: by the system's own test where it has one, else by all its rules read now.
+        """
+        ...
 
-class RehearsalFailed(Exception):
-    """The rehearsal did not finish; the text gives the reason, for people."""
+    async def close(self) -> None: ...
+
+
+class Spaces(SpaceReads, Protocol):
+    """Spaces that can be changed."""
+
+    async def apply(self, act: SpaceAct) -> Blocker | None:
+        """Make one act and wait until the system says that it is done: None, or why it is not.
+
+        An act that the system runs asynchronously is followed to its end; only a positive end
+        counts. The adapter reads the changed object back and compares it before it returns None.
+        A name that is somebody else's, an object of another space and a full system are Blockers
+        that say what to do. On a half failure the space is not wider than before the act: a new
+        export is closed until its rules are proved.
+        """
+        ...

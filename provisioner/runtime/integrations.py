@@ -28,11 +28,13 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.certificates import KeyWrapping
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
-    from provisioner.ports.storage import Rehearsals
+    from provisioner.ports.storage import Spaces
+    from provisioner.ports.store import Rehearsals
     from provisioner.ports.telemetry import Telemetry
     from provisioner.ports.tickets import TicketSystem
     from provisioner.ports.webhooks import WebhookPosts
     from provisioner.settings import Settings
+    from provisioner.settings.fabric import StorageSystem
 
 GROUP = "gpu_provisioner.integrations"
 
@@ -59,6 +61,8 @@ class Integration:
     `leases` takes (lease files) and returns MAC and address of each lease in force.
     `key_service` takes (a `KeyService`) and returns a `KeyWrapping`.
     `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
+    `spaces` takes (settings, secret, clock, file with CAs) and returns an asynchronous context with
+    the `Spaces` of the storage system whose `provider` is the integration's name.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command; a name of two words
     is a verb of the core's command `matrix`.
@@ -80,6 +84,7 @@ class Integration:
     signed_in_token: str = ""
     log_intake: str = ""
     webhook_posts: str = ""
+    spaces: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -232,6 +237,42 @@ async def open_log_intake(
             opening = load_reference(one, one.log_intake)(data, store, clock, settings, keys)
             ports |= await stack.enter_async_context(opening)
         yield ports
+
+
+@asynccontextmanager
+async def open_spaces(
+    settings: Settings, clock: Clock, environ: Mapping[str, str], ca_file: Path | None = None
+) -> AsyncIterator[Spaces | None]:
+    """Yield the spaces of the site's storage system; None where it has none. Raises InputError."""
+    chosen = settings.storage
+    if chosen is None:
+        yield None
+        return
+    offering = {one.name: one for one in find_integrations() if one.spaces}
+    if chosen.provider not in offering:
+        known = ", ".join(sorted(offering)) or "none"
+        problem = f"no installed integration is called {chosen.provider} (storage: {known})"
+        remedy = "Name one of them in `storage.provider`, or install the package that brings it."
+        raise InputError("settings", "storage.provider", problem, remedy)
+    one = offering[chosen.provider]
+    opening = load_reference(one, one.spaces)
+    async with opening(settings, read_storage_secret(chosen, environ), clock, ca_file) as spaces:
+        yield spaces
+
+
+def read_storage_secret(chosen: StorageSystem, environ: Mapping[str, str]) -> Secret:
+    """Return the secret of the storage system's login. Raises InputError where there is none."""
+    from pathlib import Path
+
+    from provisioner.ports.wire import Secret
+    from provisioner.runtime.shipped import read_text
+
+    file = chosen.secret_file
+    value = read_text(Path(file)).strip() if file else environ.get(chosen.secret_env, "")
+    if not value:
+        problem = f"{file or chosen.secret_env or 'secret_env'} is empty or not set"
+        raise InputError("settings", "storage", problem, "Give the secret there.")
+    return Secret(value)
 
 
 class _LatePosts:

@@ -21,7 +21,7 @@ from provisioner.settings.bmcs import (
     CredentialSettings,
     PowerSettings,
 )
-from provisioner.settings.fabric import FabricSettings, ReleaseSettings
+from provisioner.settings.fabric import FabricSettings, ReleaseSettings, StorageSettings
 from provisioner.settings.maintenance import LogIntakeSettings, MaintenanceSettings
 from provisioner.settings.repair import RepairSettings
 from provisioner.settings.telemetry import AuditExportSettings, TelemetrySettings, WebhookSettings
@@ -43,6 +43,7 @@ class Settings(
     BmcCertificateSettings,
     CredentialSettings,
     LogIntakeSettings,
+    StorageSettings,
 ):
     """Times are seconds of the daemon's clock unless the name states another unit."""
 
@@ -330,6 +331,7 @@ _GROUPS: Mapping[type[Record], str] = {
     MaintenanceSettings: "The maintenance image and its agent",
     FabricSettings: "Tenants' networks",
     ReleaseSettings: "Release to a tenant",
+    StorageSettings: "Shared storage of tenants",
     RepairSettings: "Repair, spares and tickets",
     PowerSettings: "Outlets of PDUs",
     ApiSettings: "The API, its callers and its listeners",

@@ -134,3 +134,40 @@ class FabricSettings(Record):
         for network in networks:
             ip_network(network)
         return networks
+
+
+# ------------------------------------------------------------------------------
+# Settings of the storage system that tenants share.
+
+
+class StorageSystem(Record):
+    """The storage system of a site. Its secret is in the environment or in a file, never here."""
+
+    provider: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")  # integration's name: "vast"
+    address: str = Field(pattern=r"^[^@\s\x00-\x1f]{1,253}$")  # of its management; adapter's form
+    username: str = Field("", max_length=64)  # "": the secret is a token
+    secret_env: str = Field("", max_length=64)
+    secret_file: str = Field("", max_length=1024)
+    pin: str = Field("", pattern=r"^([0-9a-fA-F]{64})?$")  # SHA-256 of its certificate
+    prefix: str = Field("", pattern=r"^[a-z0-9-]{0,16}$")  # before tenants' names, as its spaces'
+    client_networks: tuple[str, ...] = Field((), max_length=64)  # of nodes' addresses; (): all
+    pools: tuple[str, ...] = Field((), max_length=16)  # of addresses that serve; (): all
+    options: dict[str, str] = Field({}, max_length=32)  # the adapter's own, docs/storage.md
+
+    @field_validator("client_networks")
+    @classmethod
+    def _require_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        for network in networks:
+            ip_network(network)
+        return networks
+
+
+class StorageSettings(Record):
+    """Part of `Settings`."""
+
+    storage: StorageSystem | None = Field(
+        None,
+        description="The storage system in which tenants get spaces: `provider` (an integration), "
+        "`address`, `username`, `secret_env` or `secret_file`, `pin`, `client_networks`, `pools`, "
+        "`options` (docs/storage.md). Without, tenants have none.",
+    )

@@ -18,7 +18,7 @@ from provisioner.model.campaign import (
 from provisioner.model.events.fleet_events import describe_change
 from provisioner.model.node import NodeKind
 from provisioner.model.times.instant import format_instant
-from provisioner.ports.storage import RehearsalFailed
+from provisioner.ports.store import RehearsalFailed
 from provisioner.store.sql_store import SqlStore
 
 BODY = {"release": "spectrum-x-2.1.2", "select": "kind=host"}

@@ -22,7 +22,7 @@ from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.times.instant import Instant
 from provisioner.planning.campaigns.campaign_report import Report, build_report
-from provisioner.ports.storage import RehearsalFailed
+from provisioner.ports.store import RehearsalFailed
 
 HOSTS_MAX = 64  # of one twin
 

@@ -20,7 +20,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
-from provisioner.ports.storage import RehearsalFailed
+from provisioner.ports.store import RehearsalFailed
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 

@@ -121,6 +121,7 @@ COMMANDS: Mapping[str, Command] = {
     "show_erasure": C("node erasure"),
     "show_node_attestation": C("node attestation", example="su0-n03 --evidence -o json"),
     "show_proof": C("node proof"),
+    "show_libraries": C("node libraries"),
     "rejudge_nodes": C("node rejudge", ("node",), example="su0-n03 --thresholds new.yaml"),
     "take_node_ports": C("node take", destructive=True),
     "show_node_certificate": C("node certificate"),

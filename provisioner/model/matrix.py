@@ -73,6 +73,19 @@ class Support(Record):
     evidence: str = ""
 
 
+LibraryName = Literal["nccl", "doca", "cuda"]  # of what a tenant brings along
+LIBRARIES: tuple[LibraryName, ...] = ("nccl", "doca", "cuda")
+
+
+class LibraryNeed(Record):
+    """The oldest version of a tenant's library that knows the GPUs of these models."""
+
+    gpu_models: tuple[str, ...] = Field(min_length=1)  # globs, as in `Match`
+    version: str
+    says: str  # what the document says, for people
+    evidence: str
+
+
 class Pin(Record):
     """The version that a component must run under one release and profile.
 
@@ -286,6 +299,8 @@ class Matrix(Record):
     sought: dict[str, str] = Field(default_factory=dict)
     # security notices by the publisher's number
     security: dict[str, Notice] = Field(default_factory=dict)
+    # oldest versions of tenants' libraries, beside those that pins and rules of releases name
+    libraries: dict[LibraryName, tuple[LibraryNeed, ...]] = Field(default_factory=dict)
     # maintenance images by name: MAINTENANCE is the bootable image with the agent
     images: dict[str, Pin] = Field(default_factory=dict)
 

@@ -70,6 +70,7 @@ class GateCheck(StrEnum):
     STANDS = "stands"  # unchanged after a while
     TENANT_LOGIN = "tenant_login"  # its system has the login and the keys of its tenant
     TENANT_USER_DATA = "tenant_user_data"  # its system has the user data of its tenant
+    LIBRARIES = "libraries"  # its tenant was told the oldest versions that its libraries need
     LOGIN_REMOVED = "login_removed"  # the daemon's login is gone from its system
 
 

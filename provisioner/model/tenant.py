@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.matrix import UNKNOWN
 from provisioner.model.recovery import GateRow, LeafRecord
 from provisioner.model.storage import FileStorage
 from provisioner.model.tenant_network import SecurityGroup
@@ -109,6 +110,22 @@ class Tenant(Record):
         return not self.units or (pod, unit) in self.units
 
 
+class LibraryMinimum(Record):
+    """The oldest version of a library that a tenant's software needs on a node, as published."""
+
+    library: str = Field(description="`nccl`, `doca` or `cuda`.")
+    minimum: str = Field(description="Oldest version; `unknown`: no public document says one.")
+    tested: str = Field("", description="Version of the release's own stack; empty: none is named.")
+    why: str = Field("", description="What the documents say.")
+    evidence: tuple[str, ...] = Field((), description="Where it is published.")
+
+    def __str__(self) -> str:
+        tested = f" (tested with {self.tested})" if self.tested else ""
+        known = self.minimum != UNKNOWN
+        words = f"{self.minimum} or newer" if known else "minimum not published"
+        return f"{self.library.upper()}: {words}{tested}"
+
+
 class PortPlacement(Record):
     """The VRF of one port as read back from the switch's operational state; "" means none."""
 
@@ -141,4 +158,5 @@ class ReleaseProof(Record):
     after: tuple[LeafRecord, ...] = ()
     gate: tuple[GateRow, ...] = ()
     watched_s: float = 0.0  # how long it was observed after the move
+    libraries: tuple[LibraryMinimum, ...] = ()  # that its tenant was told
     sha256: str = ""

@@ -81,6 +81,39 @@ def test_a_host_that_keeps_a_key_of_the_daemon_is_fenced_and_written_anew(tmp_pa
     assert wrong == []
 
 
+def test_a_tenant_is_told_how_old_its_libraries_may_be_and_a_failed_write_keeps_the_node(
+    tmp_path: Path,
+) -> None:
+    async def story(world: World) -> tuple[list[str], ReleaseProof, list[Any], str]:
+        fault_presets.inject_fault(world.site, "minimums_cut_off", HOST)
+        await want(world, 1)
+        refused: list[Any] = []
+        while not refused:
+            await world.clock.sleep(20.0)
+            journal = await world.store.journal.list(limit=100_000)
+            refused = [r for r in journal if r["kind"] == "release_refused"]
+        world.site.machines[HOST].faults.discard("minimums_cut_off")
+        await state(world, State.RELEASED, 48 * HOUR_S)
+        journal = await world.store.journal.list(limit=100_000)
+        notices = [r["detail"]["libraries"] for r in journal if r["kind"] == "released"]
+        proof = await world.store.evidence.get_proof(HOST)
+        assert proof is not None
+        minimums = world.site.machines[HOST].host.minimums
+        return [str(row) for r in refused for row in r["detail"]["rows"]], proof, notices, minimums
+
+    seen, wrong = lived(tmp_path, story, wanted=0, host_metadata="link_local")
+    rows, proof, notices, minimums = seen
+
+    assert any("libraries" in row for row in rows), rows
+    assert [one.library for one in proof.libraries] == ["nccl", "doca", "cuda"]
+    assert any(one.minimum != "unknown" for one in proof.libraries)
+    assert minimums.startswith(f"{proof.libraries[0].minimum}\n")
+    assert notices[-1] == [str(one) for one in proof.libraries]
+    row = next(r for r in proof.gate if r.check is GateCheck.LIBRARIES)
+    assert row.verdict is RowVerdict.PASS
+    assert wrong == []
+
+
 def test_a_tenants_keys_and_user_data_are_in_its_node_before_the_daemons_login_leaves(
     tmp_path: Path,
 ) -> None:

@@ -14,7 +14,7 @@ from pydantic import Field
 from provisioner import checks
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import VIEWERS, Effect, Route
+from provisioner.api.route import ANYBODY, VIEWERS, Effect, Route
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import Limits
 from provisioner.control.node.explaining import read_situation
@@ -25,7 +25,7 @@ from provisioner.model.erasure import ErasureReport
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
-from provisioner.model.tenant import ReleaseProof
+from provisioner.model.tenant import LibraryMinimum, ReleaseProof
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.certification.attested_state import (
     ProvedRoot,
@@ -42,6 +42,7 @@ from provisioner.planning.certification.regression import Rejudgement, rejudge_r
 from provisioner.planning.erasure.erasure import PAYLOAD_TYPE, certificate_text, render_certificate
 from provisioner.planning.lifecycle.explain import Explanation, explain
 from provisioner.planning.matrix import thresholds_text
+from provisioner.planning.matrix.standing import list_library_minimums
 from provisioner.planning.release.release_probes import list_proof_objections
 
 TAG = "nodes"
@@ -65,6 +66,15 @@ class ProofView(Record):
     proof: ReleaseProof
     valid: bool
     objections: tuple[str, ...]
+
+
+class NodeLibraries(Record):
+    """The oldest versions of NCCL, DOCA and CUDA that software on a node needs."""
+
+    node: str
+    release: str
+    profile: str = Field(description="Profile of the release; empty: not identified yet.")
+    libraries: tuple[LibraryMinimum, ...]
 
 
 class EvidenceQuery(Record):
@@ -180,6 +190,15 @@ async def show_proof(ask: Ask) -> Reply:
         proof, await ask.parts.store.evidence.get_certificate(proof.certificate)
     )
     return Reply(ProofView(proof=proof, valid=not against, objections=against))
+
+
+async def show_libraries(ask: Ask) -> Reply:
+    """Return the oldest versions that a tenant's libraries need on the node, by the matrix."""
+    node = await ask.read_node()
+    minimums = list_library_minimums(ask.parts.matrix, node.release, node.profile)
+    return Reply(
+        NodeLibraries(node=node.id, release=node.release, profile=node.profile, libraries=minimums)
+    )
 
 
 async def show_attestation(ask: Ask) -> Reply:
@@ -311,6 +330,16 @@ ROUTES = (
         VIEWERS,
         show_proof,
         {200: ProofView},
+    ),
+    Route(
+        "GET",
+        "/nodes/{node}/libraries",
+        "show_libraries",
+        TAG,
+        "Show the oldest NCCL, DOCA and CUDA that a tenant's software needs on a node.",
+        ANYBODY,
+        show_libraries,
+        {200: NodeLibraries},
     ),
     Route(
         "GET",

@@ -88,6 +88,7 @@ VIEWS: Mapping[str, str] = {
     "node plan": "views.show_plan",
     "node erasure": "views.show_erasure",
     "node proof": "views.show_proof",
+    "node libraries": "views.show_libraries",
     "node rejudge": "views.show_rejudgement",
     "node summary": "views.show_summary",
     "intake": "views.show_intake",

@@ -207,6 +207,16 @@ def show_proof(told: Document, given: Document) -> None:
         _print(f"not valid: {objection}", "red")
 
 
+def show_libraries(told: Document, _given: Document) -> None:
+    """Print the oldest versions that a tenant's libraries need on a node."""
+    _print(f"{told['node']} · {told['release'] or '–'} · {told['profile'] or '–'}", "bold")
+    rows = [
+        (r["library"].upper(), r["minimum"], r["tested"] or "–", r["why"] or "–")
+        for r in told["libraries"]
+    ]
+    _table(("library", "at least", "tested with", "because"), rows)
+
+
 def show_rejudgement(told: Document, _given: Document) -> None:
     """Print verdicts that would change."""
     rows = []

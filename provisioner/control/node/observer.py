@@ -18,6 +18,7 @@ from provisioner.model.matrix import AttestationRule, Matrix
 from provisioner.model.node import Boots, Node, NodeKind, Placement, ReleaseConditions, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan, Step, StepKind
+from provisioner.model.tenant import LibraryMinimum
 from provisioner.planning.certification import certification
 from provisioner.planning.certification import certification as gates
 from provisioner.planning.certification.attested_state import find_rule, list_required
@@ -33,6 +34,7 @@ from provisioner.planning.erasure import deployment, erasure
 from provisioner.planning.erasure.erasure import find_strange_drives, list_erased
 from provisioner.planning.lifecycle.admission import find_busy_neighbours
 from provisioner.planning.lifecycle.decide import View
+from provisioner.planning.matrix.standing import list_library_minimums
 from provisioner.planning.path.history import build_history
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 from provisioner.planning.release import entitlement
@@ -126,6 +128,10 @@ class Observer:
         production = context.settings.production
         self._plans = PlanCache(matrix, components.ALL, production, leave, way)
         self.matrix_digest = matrix.digest()
+
+    def list_library_minimums(self, node: Node) -> tuple[LibraryMinimum, ...]:
+        """Return the oldest versions that libraries of a node's tenant need, by its release."""
+        return list_library_minimums(self._matrix, node.release, node.profile)
 
     async def observe(self, node: Node, operation: str) -> View:
         """Return the facts that `lifecycle.decide` needs about this node in its present state."""

@@ -382,14 +382,15 @@ class Performer:
         standing = await self._standing(node, vrf)
         if not isinstance(standing, ReleaseConditions):
             return await self._release_refused(hold, node, vrf, standing)
-        node, logins = await exchange_logins(self._tenancy.site, self._store, hold, node)
+        minimums = self._observer.list_library_minimums(node)
+        site = self._tenancy.site
+        node, logins = await exchange_logins(site, self._store, hold, node, minimums)
         if left := self._releases.list_blockers(logins):
             return await self._release_refused(hold, node, vrf, left)
         outcome = replace(outcome, rows=outcome.rows + logins)
         now = self._clock.now()
-        proof = seal_release(
-            node, vrf, outcome, await self._store.evidence.get_certificate(node.certificate), now
-        )
+        certificate = await self._store.evidence.get_certificate(node.certificate)
+        proof = seal_release(node, vrf, outcome, certificate, now, minimums)
         # entered only now: the table is asked with the placement that was just proved
         place = {
             "placement": Placement.CUSTOMER,

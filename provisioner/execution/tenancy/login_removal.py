@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import pass_gate
 from provisioner.execution.actions.work import Site, host_key
@@ -9,18 +11,21 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Boots, Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateRow
-from provisioner.model.tenant import Tenant, TenantUserData, name_user_data
+from provisioner.model.tenant import LibraryMinimum, Tenant, TenantUserData, name_user_data
 from provisioner.planning.lifecycle.destruction import Destruction
 from provisioner.planning.release.tenant_login import (
     build_login,
+    build_minimums,
     build_placement,
     build_removal,
     judge_login,
+    judge_minimums,
     judge_placement,
     judge_removal,
     refuse_login,
     refuse_placement,
     refuse_removal,
+    tell_minimums,
 )
 from provisioner.ports import LoginRefused, PortError, ShellCommand
 from provisioner.store.sql_store import SqlStore
@@ -77,6 +82,28 @@ async def place_user_data(site: Site, node: Node, data: TenantUserData) -> GateR
     return judge_placement(node, sealed[1].reveal(), text)
 
 
+# ------------------------------------------------------------------------------
+# Tell a tenant at its handover how old its libraries may be, and prove it by the digest there.
+
+
+async def write_minimums(
+    site: Site, node: Node, minimums: Sequence[LibraryMinimum]
+) -> tuple[GateRow, ...]:
+    """Write the oldest versions into the node's metadata and return the row of the proof."""
+    if site.settings.host_metadata == "off":
+        return (tell_minimums(node, minimums, "the site serves no metadata (`host_metadata`)"),)
+    if site.login is None:
+        return (tell_minimums(node, minimums, "the daemon has no login (--ssh-key)"),)
+    text: str | None = None
+    try:
+        command = ShellCommand("write_minimums", build_minimums(minimums), LIMIT_S)
+        (output,) = await site.shell.run(node.id, node.address, [command])
+        text = None if output.truncated else output.stdout
+    except PortError:  # the row says that its end was not seen
+        pass
+    return (judge_minimums(node, minimums, text),)
+
+
 LOGIN_REMOVAL_LIMIT_S = 120.0
 TRIES = 6  # logins that are tried afterwards, until the host answers one
 REFUSED_LOGIN = ShellCommand("refused_login", "true", 20.0)
@@ -90,9 +117,11 @@ def object_to_removal(site: Site, node: Node, inventory: Inventory | None) -> Bl
 
 
 async def exchange_logins(
-    site: Site, store: SqlStore, hold: Hold, node: Node
+    site: Site, store: SqlStore, hold: Hold, node: Node, minimums: Sequence[LibraryMinimum]
 ) -> tuple[Node, tuple[GateRow, ...]]:
     """Make the tenant's login, then remove the daemon's where the setting says so.
+
+    `minimums`: the oldest versions of its libraries, of which the tenant is told.
 
     Return the stored node and the rows of both proofs. The daemon keeps its login where the first
     one failed.
@@ -101,7 +130,9 @@ async def exchange_logins(
     data = None if tenant is None else tenant.user_data
     if (refused := object_to_user_data(site, node, data)) is not None:
         return node, (refused,)
-    made = await make_login(site, tenant, node)
+    made = await write_minimums(site, node, minimums)
+    if not any(row.bad for row in made):
+        made += await make_login(site, tenant, node)
     if any(row.bad for row in made):
         return node, made
     node, removed = await remove_login(site, hold, node, data)

@@ -21,7 +21,7 @@ from provisioner.model.host_filter import Door
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.recovery import GateCheck, GateRow, LeafRecord, LeafState, RowVerdict
-from provisioner.model.tenant import MAINTENANCE_VRF, ReleaseProof
+from provisioner.model.tenant import MAINTENANCE_VRF, LibraryMinimum, ReleaseProof
 from provisioner.planning.release import (
     release_cables,
     release_gate,
@@ -374,7 +374,12 @@ def _unasked(node: Node, checks: Iterable[GateCheck], words: str) -> tuple[GateR
 
 
 def seal_release(
-    node: Node, vrf: str, outcome: ReleaseOutcome, certificate: Certificate | None, now: float
+    node: Node,
+    vrf: str,
+    outcome: ReleaseOutcome,
+    certificate: Certificate | None,
+    now: float,
+    libraries: tuple[LibraryMinimum, ...] = (),
 ) -> ReleaseProof:
     """The document of a release without blockers, sealed and bound to the node's certificate."""
     assert not outcome.blockers
@@ -392,12 +397,18 @@ def seal_release(
         after=outcome.after,
         gate=outcome.rows,
         watched_s=round(outcome.watched_s, 3),
+        libraries=libraries,
     )
     return seal_proof(proof, certificate)
 
 
 def describe_handover(proof: ReleaseProof) -> NodeReleased:
-    return NodeReleased(tenant=proof.tenant, certificate=proof.certificate, proof=proof.sha256)
+    return NodeReleased(
+        tenant=proof.tenant,
+        certificate=proof.certificate,
+        proof=proof.sha256,
+        libraries=tuple(str(one) for one in proof.libraries),
+    )
 
 
 def make_records(node: Node, seen: dict[str, LeafState]) -> tuple[LeafRecord, ...]:

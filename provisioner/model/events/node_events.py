@@ -217,6 +217,7 @@ class NodeReleased(Event):
     tenant: str
     certificate: str
     proof: str
+    libraries: tuple[str, ...] = Field((), description="Oldest NCCL, DOCA and CUDA that it needs.")
 
 
 class ReleaseRefused(Event):

@@ -167,6 +167,7 @@ def check(matrix: Matrix, located: Located, kinds: frozenset[str]) -> None:
     rules.check_bundles()
     rules.check_sought()
     rules.check_security()
+    rules.check_libraries()
 
 
 class _Rules:
@@ -247,6 +248,17 @@ class _Rules:
             for kind, conditions in notice.affected.items():
                 for text in conditions:
                     self._check_conditions((*at, "affected"), {kind: text})
+
+    def check_libraries(self) -> None:
+        """Check models, versions and texts of the needs of tenants' libraries."""
+        for library, needs in self.matrix.libraries.items():
+            for index, need in enumerate(needs):
+                at: Path = ("libraries", library, index)
+                self._check_version((*at, "version"), need.version, known=True)
+                for field in ("says", "evidence"):
+                    self._check_text((*at, field), getattr(need, field))
+                for model in need.gpu_models:
+                    self._check_text((*at, "gpu_models"), model)
 
     def check_edges(self) -> None:
         """Check that each edge leads to another version once, and that upgrades make no cycle."""

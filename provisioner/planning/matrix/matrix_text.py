@@ -125,7 +125,8 @@ class _Layer:
         return {**unversioned, **fields}
 
     def _merge_lists(self, old: list[Tree], new: list[Tree], at: Path, there: Path) -> list[Tree]:
-        if at[:1] != ("edges",) and at[-1:] != ("requires",):
+        is_need = len(at) == 2 and at[0] == "libraries"
+        if at[:1] != ("edges",) and at[-1:] != ("requires",) and not is_need:
             if "match" in at:  # the site decides which nodes belong to a profile
                 self._take(new, at, there)
                 return new
@@ -194,6 +195,8 @@ def _is_twin(at: Path, old: Tree, new: Tree) -> bool:
         return False
     if at[-1:] == ("requires",):
         return isinstance(new.get("name"), str) and old.get("name") == new.get("name")
+    if at[0] == "libraries":  # the highest of several counts: a site adds its own
+        return old == new
     kind = str(at[1])
     same_via = _spell_all(kind, old.get("via")) == _spell_all(kind, new.get("via"))
     if not same_via and new.get("override") != "true":

@@ -23,6 +23,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
+from provisioner.model.tenant import LibraryMinimum
 from provisioner.planning.erasure.deployment import ROOT
 
 # ------------------------------------------------------------------------------
@@ -322,6 +323,62 @@ def refuse_placement(node: Node, problem: str) -> GateRow:
 
 def _row_user_data(node: Node, verdict: RowVerdict, reading: str) -> GateRow:
     return GateRow(check=GateCheck.TENANT_USER_DATA, subject=node.id, verdict=verdict, seen=reading)
+
+
+# ------------------------------------------------------------------------------
+# The oldest versions that a tenant's libraries need, in the metadata of its node. Pure.
+#
+# They are for programs of the tenant: a file each, and all of them as JSON. Nothing is secret.
+
+
+LIBRARIES_BEGINNING = "tenant_libraries=; "
+LIBRARIES_FOLDER = f"{ROOT}/latest/meta-data/minimum-versions"
+_WRITTEN = re.compile(r"^minimums ([0-9a-f]{64})$", re.MULTILINE)
+
+
+def render_minimums(minimums: Sequence[LibraryMinimum]) -> dict[str, str]:
+    """Return the files of the metadata by their names."""
+    files = {one.library: f"{one.minimum}\n" for one in minimums}
+    told = [one.model_dump(mode="json", exclude_defaults=True) for one in minimums]
+    return files | {"all.json": json.dumps(told, sort_keys=True) + "\n"}
+
+
+def build_minimums(minimums: Sequence[LibraryMinimum]) -> str:
+    """Return the shell line that writes them as root, and prints their digest as it reads them."""
+    files = render_minimums(minimums)
+    writes = (f"printf '%s' {shlex.quote(text)} > {name}" for name, text in files.items())
+    parts = (
+        f"{LIBRARIES_BEGINNING}umask 022; rm -rf {LIBRARIES_FOLDER}; mkdir -p {LIBRARIES_FOLDER}",
+        f"cd {LIBRARIES_FOLDER} && {{ {'; '.join(writes)}; sync",
+        f'echo "minimums $(cat {" ".join(files)} | sha256sum | cut -c1-64)"; }}',
+        f"echo {END}",
+    )
+    return "; ".join(parts)
+
+
+def judge_minimums(node: Node, minimums: Sequence[LibraryMinimum], text: str | None) -> GateRow:
+    """Return the row of the proof. `text`: the answer of `build_minimums`; None: none came."""
+    if text is None or text.rstrip().rpartition("\n")[2] != END:
+        problem = "the minimum versions were not seen to be written"
+        return _row_libraries(node, RowVerdict.UNKNOWN, problem)
+    digest = hashlib.sha256("".join(render_minimums(minimums).values()).encode()).hexdigest()
+    if _WRITTEN.findall(text) != [digest]:
+        problem = "its metadata has other minimum versions than its release"
+        return _row_libraries(node, RowVerdict.FAIL, problem)
+    return _row_libraries(node, RowVerdict.PASS, f"in its metadata: {_join(minimums)}")
+
+
+def tell_minimums(node: Node, minimums: Sequence[LibraryMinimum], why: str) -> GateRow:
+    """Return the row of a node that has no metadata: its tenant is told them elsewhere."""
+    return _row_libraries(node, RowVerdict.NONE, f"{why}; {_join(minimums)}")
+
+
+def _join(minimums: Sequence[LibraryMinimum]) -> str:
+    return "; ".join(str(one) for one in minimums)
+
+
+def _row_libraries(node: Node, verdict: RowVerdict, reading: str) -> GateRow:
+    return GateRow(check=GateCheck.LIBRARIES, subject=node.id, verdict=verdict, seen=reading[:300])
 
 
 LOGIN_BEGINNING = "tenant_login=; "

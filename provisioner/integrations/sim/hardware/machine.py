@@ -326,6 +326,7 @@ class Machine:
         self.host.login_removed = False
         self.host.tenant_keys = ""
         self.host.user_data = ""
+        self.host.minimums = ""
         self.host.system = disk.system
         self.host.packages = dict(disk.packages)
 

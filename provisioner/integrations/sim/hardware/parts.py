@@ -307,6 +307,7 @@ class Host:
     loaded: dict[str, str] = field(default_factory=dict)  # in effect since the last boot
     login_removed: bool = False  # the daemon's, from the system on its disk
     tenant_keys: str = ""  # authorized_keys of the tenant's account in that system
+    minimums: str = ""  # files of its metadata: oldest versions of the tenant's libraries
     user_data: str = ""  # of the tenant, which its cloud-init would carry out at the next boot
     bios: Bios = field(default_factory=Bios)
     on_print: list[Callable[[str], None]] = field(default_factory=list)  # get its console's lines

@@ -252,6 +252,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("u=provisioner; k=", outputs_system.remove_login, 2.0),
     ("tenant_login=; ", outputs_system.make_tenant_login, 2.0),
+    ("tenant_libraries=; ", outputs_system.write_minimums, 0.5),
     ("tenant_user_data=; ", outputs_system.place_user_data, 2.0),
     ("lsblk --json --nodeps --output ", outputs_system.print_lsblk, 0.1),
     ("nvidia-smi ", outputs_gpu.print_nvidia_smi, 1.5),

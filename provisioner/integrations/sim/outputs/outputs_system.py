@@ -344,6 +344,18 @@ def make_tenant_login(view: HostView, command: str) -> Output:
     return Output(0, f"keys {digest} {user}:600\nend-of-output\n")
 
 
+def write_minimums(view: HostView, command: str) -> Output:
+    """Store the files of the metadata, and print the digest of them all as sha256sum does."""
+    if "minimums_cut_off" in view.machine.faults:
+        return Output(0, "")
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words = list(lexer)
+    texts = [words[at + 2] for at, word in enumerate(words) if word == "printf"]
+    view.machine.host.minimums = "".join(texts)
+    digest = hashlib.sha256("".join(texts).encode()).hexdigest()
+    return Output(0, f"minimums {digest}\nend-of-output\n")
+
+
 def place_user_data(view: HostView, _command: str) -> Output:
     """Store standard input as a file, and print its digest as sha256sum and stat do."""
     view.machine.host.user_data = view.sent

@@ -210,6 +210,7 @@ IN_PARTS = (
     machine_fault("runtime_is_forgotten", "H27", "run-time settings of the NICs do not stay"),
     machine_fault("tenant_login_fails", "H38", "the tenant's account opens with other keys"),
     machine_fault("login_stays", "H38", "a key of the daemon stays in the host at the handover"),
+    machine_fault("minimums_cut_off", "H38", "the answer about its metadata does not come"),
     machine_fault("old_driver_starts", "H37", "each boot loads the driver of before an update"),
 )
 

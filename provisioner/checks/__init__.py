@@ -68,7 +68,7 @@ from provisioner.checks import (
 )
 from provisioner.checks.check import Check
 from provisioner.checks.driver_verdicts import read_driver_verdicts
-from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives
+from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives, nccl_path
 from provisioner.model.cohort import Gate
 from provisioner.model.node import NodeKind
 
@@ -128,6 +128,7 @@ _LISTED: tuple[Check, ...] = (
     gpu_burn.CHECK,
     dcgm_diag.CHECK_SOFTWARE,
     *fabric_checks.ALL,
+    nccl_path.CHECK,
     dcgm_mndiag.CHECK,
     dcgm_diag.CHECK_LONG,
     dcgm_diag.CHECK_XLONG,

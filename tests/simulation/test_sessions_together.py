@@ -65,3 +65,22 @@ def test_a_collective_survives_a_crash_in_its_middle(tmp_path: Path) -> None:
 
     assert sum(o.passed for o in outcomes.values()) == 4
     assert [r["kind"] for r in journal] == ["fabric_session", "fabric_verdicts"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("nccl_sockets", "NCCL fell back to sockets: Failed to open libibverbs"),
+        pytest.param("nccl_staged", "without GPUDirect RDMA", marks=pytest.mark.long),
+        pytest.param("nccl_rail_unused", "does not use the rail of", marks=pytest.mark.long),
+        pytest.param("nccl_no_pxn", "without PXN", marks=pytest.mark.long),
+        pytest.param("nvswitch_path_slow", "NVSwitch path", marks=pytest.mark.long),
+    ],
+)
+def test_a_node_whose_nccl_takes_another_way_is_named_by_what_nccl_says(
+    tmp_path: Path, fault: str, words: str
+) -> None:
+    _, outcomes, _ = lived(tmp_path, 6, fabric_collectives=(2,), meanwhile=inject(fault, "su0-n03"))
+
+    assert blamed(outcomes) == {"su0-n03": (Reason.CHECK_FAILED, "su0-n03/collectives")}
+    assert words in outcomes["su0-n03"].blockers[0].detail

@@ -19,7 +19,12 @@ from provisioner.model.base import Record
 
 PORT = 18515  # perftest's default; rail n uses this port plus n
 RAIL_MESSAGE_GIB = 1.0  # of a run on one rail: one GPU at 50 GB/s takes some seconds
-_NCCL_ENV = "-x CUDA_DEVICE_ORDER=PCI_BUS_ID"
+LOGS = "/run/provisioner-fabric.nccl."  # NCCL's own logs, a file for each rank, in memory
+_NCCL_ENV = (
+    "-x CUDA_DEVICE_ORDER=PCI_BUS_ID -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=INIT,ENV,NET,DESTROY"
+)
+# of the all-to-all with and without PXN: small messages, many times
+PXN_SIZES = "-b 64K -e 4M -f 2 -g 1 -c 1 -n 50"
 _MPI = "mpirun --allow-run-as-root --bind-to none"
 
 
@@ -43,6 +48,7 @@ class FabricTest(Record):
     servers: Mapping[str, Command] = Field(default_factory=dict)  # node -> the serving command
     clients: Mapping[str, Command]  # node -> the measuring command
     ranks: int = 0  # of a collective
+    pxn: bool | None = None  # an all-to-all with it on or off on purpose
 
     @property
     def part(self) -> str:
@@ -65,6 +71,13 @@ def build_nccl_group_test(members: tuple[Member, ...], *, alltoall: bool = False
     return _build_collective_test(FabricKind.NCCL_GROUP, members, "all_reduce")
 
 
+def build_pxn_tests(a: Member, b: Member) -> tuple[FabricTest, FabricTest]:
+    """Return small all-to-alls over all GPUs of two nodes: without PXN, then with it."""
+    kind = FabricKind.NCCL_GROUP_ALLTOALL
+    off = _build_collective_test(kind, (a, b), "alltoall", pxn=False)
+    return off, _build_collective_test(kind, (a, b), "alltoall", pxn=True)
+
+
 def build_nccl_rail_test(members: tuple[Member, ...], rail: int) -> FabricTest:
     """Return an all-reduce over one rail: one GPU and one NIC of each node, only the network.
 
@@ -73,7 +86,7 @@ def build_nccl_rail_test(members: tuple[Member, ...], rail: int) -> FabricTest:
     """
     size = f"{RAIL_MESSAGE_GIB:.0f}G"
     contexts = " : ".join(
-        f"-np 1 -H {m.address}:1 {_NCCL_ENV}{_export_gid(port.gid)}"
+        f"-np 1 -H {m.address}:1 {_NCCL_ENV}{_export_log(f'rail{rail}')}{_export_gid(port.gid)}"
         f" -x CUDA_VISIBLE_DEVICES={port.gpu} -x NCCL_IB_HCA=={port.device}"
         f" all_reduce_perf -b {size} -e {size} -f 2 -g 1 -c 1"
         for m in members
@@ -99,19 +112,39 @@ def build_rdma_latency_test(server: Member, client: Member, rail: int) -> Fabric
     return _build_perftest(FabricKind.RDMA_LATENCY, "ib_read_lat -n 5000 -F", server, client, rail)
 
 
-def _build_collective_test(kind: FabricKind, members: tuple[Member, ...], name: str) -> FabricTest:
+def _build_collective_test(
+    kind: FabricKind, members: tuple[Member, ...], name: str, *, pxn: bool | None = None
+) -> FabricTest:
     gpus = members[0].gpus
+    sizes = "-b 8M -e 16G -f 2 -g 1 -c 1" if pxn is None else PXN_SIZES
+    switch = "" if pxn is None else f" -x NCCL_PXN_DISABLE={int(not pxn)}"
+    log = _export_log(name_log(kind, pxn=pxn))
     hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
     line = (
         f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
-        f" {_NCCL_ENV}{_export_gid(*_list_gids(members))} {name}_perf -b 8M -e 16G -f 2 -g 1 -c 1"
+        f" {_NCCL_ENV}{log}{switch}{_export_gid(*_list_gids(members))} {name}_perf {sizes}"
     )
     return FabricTest(
         kind=kind,
         nodes=tuple(m.node for m in members),
         clients={members[0].node: Command(name=kind.value, line=line, limit_s=900.0)},
         ranks=sum(m.gpus for m in members),
+        pxn=pxn,
     )
+
+
+def name_log(kind: FabricKind, *, pxn: bool | None = None) -> str:
+    """Return the word in the names of a collective's log files."""
+    return kind.value if pxn is None else f"pxn{int(pxn)}"
+
+
+def _export_log(name: str) -> str:
+    """Return the words that have every rank write its log into a file of its own: on the ranks'
+    standard output it would be mixed with the table and with other ranks.
+
+    source: NVIDIA, NCCL environment variables, NCCL_DEBUG_FILE.
+    """
+    return f" -x NCCL_DEBUG_FILE={LOGS}{name}.%h.%p"
 
 
 def _list_gids(members: tuple[Member, ...]) -> set[int | None]:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.fabric import fabric_checks, fabric_workloads
+from provisioner.checks.fabric import fabric_checks, fabric_workloads, nccl_path
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s
-from provisioner.checks.readers.nccl_output import read, read_bandwidths, select_largest_message
+from provisioner.checks.readers.nccl_log import NcclLog
+from provisioner.checks.readers.nccl_output import (
+    NcclRun,
+    read,
+    read_bandwidths,
+    select_largest_message,
+)
 from provisioner.checks.readers.sysfs import FIND_GID
-from provisioner.model.cohort import Evidence, Severity, Verdict
+from provisioner.model.cohort import Evidence, Finding, Severity, Verdict
 from provisioner.model.fabric_session import FabricRun, RailRun
 from provisioner.model.location import find_host_end
+from provisioner.model.outcome import Blocker
 from provisioner.planning.fault_location.isolation_words import ALL_RAILS
 
 # ------------------------------------------------------------------------------
@@ -40,6 +47,46 @@ CLEAN = (
     ' [ "$(cat /proc/$p/comm 2>/dev/null)" = sshd ] && kill -9 $p; done;'
     f" rm -rf {FOLDER}*; echo cleaned"
 )
+
+# NCCL's own logs of this host's ranks: without the ways inside it, each way once for all channels
+LOG_BYTES = 400_000
+GATHER = (
+    f"for f in {fabric_workloads.LOGS}*; do [ -f $f ] || continue; echo == log $f; grep -a NCCL $f"
+    " | grep -avE ' via (P2P|SHM)/' | awk '{k=$0; sub(/Channel [0-9][0-9]/, \"\", k)} !s[k]++'"
+    f" | head -c {LOG_BYTES}; echo; done; echo gathered"
+)
+_GATHERED = re.compile(
+    rf"^== log {re.escape(fabric_workloads.LOGS)}([a-z0-9_]{{1,40}})\.\S{{1,300}}$", re.MULTILINE
+)
+
+
+def read_logs(outputs: Mapping[str, Evidence | Blocker]) -> dict[str, NcclLog]:
+    """Return test (`name_log`) -> its log over all these nodes. A node whose answer is not whole
+    damages all of them: its part is unknown.
+    """
+    logs: dict[str, NcclLog] = {}
+    parts = [
+        (node, match[1], said.text[match.end() + 1 : end])
+        for node, said in outputs.items()
+        if isinstance(said, Evidence)
+        for found in (list(_GATHERED.finditer(said.text)),)
+        for match, end in zip(
+            found, [*(m.start() for m in found[1:]), said.text.rfind("gathered")], strict=False
+        )
+    ]
+    for node, name, text in parts:
+        log = logs.setdefault(name, NcclLog())
+        log.host = node
+        # a blank line was added behind each: without it the last line may be cut
+        log.feed(text.removesuffix("\n").encode("utf-8", "replace"))
+        log.end()
+    cut = sum(
+        isinstance(said, Blocker) or said.truncated or not said.text.endswith("gathered\n")
+        for said in outputs.values()
+    )
+    for log in logs.values():
+        log.damaged += cut
+    return logs
 
 
 def host_end(leaf_end: str) -> str:
@@ -137,12 +184,17 @@ def rdma_rail(test: fabric_workloads.FabricTest, said: Evidence, context: CheckC
 
 
 def nccl_rail(
-    run: RailRun, test: fabric_workloads.FabricTest, said: Evidence, context: CheckContext
+    run: RailRun,
+    test: fabric_workloads.FabricTest,
+    said: Evidence,
+    context: CheckContext,
+    seen: nccl_path.Seen | None = None,
 ) -> RailRun:
     """Return the rail's outcome with NCCL's result: wrong values count, regardless of RDMA's own
     result.
 
-    A collective that did not start is a fault of its launcher, not of the rail.
+    A collective that did not start is a fault of its launcher, not of the rail; so is one whose
+    way is unknown. `seen`: what NCCL's logs show of it; None: nobody asked.
     """
     text, code = parse_sections(said.text).get(run.rail, ("", 127))
     try:
@@ -159,21 +211,43 @@ def nccl_rail(
     output = Evidence(source=command.line, exit_code=code, text=text)
     result = fabric_checks.judge_test(test, {node: {command.name: output}}, context)
     bad = [f for f in result.findings if f.severity is Severity.ISOLATE]
+    if seen is not None and not seen.faults and seen.unknown:
+        return run.model_copy(update={"detail": _unknown(seen)})
+    bad = [*_by_host(seen), *bad]
     changes: dict[str, object] = {"bus_gb_s": bus}
     if bad and run.shown == "pass":
         changes |= {"shown": "fail", "detail": bad[0].detail}
     return run.model_copy(update=changes)
 
 
+def _unknown(seen: nccl_path.Seen) -> str:
+    return f"what NCCL did is unknown: {'; '.join(seen.unknown)}"[:400]
+
+
+def _by_host(seen: nccl_path.Seen | None) -> list[Finding]:
+    """Return the faults of a way with their host in the text, as it becomes a run's detail."""
+    return [
+        f.model_copy(update={"detail": f"{f.part}: {f.detail}"})
+        for f in (seen.faults if seen is not None else ())
+    ]
+
+
 def judge_collective(
-    tests: Sequence[fabric_workloads.FabricTest], said: Evidence, context: CheckContext
+    tests: Sequence[fabric_workloads.FabricTest],
+    said: Evidence,
+    context: CheckContext,
+    logs: Mapping[str, NcclLog] | None = None,
+    wanted: nccl_path.Wanted | None = None,
 ) -> RailRun:
     """Return the worst result of collectives over all rails of some nodes, as one run.
 
-    A collective that did not start is a fault of its launcher, and of no node: it was not run.
+    A collective that did not start is a fault of its launcher, and of no node: it was not run. So
+    is one whose way is unknown, by `logs` (`read_logs`); None: nobody asked.
     """
     measured: dict[str, object] = {}
     problems: list[tuple[str, str]] = []
+    words = ""
+    small: dict[bool, NcclRun] = {}  # all-to-alls with and without PXN
     for number, test in enumerate(tests):
         text, code = parse_sections(said.text).get(number, ("", 127))
         try:
@@ -182,6 +256,17 @@ def judge_collective(
             late = code in (124, 137) or said.exit_code in (None, 124, 137)
             problem_text = f"{test.kind.value}: {problem}: {_words(text)}"
             problems.append(("timeout" if late else "not_run", problem_text))
+            continue
+        if logs is not None and wanted is not None:
+            seen = judge_way(test, logs, wanted)
+            words = words or seen.words
+            problems += [("fail", f.detail) for f in _by_host(seen)]
+            if seen.unknown and not seen.faults:
+                problems.append(("not_run", f"{test.kind.value}: {_unknown(seen)}"))
+        if test.pxn is not None:
+            small[test.pxn] = run
+            if run.wrong or not run.bounds_ok:
+                problems.append(("wrong_data", f"small all-to-all: {run.wrong} wrong values"))
             continue
         bus = average_bus_gb_s(run)
         key = (
@@ -200,10 +285,36 @@ def judge_collective(
             problems.append(("fail", grave[0].detail))
         elif result.verdict is Verdict.FAIL:  # not all ranks, or an end with an error
             problems.append(("not_run", result.findings[0].detail))
+    if len(small) == 2:
+        log = (logs or {}).get(_log_of(fabric_workloads.FabricKind.NCCL_GROUP_ALLTOALL, pxn=True))
+        no_gain = _judge_small(small, log, tests[0].part)
+        problems += [no_gain] if no_gain is not None else []
     order = ("wrong_data", "fail", "timeout", "not_run")
-    shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", ""))
+    shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", words))
     fields = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **measured}
     return RailRun.model_validate(fields)
+
+
+_log_of = fabric_workloads.name_log
+
+
+def judge_way(
+    test: fabric_workloads.FabricTest, logs: Mapping[str, NcclLog], wanted: nccl_path.Wanted
+) -> nccl_path.Seen:
+    """Return what the ranks' own logs show of one test; without them nothing is known."""
+    name = f"rail{test.rail}" if test.rail is not None else _log_of(test.kind, pxn=test.pxn)
+    own = {"ranks": test.ranks, "pxn_off": test.pxn is False}
+    return nccl_path.judge_log(logs.get(name, NcclLog()), wanted.model_copy(update=own))
+
+
+def _judge_small(
+    small: Mapping[bool, NcclRun], log: NcclLog | None, part: str
+) -> tuple[str, str] | None:
+    try:
+        found = nccl_path.judge_pxn(small[False], small[True], log, part)
+    except Unreadable as problem:
+        return "not_run", str(problem)
+    return None if found is None else ("fail", f"{found.detail} ({found.measured})")
 
 
 def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import ValidationError
 
 from provisioner.checks.check import CheckContext
-from provisioner.checks.fabric import fabric_checks, fabric_workloads
+from provisioner.checks.fabric import fabric_checks, fabric_workloads, nccl_path
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
+from provisioner.checks.readers.nccl_log import NcclLog
 from provisioner.checks.readers.sysfs import read_gid
 from provisioner.checks.threshold_data import Limits
 from provisioner.execution.actions.work import Site
@@ -28,15 +29,18 @@ from provisioner.execution.observe.inband import run_commands
 from provisioner.execution.validate.fabric_outputs import (
     CLEAN,
     FOLDER,
+    GATHER,
     LOOK,
     MARK,
     build_measure_line,
     find_slowest,
     host_end,
     judge_collective,
+    judge_way,
     nccl_rail,
     parse_sections,
     rdma_rail,
+    read_logs,
     serve,
     slowest_together,
 )
@@ -373,12 +377,9 @@ class FabricTests:
                     fabric_workloads.build_nccl_rail_test(members, rail) for rail in test.rails
                 ]
                 name = f"{session}/{test.name}/nccl"
-                collective_output = await self._mpi(
-                    name, nodes, members, tried, NCCL_S, together=True
-                )
-                nccl = (
-                    None if isinstance(collective_output, Blocker) else (tried, collective_output)
-                )
+                printed = await self._mpi(name, nodes, members, tried, NCCL_S, together=True)
+                if not isinstance(printed, Blocker):
+                    nccl = (tried, printed, await self._read_logs(nodes))
         finally:
             await self.clean_hosts(nodes)
         if isinstance(measured, Blocker):
@@ -392,7 +393,10 @@ class FabricTests:
         if nccl is not None:
             raw[NCCL] = nccl[1].model_dump(mode="json")
             each = zip(results, nccl[0], strict=True)
-            results = tuple(nccl_rail(r, t, nccl[1], context) for r, t in each)
+            results = tuple(
+                nccl_rail(r, t, nccl[1], context, judge_way(t, nccl[2], _want(members, nodes, t)))
+                for r, t in each
+            )
         digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
         ends: list[CableEnds] = []
         for (node, member), first in zip(both, before, strict=True):
@@ -411,14 +415,20 @@ class FabricTests:
         members: tuple[Member, ...],
     ) -> FabricRun:
         """Return a collective over all GPUs of these nodes; of more than two also all-to-all."""
-        tests = [fabric_workloads.build_nccl_pair_test(*members)] if len(members) == 2 else []
-        tests = tests or [
-            fabric_workloads.build_nccl_group_test(members, alltoall=a) for a in (False, True)
-        ]
+        wanted = _want(members, nodes)
+        if len(members) == 2:
+            tests = [fabric_workloads.build_nccl_pair_test(*members)]
+            if wanted.rails_apart:
+                tests += fabric_workloads.build_pxn_tests(*members)
+        else:
+            tests = [
+                fabric_workloads.build_nccl_group_test(members, alltoall=a) for a in (False, True)
+            ]
         limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
         try:
             mark = f"{session}/{test.name}"
             output = await self._mpi(mark, nodes, members, tests, limit_s, together=False)
+            logs = await self._read_logs(nodes)
         finally:
             await self.clean_hosts(nodes)
         run = fabric_rounds.record_not_run(test, number)
@@ -427,7 +437,8 @@ class FabricTests:
             return run.model_copy(update={"results": results})
         raw = {t.kind.value: output.model_dump(mode="json") for t in tests[:1]}
         digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
-        result = judge_collective(tests, output, await self._context(nodes[0]))
+        context = await self._context(nodes[0])
+        result = judge_collective(tests, output, context, logs, wanted)
         return run.model_copy(update={"results": (result,), "evidence": digest})
 
     async def judge_runs(self, node: Node, runs: Sequence[FabricRun]) -> tuple[CheckResult, ...]:
@@ -476,6 +487,17 @@ class FabricTests:
         line = build_measure_line(mark, tests, door.exports, together=together)
         return await self._one(nodes[0], tests[0].kind.value, line, limit_s)
 
+    async def _read_logs(self, nodes: Sequence[Node]) -> dict[str, NcclLog]:
+        """Return what NCCL's ranks wrote on each of these hosts, by test."""
+        look = [("nccl_log", GATHER, SHORT_S)]
+        said = await asyncio.gather(*(run_commands(self._site, node, look) for node in nodes))
+        return read_logs(
+            {
+                node.id: outputs if isinstance(outputs, Blocker) else outputs["nccl_log"]
+                for node, outputs in zip(nodes, said, strict=True)
+            }
+        )
+
     async def _one(self, node: Node, name: str, line: str, limit_s: float) -> Evidence | Blocker:
         outputs = await run_commands(self._site, node, [(name, line, limit_s)])
         return outputs if isinstance(outputs, Blocker) else outputs[name]
@@ -488,6 +510,23 @@ class FabricTests:
         return await judging_context(
             self._store, self._matrix, site.settings, self._thresholds, node, inventory
         )
+
+
+def _want(
+    members: Sequence[Member],
+    nodes: Sequence[Node],
+    test: fabric_workloads.FabricTest | None = None,
+) -> nccl_path.Wanted:
+    """Return what logs must show: the devices of all rails, or of the one that `test` uses."""
+    rail = test.rail if test is not None else None
+    leaves = [{p.switch for p in node.ports if p.rail >= 0 and p.switch} for node in nodes]
+    return nccl_path.Wanted(
+        devices={
+            m.node: frozenset(p.device for p in m.rails if rail is None or p.rail == rail)
+            for m in members
+        },
+        rails_apart=rail is None and all(len(names) > 1 for names in leaves),
+    )
 
 
 def _unfit(node: Node, detail: str) -> Blocker:

@@ -180,14 +180,14 @@ def _block_node(
             reason=Reason.CHECK_FAILED,
             subject=f"{name}/collectives",
             detail=f"{len(alone)} collectives with good nodes failed with it (with {names}),"
-            " though its pairs are good",
+            f" though its pairs are good{_quote(alone, name)}",
             unblock="Open a repair case: it fails only among many nodes. Examine the evidence.",
         )
     detail = f"no collective over {size} nodes with it could be run"
     if failures:
         detail = (
             f"{len(failures)} collectives over {size} nodes failed, "
-            "and no node is proved to be at fault"
+            f"and no node is proved to be at fault{_quote(failures, name)}"
         )
     return Blocker(
         reason=Reason.CHECK_SKIPPED,
@@ -195,6 +195,13 @@ def _block_node(
         detail=detail,
         unblock="Examine the session's evidence and the fabric's settings, then retry the node.",
     )
+
+
+def _quote(failures: Sequence[Observation], name: str) -> str:
+    """Return what most of these failures say, of this node if any does; "": they say nothing."""
+    said = [r.detail for o in failures for r in o.results if r.detail]
+    own = [words for words in said if words.startswith(f"{name}: ")] or said
+    return f": {max(own, key=own.count)}"[:300] if own else ""
 
 
 _PROVED = frozenset({Reason.CHECK_FAILED})
@@ -268,6 +275,7 @@ def list_observations(session: FabricSession) -> tuple[Observation, ...]:
                 RailResult(
                     rail=r.rail,
                     shown=RailOutcome(r.shown),
+                    detail=r.detail,
                     ratio=_ratio(
                         (r.gbit_s, rdma),
                         (r.bus_gb_s, nccl[_size(run)]),

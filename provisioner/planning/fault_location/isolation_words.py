@@ -247,6 +247,7 @@ class RailResult(Record):
     rail: int  # ALL_RAILS for a group test
     shown: RailOutcome
     ratio: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    detail: str = ""  # what the test said of a failure
 
 
 class Observation(Record):

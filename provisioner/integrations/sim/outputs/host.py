@@ -50,6 +50,7 @@ class HostView:
         # files in /run: path -> boot id of the writing system, content
         self.volatile: dict[str, tuple[str | None, str]] = {}
         self.serving: dict[int, tuple[str, str]] = {}  # port -> RDMA device, boot id
+        self.nccl_logs: dict[str, str] = {}  # file in /run -> what NCCL wrote
         # address -> its host, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}
 

@@ -272,6 +272,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("command -v ib_write_bw; ", outputs_fabric.print_devices, 0.1),
     ("for d in mlx5_", outputs_fabric.print_counters, 0.1),
     ("export PROVISIONER_FABRIC=", outputs_fabric.run_fabric_command, 30.0),
+    ("for f in /run/provisioner-fabric.nccl.", outputs_fabric.print_nccl_logs, 0.2),
     ("for f in $(grep -lsz '^PROVISIONER_FABRIC=", outputs_fabric.end_processes, 0.1),
     ("fio ", outputs_burn.print_fio, 75.0),
     ("stress-ng ", outputs_burn.print_stress_ng, 121.0),

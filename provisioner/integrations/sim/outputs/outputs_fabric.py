@@ -236,7 +236,93 @@ def start_servers(view: HostView, command: str) -> Output:
 def end_processes(view: HostView, _command: str) -> Output:
     """End every process with the mark."""
     view.serving.clear()
+    view.nccl_logs.clear()
     return Output(0, "cleaned\n")
+
+
+def print_nccl_logs(view: HostView, _command: str) -> Output:
+    """NCCL's own logs of this host's ranks, a file for each."""
+    files = sorted(view.nccl_logs.items())
+    return Output(0, "".join(f"== log {name}\n{text}\n" for name, text in files) + "gathered\n")
+
+
+_LOG_FILE = re.compile(r"NCCL_DEBUG_FILE=(\S+?)\.%h\.%p")
+_PXN_OFF = "NCCL_PXN_DISABLE=1"
+
+
+def _write_logs(line: str, ranks: list[tuple[HostView, int, Cable | None]]) -> None:
+    """NCCL's log of each rank as v2.21 writes it: a ring among the hosts on each rail, and for an
+    all-to-all a way from each rank to each of another host, by PXN to other rails.
+
+    Format: NVIDIA/nccl src/transport/net.cc, src/init.cc. Faults: `nccl_sockets` (libibverbs is not
+    there), `nccl_staged` (no GPUDirect RDMA), `nccl_rail_unused`, `nccl_no_pxn`.
+    """
+    found = _LOG_FILE.search(line)
+    if found is None:
+        return
+    for rank, (view, gpu, cable) in enumerate(ranks):
+        own = [n for n, (v, _, _) in enumerate(ranks) if v is view]
+        said = [
+            *_network_words(view, line, cable),
+            *_comm_words(rank, len(ranks), gpu, "Init START"),
+            *(
+                words
+                for peer, (other, theirs, _) in enumerate(ranks)
+                if other is not view and (theirs == gpu or " alltoall_perf " in line)
+                for words in _ways(view, line, (rank, gpu), (peer, theirs), own, cable)
+            ),
+            *_comm_words(rank, len(ranks), gpu, "Init COMPLETE"),
+            *_comm_words(rank, len(ranks), gpu, "Destroy COMPLETE"),
+        ]
+        pid = 51000 + rank
+        head = f"{view.machine.name}:{pid}:{pid + 900} [{gpu}] NCCL INFO "
+        file = f"{found[1]}.{view.machine.name}.{pid}"
+        view.nccl_logs[file] = "".join(f"{head}{words}\n" for words in said)
+
+
+def _comm_words(rank: int, size: int, gpu: int, end: str) -> list[str]:
+    start = "" if end.startswith("Destroy") else "ncclCommInitRank "
+    return [f"{start}comm 0x55d0 rank {rank} nranks {size} cudaDev {gpu} busId 1b000 - {end}"]
+
+
+def _network_words(view: HostView, line: str, cable: Cable | None) -> list[str]:
+    cables = [cable] if cable is not None else sorted(view.cables, key=lambda c: c.rail)
+    named = [_device(view, c) for c in cables if c.rail >= 0]
+    listed = " ".join(f"[{n}]{name}:1/RoCE" for n, name in enumerate(named))
+    said = ["NCCL version 2.21.5+cuda12.4"]
+    if _PXN_OFF in line:
+        said.append("NCCL_PXN_DISABLE set by environment to 1.")
+    if "nccl_sockets" in view.machine.faults:
+        end = "Using network Socket"
+        return [*said, "Failed to open libibverbs.so[.1]", "NET/Socket : Using [0]eno1", end]
+    return [*said, f"NET/IB : Using {listed} [RO]; OOB eno1:10.0.0.1<0>", "Using network IB"]
+
+
+def _ways(
+    view: HostView,
+    line: str,
+    here: tuple[int, int],
+    there: tuple[int, int],
+    own: list[int],
+    cable: Cable | None,
+) -> list[str]:
+    """The two lines of a rank and one of another host, each (rank, GPU): sent, and received."""
+    faults = view.machine.faults
+    device = 0 if cable is not None else here[1]
+    if "nccl_rail_unused" in faults and device == 3:
+        device = 2
+    network = "Socket" if "nccl_sockets" in faults else "IB"
+    direct = "" if faults & {"nccl_sockets", "nccl_staged"} else "/GDRDMA"
+    crosses = here[1] != there[1]
+    sent = f"{device}"
+    if crosses and _PXN_OFF not in line and "nccl_no_pxn" not in faults:
+        sent = f"{there[1]}({own[min(there[1], len(own) - 1)]})"
+    ends = f"{here[0]}[{here[1]}]", f"{there[0]}[{there[1]}]"
+    channel = f"Channel {here[1]:02d}/{int(crosses)} :"
+    return [
+        f"{channel} {ends[0]} -> {ends[1]} [send] via NET/{network}/{sent}{direct}",
+        f"{channel} {ends[1]} -> {ends[0]} [receive] via NET/{network}/{device}{direct}",
+    ]
 
 
 def run_clients(view: HostView, command: str) -> Output:
@@ -314,7 +400,16 @@ def _together(view: HostView, line: str) -> tuple[str, int]:
     corrupt = any("corrupts_in_collectives" in p.machine.faults for p in hosts)
     level = TOGETHER_GB_S["alltoall" if " alltoall_perf " in line else "all_reduce"] * factor
     gpus = [(h, n) for h in hosts for n in range(len(h.gpus))]
-    return _table(view, gpus, [2**n for n in range(23, 35)], level, 93 if corrupt else 0)
+    _write_logs(line, [(h, n, None) for h, n in gpus])
+    sizes = [2**n for n in range(23, 35)]
+    if "NCCL_PXN_DISABLE=" in line:  # small messages, which gain by PXN
+        slow = _PXN_OFF in line or any(
+            p.machine.faults & {"nccl_no_pxn", "nvswitch_path_slow"} for p in hosts
+        )
+        level, sizes = 9.0 if slow else 12.0, [2**n for n in range(16, 23)]
+        if _PXN_OFF not in line and any("nvswitch_path_slow" in p.machine.faults for p in hosts):
+            level = 6.0
+    return _table(view, gpus, sizes, level, 93 if corrupt else 0)
 
 
 def _all_reduce(view: HostView, line: str, rail: int) -> tuple[str, int]:
@@ -331,6 +426,7 @@ def _all_reduce(view: HostView, line: str, rail: int) -> tuple[str, int]:
         "corrupts_among_nodes" in h.machine.faults for h in hosts
     )
     wrong = 93 if corrupt else 0
+    _write_logs(line, [(h, 0, c) for h, c in zip(hosts, cables, strict=True)])
     return _table(view, [(h, 0) for h in hosts], [RAIL_BYTES], RAIL_GB_S * factor, wrong)
 
 

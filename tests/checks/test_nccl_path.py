@@ -1,0 +1,314 @@
+"""What NCCL did, read from its own logs: published excerpts (retyped, with their sources), whole
+logs with planted faults, and logs that are cut or mixed, which must never pass.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from provisioner import checks
+from provisioner.checks.fabric import nccl_path
+from provisioner.checks.fabric.nccl_path import Wanted, find_faults, judge_pxn, list_unknown
+from provisioner.checks.readers.nccl_log import NcclLog, read_log
+from provisioner.checks.readers.nccl_output import NcclRun, Row
+from provisioner.execution.validate.fabric_outputs import read_logs
+from provisioner.model.cohort import Evidence
+
+GOOD = (Path(__file__).parent.parent / "golden/checks/nccl_path/good/nccl_log.txt").read_text()
+RAILS = Wanted(rails_apart=True)
+
+# (source, excerpt, words of the faults that its thread confirms); each excerpt is some lines of it
+PUBLISHED = (
+    (
+        "https://github.com/NVIDIA/nccl/issues/1410",
+        (
+            "h100-a:2340:2384 [4] NCCL INFO Failed to open libibverbs.so[.1]\n"
+            "h100-a:2340:2384 [4] NCCL INFO NET/Socket : Using [0]eth0:10.177.137.15<0>\n"
+            "h100-a:2340:2384 [4] NCCL INFO Using non-device net plugin version 0\n"
+            "h100-a:2340:2384 [4] NCCL INFO Using network Socket\n"
+        ),
+        {"sockets: Failed to open libibverbs"},
+    ),
+    (
+        "https://github.com/NVIDIA/nccl-tests/issues/166",
+        (
+            "NCCL version 2.18.3+cuda12.2\n"
+            "ubuntu:39964:40050 [6] NCCL INFO Failed to open libibverbs.so[.1]\n"
+            "ubuntu:39964:40050 [6] NCCL INFO NET/Socket : Using [0]ens4:10.0.0.1<0>\n"
+            "ubuntu:39964:40050 [6] NCCL INFO Using network Socket\n"
+        ),
+        {"sockets: Failed to open libibverbs"},
+    ),
+    (
+        "a thread of a GRPO set-up on rented nodes; NCCL 2.26.2, H100 NVL",
+        (
+            "6e094e9a088e:147147:147211 [6] NCCL INFO NET/IB : No device found.\n"
+            "6e094e9a088e:147147:147211 [6] NCCL INFO "
+            "NET/IB : Using [RO]; OOB podnet1:10.0.123.96<0>\n"
+            "6e094e9a088e:147147:147211 [6] NCCL INFO Using network Socket\n"
+        ),
+        {"sockets: NET/IB : No device found"},
+    ),
+    (
+        "https://github.com/NVIDIA/nccl/issues/367",
+        (
+            "c6ad99331184:117277:117384 [0] NCCL INFO "
+            "Ring 00 : 15 -> 0 [receive] via NET/Socket/0\n"
+            "c6ad99331184:117277:117384 [0] NCCL INFO Using network Socket\n"
+        ),
+        {"sockets: NCCL says no reason"},
+    ),
+    (
+        "https://github.com/NVIDIA/nccl/issues/899",
+        (
+            "2134:5325:5337 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'"
+            " (no module)\n"
+            "2134:5325:5338 [0] NCCL INFO "
+            "Channel 00 : 0[1a000] -> 1[1a000] [receive] via NET/IB/0\n"
+            "2134:5325:5338 [0] NCCL INFO Channel 00 : 1[1a000] -> 0[1a000] [send] via NET/IB/0\n"
+        ),
+        {"without GPUDirect RDMA: NCCL found no GPUDirect RDMA"},
+    ),
+    (
+        "https://github.com/NVIDIA/nccl/issues/1814",
+        (
+            "hostname-test:984:1257 [4] NCCL INFO Channel 06/0 : 36[4] -> 20[4] [send] via"
+            " NET/IBext_v8/3\n"
+            "hostname-test:983:1261 [3] NCCL INFO Channel 00/0 : 51[3] -> 35[3] [receive] via"
+            " NET/IBext_v8/5\n"
+        ),
+        {"without GPUDirect RDMA"},
+    ),
+    (
+        "https://github.com/Azure/aks-rdma-infiniband/pull/36",
+        (
+            "leader-h2nng:523:564 [0] NCCL INFO NCCL_NET_GDR_LEVEL set by environment to SYS\n"
+            "leader-h2nng:523:564 [0] NCCL INFO Channel 00/0 : 9[1] -> 0[0] [receive] via"
+            " NET/IB/0/GDRDMA\n"
+            "leader-h2nng:528:570 [5] NCCL INFO Channel 04/0 : 5[5] -> 12[4] [send] via"
+            " NET/IB/4/GDRDMA\n"
+        ),
+        set(),
+    ),
+    (
+        "https://github.com/NVIDIA/nccl-tests/issues/78",
+        (
+            "binghypc057:77503:77793 [4] NCCL INFO "
+            "Channel 15 : 5[bc000] -> 196[be000] [receive] via"
+            " NET/IB/5/GDRDMA/Shared\n"
+        ),
+        set(),
+    ),
+    (
+        "all-to-all of two hosts with an NCCL RDMA plug-in and NCCL_PXN_DISABLE=0, NCCL 2.2x",
+        (
+            "vm-host38:33957:34000 [0] NCCL INFO NCCL_PXN_DISABLE set by environment to 0.\n"
+            "vm-host38:33957:34018 [0] NCCL INFO Channel 01/1 : 1[0] -> 2[1] [receive] via"
+            " NET/NCCL RDMA Plugin v6/0/GDRDMA/Shared\n"
+            "vm-host38:33957:34018 [0] NCCL INFO Channel 01/1 : 2[1] -> 1[0] [send] via"
+            " NET/NCCL RDMA Plugin v6/1(3)/GDRDMA/Shared\n"
+        ),
+        set(),
+    ),
+)
+
+
+def words_of(text: str, wanted: Wanted = RAILS) -> list[str]:
+    return [f.detail for f in find_faults(read_log([text.encode()]), wanted)]
+
+
+@pytest.mark.parametrize(("source", "text", "named"), PUBLISHED, ids=lambda v: str(v)[:50])
+def test_published_logs_show_what_their_threads_say(
+    source: str, text: str, named: set[str]
+) -> None:
+    found = words_of(text)
+
+    assert len(found) == len(named), (source, found)
+    assert all(any(name in words for words in found) for name in named)
+    # an excerpt is no whole log: what it does not show is unknown
+    assert list_unknown(read_log([text.encode()]), RAILS)
+
+
+def test_a_whole_log_in_pieces_of_any_length_is_read_the_same() -> None:
+    raw = GOOD.encode()
+    whole = read_log([raw])
+    pieces = read_log([raw[n : n + 37] for n in range(0, len(raw), 37)])
+
+    assert whole.paths == pieces.paths
+    assert not list_unknown(pieces, Wanted(ranks=16, rails=8))
+    words = nccl_path.describe(pieces)
+    assert words.startswith("NCCL 2.21.5, network IB, plugin built in; 16 rings, trees;")
+    assert nccl_path.list_devices(whole)[3] == ("mlx5_3", "mlx5_4")
+
+
+@pytest.mark.parametrize(
+    "tag", ["[1,3]<stdout>:", "2026-05-01 10:00:00 ", "(Worker pid=660) ", "worker-0: "]
+)
+def test_lines_may_have_a_tag_before_them(tag: str) -> None:
+    tagged = "".join(f"{tag}{line}\n" for line in GOOD.splitlines())
+
+    assert not list_unknown(read_log([tagged.encode()]), Wanted(ranks=16))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (" - Destroy COMPLETE", " - Abort COMPLETE"),
+        ("Init COMPLETE", "Initialisierung VOLLSTÄNDIG"),
+        ("nranks 16", "nranks 17"),
+        ("Using network IB", "Netzwerk IB wird verwendet"),
+        ("[send] via NET/IB/3/GDRDMA", "[send] via NET/IB/3/GDRD"),
+        ("NCCL INFO Channel 06/0", "NCCL INFO Channel 06/0 : 0[0]node1:1:1 [0] NCCL INFO x"),
+    ],
+)
+def test_a_log_that_lacks_or_mixes_lines_is_unknown_and_no_pass(old: str, new: str) -> None:
+    assert old in GOOD
+    log = read_log([GOOD.replace(old, new).encode()])
+
+    assert list_unknown(log, Wanted(ranks=16))
+
+
+def test_the_device_list_of_the_host_names_the_missing_rail() -> None:
+    devices = {f"node{n}": frozenset(f"mlx5_{d}" for d in range(8)) for n in range(2)}
+    lost = GOOD.replace("NET/IB/5", "NET/IB/4")
+
+    assert not words_of(GOOD, Wanted(devices=devices, rails_apart=True))
+    assert (
+        words_of(lost, Wanted(devices=devices))
+        == ["NCCL does not use the rail of mlx5_5 (seen, but no channel uses it)"] * 2
+    )
+    unseen = lost.replace("[5]mlx5_5:1/RoCE ", "")
+    assert "not seen by NCCL" in words_of(unseen, Wanted(devices=devices))[0]
+
+
+def test_virtual_devices_count_as_the_cards_they_are_made_of() -> None:
+    text = (
+        "a:1:1 [0] NCCL INFO NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=800000"
+        " ndevs=2\n"
+        "a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/2/GDRDMA\n"
+    )
+
+    assert not words_of(text, Wanted(devices={"a": frozenset({"mlx5_0", "mlx5_1"})}))
+
+
+def run_of(level: float, other: float | None = None) -> NcclRun:
+    rows = tuple(
+        Row(size=2**n, bus_gb_s=(level, other or level * 1.01), wrong=0) for n in range(16, 23)
+    )
+    return NcclRun(
+        ranks=16, hosts=("a", "b"), rows=rows, out_of_bounds=0, bounds_ok=True,
+        average_gb_s=level, average_failed=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("off", "on", "proxied", "named"),
+    [
+        (9.0, 12.0, True, None),
+        (9.0, 6.0, True, "NVSwitch path between the GPUs is slow"),
+        (9.0, 9.0, True, "wired to one leaf"),
+        (9.0, 9.0, False, "NVSwitch path to the other GPUs' cards is not there"),
+    ],
+)
+def test_a_small_all_to_all_that_does_not_gain_by_pxn_names_why(
+    off: float, on: float, named: str | None, proxied: bool
+) -> None:
+    log = read_log([GOOD.encode()]) if proxied else NcclLog()
+
+    found = judge_pxn(run_of(off), run_of(on), log, "a b")
+
+    assert (found is None) == (named is None)
+    assert found is None or (named is not None and named in found.detail)
+
+
+def test_a_gain_within_its_own_spread_is_none() -> None:
+    assert judge_pxn(run_of(9.0, 8.0), run_of(9.2, 8.2), None, "a b") is not None
+
+
+def gathered(texts: dict[str, str], end: str = "gathered\n") -> dict[str, Evidence]:
+    return {
+        node: Evidence(
+            source="x",
+            exit_code=0,
+            text=f"== log /run/provisioner-fabric.nccl.nccl_pair.h.1\n{text}\n{end}",
+        )
+        for node, text in texts.items()
+    }
+
+
+def split_good() -> dict[str, str]:
+    lines = GOOD.splitlines(keepends=True)
+    return {n: "".join(x for x in lines if x.startswith(n)) for n in ("node0", "node1")}
+
+
+def test_hosts_with_one_name_are_told_apart_by_where_their_logs_come_from() -> None:
+    same = {n: t.replace("node1:", "node0:") for n, t in split_good().items()}
+
+    log = read_logs(gathered(same))["nccl_pair"]
+
+    assert {p.host for p in log.processes.values()} == {"node0", "node1"}
+    assert not list_unknown(log, Wanted(ranks=16, rails=8))
+
+
+def test_an_answer_that_is_cut_makes_the_whole_unknown() -> None:
+    parts = split_good()
+    at = parts["node1"].rindex("/GDRDMA")
+    cut = {**parts, "node1": parts["node1"][:at]}
+
+    log = read_logs(gathered(cut))["nccl_pair"]
+
+    assert not list(find_faults(log, RAILS))  # a way without its end is no way without GDRDMA
+    assert list_unknown(log, RAILS)
+    assert list_unknown(read_logs(gathered(parts, end=""))["nccl_pair"], RAILS)
+
+
+def test_precision_and_recall_over_all_labelled_logs() -> None:
+    """Every fault by name in all published and planted logs, and no other."""
+    root = Path(__file__).parent.parent / "golden/checks/nccl_path"
+    found = wanted = right = 0
+    for _, text, named in PUBLISHED:
+        words = words_of(text)
+        found, wanted = found + len(words), wanted + len(named)
+        right += sum(any(n in w for w in words) for n in named)
+    for case in root.glob("*/expected.json"):
+        hosts = {p for p, _ in json.loads(case.read_text())["findings"] if p != "host"}
+        text = (case.parent / "nccl_log.txt").read_text()
+        seen = {f.part for f in find_faults(read_log([text.encode()]), RAILS)}
+        found, wanted, right = found + len(seen), wanted + len(hosts), right + len(seen & hosts)
+
+    assert (right / found, right / wanted) == (1.0, 1.0)
+
+
+@pytest.mark.long
+def test_logs_of_64_ranks_of_2_mb_take_at_most_five_seconds() -> None:
+    logs = [_build_large(rank) for rank in range(4)]
+    began = time.process_time()
+    log = NcclLog()
+    for number in range(64):
+        log.feed(logs[number % 4])
+    log.end()
+
+    assert time.process_time() - began < 5.0
+    assert log.damaged == 0
+
+
+def _build_large(rank: int) -> bytes:
+    lines = []
+    for n in range(17_000):
+        peer = (rank + 8 + n) % 512
+        head = f"node{rank // 8:03d}:{1000 + rank}:{2000 + rank} [{rank % 8}] NCCL INFO "
+        ends = f"{rank}[{rank % 8}] -> {peer}[{peer % 8}]"
+        lines.append(
+            f"{head}Channel {n % 64:02d}/1 : {ends} [send] via NET/IB/{peer % 8}/GDRDMA/Shared\n"
+            if n % 2
+            else f"{head}Channel {n % 64:02d}/0 : {ends} via P2P/CUMEM/read\n"
+        )
+    return "".join(lines).encode()
+
+
+def test_the_check_is_listed_for_gate_c() -> None:
+    assert nccl_path.CHECK.name in {check.name for check in checks.ALL}

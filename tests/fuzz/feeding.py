@@ -157,7 +157,9 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
             return (("own.yaml", text),)
         case "Evidence":
             return Evidence(source="fuzz", exit_code=0, text=text)
-        case "Mapping[str, Evidence]":
+        case "Iterable[bytes]":
+            return [data[:how], data[how:]]
+        case "Mapping[str, Evidence]" | "Mapping[str, Evidence | Blocker]":
             names = ("gpus", "packages", "nics", "nic_config", "boot_id", "lldp", "netdevs")
             return {n: Evidence(source=n, exit_code=0, text=text) for n in names}
         case "Mapping[str, bytes]":

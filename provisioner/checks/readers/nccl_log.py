@@ -198,7 +198,8 @@ class NcclLog:
         found = _COMM.search(said)
         if found is None:
             return
-        rank, size = int(found[1]), int(found[2])
+        rank = int(found[1])
+        size = int(found[2])
         if rank >= size or size > RANKS_MAX:
             self.damaged += 1
             return
@@ -217,7 +218,8 @@ class NcclLog:
             self.damaged += 1
             return
         sends = found[6] == b"send"
-        source, target = int(found[2]), int(found[4])
+        source = int(found[2])
+        target = int(found[4])
         rank = source if sends else target
         self.path_of.setdefault(rank, (process.host, process.pid))
         self.paths.add(

@@ -406,7 +406,8 @@ def _together(view: HostView, line: str) -> tuple[str, int]:
         slow = _PXN_OFF in line or any(
             p.machine.faults & {"nccl_no_pxn", "nvswitch_path_slow"} for p in hosts
         )
-        level, sizes = 9.0 if slow else 12.0, [2**n for n in range(16, 23)]
+        level = 9.0 if slow else 12.0
+        sizes = [2**n for n in range(16, 23)]
         if _PXN_OFF not in line and any("nvswitch_path_slow" in p.machine.faults for p in hosts):
             level = 6.0
     return _table(view, gpus, sizes, level, 93 if corrupt else 0)

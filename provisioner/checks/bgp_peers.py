@@ -23,6 +23,9 @@ BGP_PEERS = Command(
     name="bgp_peers", line="vtysh -c 'show bgp vrf default summary json'", limit_s=30.0
 )
 
+# FRR's own verdict; else "Policy" (no route passes without one, RFC 8212), "Admin" or "PfxCt"
+# source: FRRouting/frr, bgpd/bgp_vty.c, bgp_show_summary
+_FINE = "OK"
 _FAMILIES = ("ipv4Unicast", "ipv6Unicast", "l2VpnEvpn")
 
 
@@ -46,6 +49,9 @@ def _findings(evidence: Mapping[str, Evidence], _context: CheckContext) -> Itera
             if state != "Established":
                 detail = "the BGP peer is not established"
                 yield fault(f"{name} {family}", Severity.ISOLATE, detail, state, "Established")
+            elif (verdict := peer.get("peerState", _FINE)) != _FINE:
+                detail = "FRR says that the BGP peer exchanges no routes"
+                yield fault(f"{name} {family}", Severity.ISOLATE, detail, verdict, _FINE)
 
 
 CHECK = Check("bgp_peers", Gate.A, (BGP_PEERS,), _findings, on_request=True)

@@ -119,8 +119,9 @@ def _read_status(body: Mapping[str, Any]) -> tuple[str, str]:
     for one in listed[:_CONDITIONS_MAX] if isinstance(listed, list) else ():
         if isinstance(one, dict):
             said += [one.get("Severity"), one.get("MessageSeverity")]
+    words = {word.capitalize() for word in said if isinstance(word, str)}
     for worst in _HEALTH:
-        if worst in said:
+        if worst in words:
             return str(status.get("State", "")), worst
     return str(status.get("State", "")), str(status.get("Health", ""))
 

@@ -1,7 +1,7 @@
 """The driver's own verdicts on a GPU, read in every output of nvidia-smi, whatever the check asks.
 
-They are the recovery action (`nvidia-smi -q`, column gpu_recovery_action), sentences outside of the
-tables, a cell that says that the GPU is lost, and exit codes. An output that a check needs is
+They are the recovery action (`nvidia-smi -q`, column gpu_recovery_action), the reset status of
+drivers before it, sentences outside of the tables, a cell that says that the GPU is lost, and exit codes. An output that a check needs is
 therefore never fine while the driver says in it that a GPU is not.
 """
 
@@ -25,6 +25,13 @@ from provisioner.model.cohort import Evidence, Finding, Severity
 TOOL = "nvidia-smi"
 COLUMN = "gpu_recovery_action"
 KEY = "GPU Recovery Action"
+# drivers up to 570; later ones print that it has been deprecated in its place. "Either of these
+# being 'Yes' indicates that an unrecoverable error has occurred" (nvidia-smi --help-query-gpu)
+RESETS = {
+    "GPU Reset Status/Reset Required": "reset_status.reset_required",
+    "GPU Reset Status/Drain and Reset Recommended": "reset_status.drain_and_reset_recommended",
+}
+_NO_RESET = ("", "no", "n/a", "not supported", "requested functionality has been deprecated")
 # how nvidia-smi words the values of nvmlDeviceGpuRecoveryAction_t -> the value
 # source: NVIDIA, "GPU Memory Error Management", recovery action flag; NVIDIA/DCGM issue 263
 _VALUES = {"none": 0, "reset": 1, "reboot": 2, "drain p2p": 3, "drain and reset": 4}
@@ -49,6 +56,13 @@ def judge_recovery_action(part: str, word: str) -> Finding | None:
     if severity is None:
         return None
     return fault(part, severity, "the driver asks for a recovery of this GPU", word, "None")
+
+
+def judge_reset(part: str, word: str) -> Finding | None:
+    """Return the fault that a reset status names; None for "No", or where none is reported."""
+    if word.strip().strip("[]").lower() in _NO_RESET:
+        return None
+    return fault(part, Severity.RESET_GPU, "the driver asks for a reset of this GPU", word, "No")
 
 
 def _join(check: Check, judge: Judge) -> Judge:
@@ -112,6 +126,9 @@ def _judge_query(text: str) -> Iterator[Finding]:
         for word in gpu.values.get(KEY, ()):
             if (found := judge_recovery_action(gpu.part, word)) is not None:
                 yield found
+        for word in (word for key in RESETS for word in gpu.values.get(key, ())):
+            if (found := judge_reset(gpu.part, word)) is not None:
+                yield found
         lost = [(k, v) for k, values in gpu.values.items() for v in values if smi_query.is_lost(v)]
         if lost:
             key, value = lost[0]
@@ -121,7 +138,7 @@ def _judge_query(text: str) -> Iterator[Finding]:
 
 def _judge_table(evidence: Mapping[str, Evidence], command: Command) -> Iterator[Finding]:
     for row in smi_query.read_table(evidence, command):
-        if COLUMN in row:
-            part = smi_query.name_part(row) if "index" in row else f"GPU {row.get('pci.bus_id')}"
-            if (found := judge_recovery_action(part, row[COLUMN])) is not None:
-                yield found
+        part = smi_query.name_part(row) if "index" in row else f"GPU {row.get('pci.bus_id')}"
+        said = [judge_recovery_action(part, row[COLUMN])] if COLUMN in row else []
+        said += [judge_reset(part, row[column]) for column in RESETS.values() if column in row]
+        yield from (found for found in said if found is not None)

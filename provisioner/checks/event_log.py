@@ -29,7 +29,8 @@ _FAULTS = re.compile(
     r"uncorrectable|uncorrected|IERR|machine check|fatal|bus error|system error|PERR|SERR"
     r"|non-?recoverable|(?<!non-)critical going|failure detected|failure asserted"
     r"|power supply AC lost|predictive failure|drive fault|parity|thermal trip"
-    r"|redundancy lost|no usable cpu|CATERR",
+    r"|redundancy lost|no usable cpu|CATERR|transition to critical|BIST failure|FRB[123]\b"
+    r"|^failed$|device disabled|\bAC lost\b",
     re.IGNORECASE,
 )
 _FULL = re.compile(r"\blog\b.{0,20}\bfull\b", re.IGNORECASE)

@@ -46,6 +46,8 @@ _KINDS = {
 _ONE_VERSION = frozenset({"hgx.gpu", "hgx.nvswitch", "hgx.retimer"})  # equal on all parts
 _ROW = re.compile(r"^(\S{1,80})\s+(\S{1,80})\s+(\S{1,80})\s+(Yes|No)$")
 _DONE = "Completed"
+# the chassis of a root of trust itself; a DGX H100's recorded tree has 15, which all report
+_ROOT_OF_TRUST = re.compile(r"/Chassis/HGX_[EI]?RoT_\w{1,60}/?$")
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -59,6 +61,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             kinds.setdefault(kind, {})[name] = version
     if not kinds:
         raise Unreadable("no firmware of an HGX baseboard in it")
+    seen = kinds.get("hgx.gpu", {})
+    if seen and len(seen) < context.gpus:
+        detail = "GPUs whose firmware the baseboard lists"
+        yield fault("HGX", Severity.ISOLATE, detail, len(seen), context.gpus)
     for kind, parts in sorted(kinds.items()):
         yield from _judge_versions(kind, parts, context)
         distinct = sorted(set(parts.values()))
@@ -94,12 +100,14 @@ def _read_redfish(resources: Resources) -> dict[str, str]:
     for path, body in resources.items():
         if "/FirmwareInventory/" in path:
             version = body.get("Version")
-            versions[str(body.get("Id", ""))[:80]] = version if isinstance(version, str) else ""
+            name = body.get("Id") or path.rstrip("/").rpartition("/")[2]
+            versions[str(name)[:80]] = version if isinstance(version, str) else ""
     return versions
 
 
 def _judge_copies(resources: Resources) -> Iterator[Finding]:
     reported = 0
+    silent = []
     for path, body in sorted(resources.items()):
         if "/Chassis/" not in path:
             continue
@@ -107,6 +115,7 @@ def _judge_copies(resources: Resources) -> Iterator[Finding]:
         nvidia = oem.get("Nvidia") if isinstance(oem, dict) else None
         state = nvidia.get("BackgroundCopyStatus") if isinstance(nvidia, dict) else None
         if state is None:
+            silent += [path] if _ROOT_OF_TRUST.search(path) else []
             continue
         reported += 1
         if state != _DONE:
@@ -115,6 +124,9 @@ def _judge_copies(resources: Resources) -> Iterator[Finding]:
             yield fault(name, Severity.CONFIG, detail, state, _DONE)
     if not reported:
         raise Unreadable("no root of trust reports its background copy")
+    for path in silent:  # a part that has none: every other one reports it
+        name = path.rpartition("/")[2]
+        yield fault(name, Severity.CONFIG, "it does not report its background copy", "", _DONE)
 
 
 def _read_nvfwupd(text: str) -> dict[str, str]:

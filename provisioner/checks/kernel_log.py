@@ -30,7 +30,11 @@ from provisioner.model.names import normalize_pci
 # text that a line must contain, the pattern that decides, the meaning
 _OTHER = (
     # pci_print_aer and the AER driver; DCGM asks to isolate for uncorrectable PCIe errors
-    ("Uncorrect", re.compile(r"severity=Uncorrect|AER: Uncorrect"), "uncorrectable PCIe error"),
+    (
+        "Uncorrect",
+        re.compile(r"severity=Uncorrect|AER: (?:Multiple )?Uncorrect"),
+        "uncorrectable PCIe error",
+    ),
     # __pcie_print_link_status; Imbue's health check fails on it
     (
         "available PCIe",

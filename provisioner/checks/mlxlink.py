@@ -61,6 +61,8 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             continue
         if advice is not None and not advice.startswith(_NO_ISSUE):
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
+        elif (opcode := port.get_text(_ADVICE, "Status Opcode")) not in (None, "0"):
+            yield fault(port.part, Severity.ISOLATE, "mlxlink's own verdict", opcode, 0)
         if port.pci not in context.dpu_pci:
             yield from _judge_operation(port, context)
         yield from _judge_error_rate(port, context)

@@ -15,6 +15,7 @@ from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 from provisioner.model.versions import is_same_version
 
 _CONNECTX = {"ConnectX7": "nic.cx7", "ConnectX8": "nic.cx8"}
+_RAIL_KINDS = (*_CONNECTX.values(), "supernic.nic")
 _LOCKED = "Failed to open device"
 
 
@@ -35,6 +36,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             detail = "firmware is burned but does not run"
             yield fault(part, Severity.CONFIG, detail, card.running, card.burned)
         kind = _classify_card(card, context)
+        if not kind and part in context.rail_pci and any(k in context.pins for k in _RAIL_KINDS):
+            detail = "no pin is known for this type of card, which carries a rail"
+            yield fault(part, Severity.CONFIG, detail, card.type or "no type")
         approved = context.pins.get(kind, ())
         grammar = context.grammars.get(kind, "dotted")
         if approved and not any(is_same_version(grammar, card.burned, pin) for pin in approved):
@@ -49,9 +53,10 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 
 def _classify_card(card: ListedNic, context: CheckContext) -> str:
     """Return the kind whose pins apply; a BlueField in NIC mode is a SuperNIC with its own pins."""
-    if card.type in _CONNECTX:
-        return _CONNECTX[card.type]
-    if card.type != "BlueField3":
+    name = card.type.replace("-", "").replace(" ", "")
+    if name in _CONNECTX:
+        return _CONNECTX[name]
+    if name != "BlueField3":
         return ""
     supernic = card.pci not in context.dpu_pci and "supernic.nic" in context.pins
     return "supernic.nic" if supernic else "bluefield.nic"

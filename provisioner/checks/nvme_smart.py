@@ -28,6 +28,7 @@ NVME_SMART = Command(
 )
 
 _LOG = "nvme_smart_health_information_log"
+_GROUPS = "endurance_grp_critical_warning_summary"
 # name here -> names in smartctl and in nvme-cli
 _NAMES = {
     "critical_warning": ("critical_warning",),
@@ -92,6 +93,8 @@ def _read_drives(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, int]]:
         )
         if not isinstance(passed, bool):
             raise Unreadable(f"smartctl: {part} does not report whether it passed")
+        if _GROUPS in log:  # NVMe 2.0: a warning of an endurance group, by nvme-cli
+            facts["critical_warning"] |= _read_fact(log, part, _GROUPS)
         drives[part] = {**facts, "passed": int(passed)}
     if text.count("drive nvme") > len(drives):
         raise Unreadable("smartctl: a drive did not answer")

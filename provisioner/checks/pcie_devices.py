@@ -58,6 +58,9 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         if not (nic or kind == _NVME or path in upper):
             continue
         link = _read_link(facts)
+        if link is None and path in upper:
+            detail = "the PCIe switch shows no link"
+            yield fault(f"PCIe switch {_address(path)}", Severity.ISOLATE, detail)
         if link is None:
             continue  # a virtual function, which has no link
         gen, gen_max, width, width_max = link

@@ -395,6 +395,13 @@ FAILURES = {
     " CRIT[UEFI]: a level of a later version": "CRIT: a level of a later version",
     " INFO[MISC]: CRITICAL ERROR": "CRITICAL ERROR",
     "Error: Command failed: [cat misc]": "Error: Command failed: [cat misc]",
+    "ERROR: Failed to activate LFWP": "ERROR: Failed to activate LFWP",
+    "Transfer/Verify failed": "Transfer/Verify failed",
+    "512KiB 0:00:01\r1.4GiB 0:02:21\r ERR[BL2]: eMMC timeout": "eMMC timeout",
+    " INFO[MISC]: NIC firmware update failed": "NIC firmware update failed",
+    " INFO[MISC]: DPU Golden Image installed failed": "DPU Golden Image installed failed",
+    " INFO[MISC]: Failed to create BFB: config.bfb": "Failed to create BFB: config.bfb",
+    " WARN[MISC]: BMC update FAILED": "BMC update FAILED",
     "BlueField Update Failed": "BlueField Update Failed",
 }
 
@@ -416,6 +423,13 @@ def test_every_level_of_a_cards_log_that_is_not_harmless_is_an_error(line: str, 
         (" INFO[MISC]: In Enhanced NIC mode", True),
         (" INFO[MISC]: Runtime upgrade finished", True),
         (" INFO[MISC]: Updating NIC firmware...", False),
+        (" WARN[MISC]: NIC Firmware files were not found\n INFO[MISC]: Linux up", True),
+        (
+            " ERR[MISC]: NIC Firmware reset failed. Host power cycle is required\n"
+            " INFO[MISC]: Linux up",
+            True,
+        ),
+        (" INFO[MISC]: NIC Firmware reset failed\r INFO[MISC]: Linux up", True),
         (" WARN[MISC]: Rebooting...", False),
         ("Linux up", False),
         ("", False),

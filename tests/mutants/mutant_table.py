@@ -99,7 +99,7 @@ TABLE = (
         "acts that nothing undoes",
         (
             "provisioner.planning.lifecycle.destruction:*",
-            "provisioner.execution.actions.once:*",
+            "provisioner.execution.actions.once:pass_gate",
         ),
         ("tests/planning/test_destruction.py", "tests/simulation/test_act_gate.py"),
     ),

@@ -149,9 +149,14 @@ SPOILT: dict[Need, tuple[Callable[[Facts], Facts], ...]] = {
     Need.CLEAN: (changed(served="red"), without(node=None)),
     Need.LEAVING: (
         changed(placement=Placement.MAINTENANCE),
+        changed(placement=Placement.CUSTOMER),
         changed(tenant=""),
         changed(served=""),
+        changed(tenant="", served=""),
+        changed(served="blue"),
+        changed(served="red, blue"),
         changed(state=State.DRAINING),
+        without(node=None),
     ),
 }
 
@@ -186,6 +191,21 @@ def test_nothing_is_destroyed_of_a_node_without_a_row(act: Destruction) -> None:
         refused = judge_destruction(act, "n1", nobody, set(needs) - {need})
         assert refused is not None, need
         assert refused.reason in REASONS[need]
+
+
+@pytest.mark.parametrize("need", Need)
+def test_a_condition_of_nothing_is_refused_with_the_whole_remedy(need: Need) -> None:
+    """Neither row is there; what follows a condition may rely on the ones before it alone."""
+    act = next(a for a, row in TABLE.items() if need in row.needs)
+    before = set(TABLE[act].needs[: TABLE[act].needs.index(need)])
+    relies = need in (Need.GROUND, Need.FEW)
+    nothing = Facts(node=host(tenant="red") if relies else None, case=cut_off() if relies else None)
+    refused = judge_destruction(act, "n1", crowd(9) if need is Need.FEW else nothing, before)
+
+    assert refused is not None
+    assert refused.subject == "n1"
+    assert refused.detail[0].islower()
+    assert refused.unblock.endswith((".", "`."))
 
 
 @pytest.mark.parametrize("boots", [Boots.RAMDISK, Boots.NOTHING])
@@ -259,6 +279,12 @@ GROUNDS: dict[str, tuple[dict[str, Any], Case | None, bool, Ground | None]] = {
         True,
         Ground.REQUESTED,
     ),
+    "a node that comes back as it went, at a site that keeps data": (
+        {"tenant": "red", "boots": Boots.SYSTEM}, None, True, Ground.REQUESTED,
+    ),
+    "two tenants before the one that has it now": (
+        {"tenant": "red", "served": "blue, green"}, None, False, Ground.GIVEN_UP,
+    ),
     "a drive that is strange, at a site that keeps data": (
         {"tenant": "red", "served": "red, unknown", "boots": Boots.SYSTEM}, None, True, None,
     ),
@@ -323,7 +349,8 @@ def test_several_nodes_at_once_stop_erasures_that_nobody_asked_for(group: str) -
 
 
 def test_only_nodes_that_were_cut_off_are_a_crowd() -> None:
-    others = ({"drain_at": 0.0}, {"service": Service.DRAIN}, {"origin": Origin.OPERATOR})
+    people = [{"origin": o} for o in (Origin.OPERATOR, Origin.TENANT, Origin.MAINTENANCE)]
+    others = ({"drain_at": 0.0}, {"service": Service.DRAIN}, *people)
     for other in others:
         facts = crowd(Limits.SITE)
         cases = [facts.cases[0], *(c.model_copy(update=other) for c in facts.cases[1:])]
@@ -369,7 +396,13 @@ def test_nodes_that_were_cut_off_at_other_times_are_no_crowd() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", [{"retire_at": NOW}, {"origin": Origin.OPERATOR}, {"origin": Origin.TENANT}]
+    "word",
+    [
+        {"retire_at": NOW},
+        {"origin": Origin.OPERATOR},
+        {"origin": Origin.TENANT},
+        {"origin": Origin.MAINTENANCE},
+    ],
 )
 def test_what_people_asked_for_goes_on_beside_a_crowd(word: dict[str, Any]) -> None:
     facts = crowd(Limits.SITE)
@@ -438,6 +471,40 @@ def test_a_node_whose_disks_are_destroyed_may_be_retired_with_what_it_served() -
     facts = Facts(node=host(), case=retiring(disks_gone="shredded by ann"))
 
     assert judge_destruction(Destruction.RETIREMENT, "n1", facts) is None
+
+
+def test_without_a_case_nobody_said_that_the_disks_are_destroyed() -> None:
+    facts = Facts(node=host())
+
+    refused = judge_destruction(Destruction.RETIREMENT, "n1", facts, (Need.ORDERED,))
+
+    assert refused is not None
+    assert "red" in refused.detail
+    assert judge_destruction(
+        Destruction.RETIREMENT, "n1", Facts(node=host(served="")), (Need.ORDERED,)
+    ) is None  # fmt: skip
+
+
+def test_times_are_times_however_early() -> None:
+    facts = crowd(Limits.SITE)
+    early = [c.model_copy(update={"drain_at": 0.5}) for c in facts.cases]
+    ordered = Facts(node=host(served=""), case=cut_off(stage=Stage.RETIRING, retire_at=0.5))
+    fenced = Facts(node=host(fenced_at=0.5))
+
+    assert judge_destruction(
+        Destruction.DISKS, "n1", Facts(**{**vars(facts), "cases": early})
+    ) is not None  # fmt: skip
+    assert judge_destruction(Destruction.RETIREMENT, "n1", ordered) is None
+    assert judge_destruction(Destruction.DISKS, "n1", fenced) is None
+
+
+def test_a_node_without_ports_shares_no_leaf() -> None:
+    facts = crowd(Limits.LEAF)
+    mine = host(tenant="red", location=Location(rack="r1"), ports=())
+
+    assert (
+        judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), "node": mine})) is None
+    )
 
 
 def test_a_node_that_was_never_ours_may_be_forgotten() -> None:

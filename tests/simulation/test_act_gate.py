@@ -193,6 +193,58 @@ def test_a_site_that_keeps_data_asks_about_a_strange_drive() -> None:
     assert kept.reason is Reason.TRESPASS
 
 
+OF_NODE, OF_CASE = ["read_node"], ["read_node", "get_case"]
+OF_SITE = [*OF_CASE, "list_nodes"]
+
+
+@pytest.mark.parametrize(
+    ("act", "is_cut_off", "reads"),
+    [
+        (Destruction.TPM, True, OF_NODE),
+        (Destruction.FIRMWARE, True, OF_NODE),
+        (Destruction.RETIREMENT, True, OF_CASE),
+        (Destruction.FORGOTTEN_LOGIN, False, OF_CASE),
+        (Destruction.DISKS, False, OF_SITE),
+        (Destruction.DISKS, True, [*OF_SITE, "list_open_cases"]),
+    ],
+)
+def test_the_gate_reads_what_its_conditions_need_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, act: Destruction, is_cut_off: bool, reads: list[str]
+) -> None:
+    """Each reading delays an act that has been decided; a whole site's rows are thousands."""
+    seen: list[str] = []
+    for name in ("read_node", "get_case", "list_nodes", "list_open_cases"):
+
+        async def read(hold: Hold, name: str = name, real: Any = getattr(Hold, name)) -> Any:
+            seen.append(name)
+            return await real(hold)
+
+        monkeypatch.setattr(Hold, name, read)
+
+    async def main() -> None:
+        store = open_store(":memory:", inline=True)
+        hold = await fenced(store)
+        if is_cut_off:
+            await store.cases.add(cut_off("alert"), now=5.0)
+        await pass_gate(hold, act)
+
+    run(main())
+
+    assert seen == reads
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_factory_login_is_given_back_once_it_is_stored(stored: bool) -> None:
+    async def main() -> Blocker | None:
+        store = open_store(":memory:", inline=True)
+        hold = await fenced(store, served="")
+        case = cut_off("alert").model_copy(update={"retire_at": 9.0, "stage": Stage.RETIRING})
+        await store.cases.add(case, now=5.0)
+        return await pass_gate(hold, Destruction.FACTORY_LOGIN, stored=stored)
+
+    assert (run(main()) is None) is stored
+
+
 class OneLogin:
     """The vault's port with one pending login."""
 

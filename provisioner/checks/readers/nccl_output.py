@@ -272,10 +272,16 @@ def _from_json(text: str) -> NcclRun:
             _parse_json_row_nccl_output(r) for r in require_list(document.get("results"), "results")
         ],
         bounds=int(parse_number(bounds.get("count"), "out_of_bounds")),
-        bounds_ok=require_text(bounds.get("okay"), "okay") == "true",  # its booleans are texts
+        bounds_ok=_read_word(bounds) == "true",
         average=parse_number(average.get("bandwidth"), "bandwidth"),
-        failed=require_text(average.get("okay"), "okay") not in ("true", "unchecked"),
+        failed=_read_word(average) not in ("true", "unchecked"),
     )
+
+
+def _read_word(result: Mapping[str, Any]) -> str:
+    """Return "true", "false" or "unchecked": the tool prints its booleans as texts."""
+    okay = result.get("okay")
+    return str(okay).lower() if isinstance(okay, bool) else require_text(okay, "okay")
 
 
 def _require_device(listed: Any) -> Mapping[str, Any]:

@@ -166,6 +166,9 @@ _JSON = (
     (("transmit_avg_optical_power",), "laser_output_power", "light sent", "mW"),
 )
 _FAULTS = ("rx_loss_of_signal", "rx_loss_of_lock", "tx_fault", "tx_loss_of_signal")
+_READY = "ModuleReady"
+_RAISED = frozenset({"yes", "on", "true", "1"})
+_LOWERED = frozenset({"no", "off", "false", "0", "none", "n/a"})
 _TWICE = ("module_temperature", "module_voltage")
 _USED = {*_FAULTS, *(name for names, limits, _, _ in _JSON for name in (*names, limits))}
 
@@ -280,8 +283,11 @@ def _build_module(part: str, facts: Mapping[str, Any]) -> OpticModule:
                 quantity, unit, lanes, parse_number(low, limits), parse_number(high, limits)
             )
         )
-    faults = tuple(name for name in _FAULTS if _is_raised(facts.get(name)))
-    return OpticModule(part, _COPPER in technology, tuple(readings), tuple(missing), faults)
+    alarms = [name for name in facts if name.endswith("_alarm")]  # each limit's own flag
+    faults = [name for name in (*_FAULTS, *alarms) if _is_raised(name, facts.get(name))]
+    state = facts.get("module_state_description", _READY)  # CMIS: "ModuleFault", "ModuleLowPwr"
+    faults += [] if state == _READY else [f"state {state}"[:60]]
+    return OpticModule(part, _COPPER in technology, tuple(readings), tuple(missing), tuple(faults))
 
 
 def _parse_lanes(value: Any, name: str) -> tuple[float, ...]:
@@ -293,10 +299,17 @@ def _parse_lanes(value: Any, name: str) -> tuple[float, ...]:
     return tuple(parse_number(cell, name) for cell in listed)
 
 
-def _is_raised(flag: Any) -> bool:
-    """Return True for "Yes", true, or a list with one of them; False for "None", "No" and false."""
+def _is_raised(name: str, flag: Any) -> bool:
+    """Return whether a flag, or that of one lane, is raised. Raises `Unreadable` for other words.
+
+    They are "Yes" or true; "No", "None" or false; a list of them, or absent where the module has
+    none.
+    """
     listed = flag if isinstance(flag, list) else [flag]
-    return any(cell is True or cell in ("Yes", "On") for cell in listed)
+    words = {str(cell).strip().lower() for cell in listed}
+    if unknown := words - _RAISED - _LOWERED:
+        raise Unreadable(f"ethtool: {name} is {min(unknown)[:40]!r}")
+    return bool(words & _RAISED)
 
 
 def _convert_to_dbm(milliwatts: float) -> float:

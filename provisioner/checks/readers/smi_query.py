@@ -137,6 +137,10 @@ SMI_QUERY = Command(name="smi_query", line=f"nvidia-smi -q && {END}", limit_s=12
 
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
 _ATTACHED = re.compile(r"^Attached GPUs\s*: (\d{1,3})$")
+# what stands before the first GPU; any other line there is a sentence of the tool that nobody reads
+_ABOVE = re.compile(
+    r"^(?:=+NVSMI LOG=+|(?:Timestamp|(?:[A-Z][\w-]*,? ){1,4}[Vv]ersion|Attached GPUs)\s*: .*)\s*$"
+)
 _PAIR = re.compile(r"^( *)(\S.{0,120}?)\s*: ?(.{0,4096})$")
 _SECTION = re.compile(r"^( *)(\S.{0,120}?)\s*$")
 _QUANTITY = re.compile(r"^(-?[0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:%|W|C|MHz|MiB|KB/s|us)?$")
@@ -229,6 +233,8 @@ def read(text: str) -> tuple[GpuFacts, ...]:
         elif not gpus:
             if match := _ATTACHED.match(line):
                 attached = int(match[1])
+            elif not _ABOVE.match(line):
+                raise Unreadable(f"nvidia-smi -q: above every GPU: {line[:120]!r}")
         else:
             _add_line(line, gpus[-1], path)
         if len(gpus) > GPUS_MAX:

@@ -20,7 +20,7 @@ EVENTS_MAX = 4096  # distinct events of one log; there are 8 GPUs, 18 links and 
 WORDS_MAX = 300
 NO_CODE = -1
 # every line that has one of these is judged here: a form that is not known is an unreadable Xid
-_ANY_MARK = re.compile(r"(?P<family>NVRM: Xid|SXid(?= \())\b")
+_ANY_MARK = re.compile(r"(?P<family>NVRM: Xid|SXid(?=\s*\())\b")
 # with MIG the driver names the instance behind the address: "(PCI:0000:01:00 GPU-I:05 GPU-CI:02)"
 # source: NVIDIA, "GPU Memory Error Management", contained errors with MIG enabled
 _MARK = re.compile(

@@ -25,7 +25,15 @@ _LOG = re.compile(
     re.MULTILINE,
 )
 _HARMLESS = ("INFO", "WARN")
-_FAILED = re.compile(r"CRITICAL ERROR|BlueField Update Failed|^Error: .{1,200}", re.MULTILINE)
+# a bundle tells some failures at the level INFO, or at none, which the log shows as INFO: "INFO: NIC
+# firmware update failed", "DPU Golden Image installed failed" (Mellanox/bfb-build, install.sh)
+_SAYS_FAILED = re.compile(r"\bfail(?:s|ed|ure)?\b", re.IGNORECASE)
+# a host power cycle activates the firmware, whether the card could reset itself or not (the same)
+_NO_RESET = re.compile(r"^(?:INFO: )?NIC Firmware reset failed", re.IGNORECASE)
+_FAILED = re.compile(
+    r"CRITICAL ERROR|BlueField Update Failed|Transfer/Verify failed|^error: .{1,200}",
+    re.MULTILINE | re.IGNORECASE,
+)
 # bfb-install waits for one of these and ends with exit code 0 (scripts/bfb-install,
 # wait_for_update_to_finish); which of them depends on the bundle and on the card's mode
 _ENDED = re.compile(
@@ -43,20 +51,22 @@ def parse_card(misc):
 
 def parse_log(misc):
     """Return (level, text) of the log messages, oldest first."""
-    return [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(misc)]
+    lines = misc.replace("\r", "\n")  # a bar of progress ends its line with CR alone
+    return [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(lines)]
 
 
 def list_errors(text):
     """Return what a log, or an output of bfb-install, reports as failed, oldest first.
 
-    Every level is an error that is not known as harmless.
+    Every level is an error that is not known as harmless, and every message that says "failed".
     """
     errors = [
-        words if level == "ERR" else f"{level}: {words}"
+        f"{level}: {words}" if level not in ("ERR", *_HARMLESS) else words
         for level, words in parse_log(text)
-        if level not in _HARMLESS
+        if (level not in _HARMLESS or _SAYS_FAILED.search(words)) and not _NO_RESET.match(words)
     ]
-    errors += [replace_control_characters(match[0]) for match in _FAILED.finditer(text)]
+    lines = text.replace("\r", "\n")
+    errors += [replace_control_characters(match[0]) for match in _FAILED.finditer(lines)]
     return list(dict.fromkeys(errors))
 
 

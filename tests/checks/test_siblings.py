@@ -1,0 +1,262 @@
+"""Siblings of faults that were found in readings of tools: another form of the same kind.
+
+Each row is the good output of a check with one change, and what has to be seen in it. A row without
+a severity is a harmless form. Sources of the forms stand beside the rules that judge them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from test_golden import BY_NAME, CONTEXT, LINES, ROOT, good
+
+from provisioner.checks.check import CheckContext
+from provisioner.checks.event_log import _FAULTS
+from provisioner.checks.nic_inventory import CHECK as NIC_INVENTORY
+from provisioner.model.cohort import CheckResult, Evidence, Severity, Verdict
+
+Change = Callable[[str], str]
+GPU = "GPU 00000000:29:00.0\n"
+STATUS = f"{GPU}    GPU Reset Status\n        Reset Required : {{}}\n        {{}}\n"
+DRAIN = "Drain and Reset Recommended : "
+DEPRECATED = "Requested functionality has been deprecated"
+LEVEL = "2026-03-01T10:10:00,000000+00:00 "
+
+
+def put(old: str, new: str) -> Change:
+    def change(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    return change
+
+
+def above(line: str) -> Change:
+    return put("\nTimestamp", f"\n{line}\nTimestamp")
+
+
+def behind_first(line: str) -> Change:
+    return lambda text: text.replace("\n", f"\n{line}\n", 1)
+
+
+def document(text: str, change: Callable[[dict[str, dict[str, object]]], None]) -> str:
+    read, end = json.JSONDecoder().raw_decode(text.lstrip())
+    change(read)
+    return json.dumps(read) + text.lstrip()[end:]
+
+
+class Sibling(NamedTuple):
+    check: str
+    command: str
+    change: Change
+    part: str = ""  # of the finding; "": any
+    severity: Severity | None = None  # None: the output is good
+    words: str = ""  # in the finding's detail
+
+
+ISOLATE, CONFIG, RESET = Severity.ISOLATE, Severity.CONFIG, Severity.RESET_GPU
+SIBLINGS: dict[str, Sibling] = {
+    # the driver's own verdict is in the output and not read
+    "a reset that a driver before 570 asks for": Sibling(
+        "sram_ecc", "smi_query", put(GPU, STATUS.format("Yes", f"{DRAIN}No")),
+        "GPU 0000:29:00.0", RESET, "asks for a reset"),
+    "a drain that it recommends": Sibling(
+        "clocks", "smi_query", put(GPU, STATUS.format("No", f"{DRAIN}Yes")),
+        "GPU 0000:29:00.0", RESET, "asks for a reset"),
+    "a reset status that cannot be read": Sibling(
+        "temperatures", "smi_query", put(GPU, STATUS.format("Unknown Error", f"{DRAIN}N/A")),
+        "GPU 0000:29:00.0", RESET, "asks for a reset"),
+    "a reset status that a later driver gave up": Sibling(
+        "sram_ecc", "smi_query", put(GPU, STATUS.format(DEPRECATED, f"{DRAIN}{DEPRECATED}"))),
+    "a reset status of No": Sibling(
+        "sram_ecc", "smi_query", put(GPU, STATUS.format("No", f"{DRAIN}N/A"))),
+    "a sentence without an address above all GPUs": Sibling(
+        "sram_ecc", "smi_query", above("WARNING: infoROM is corrupted at gpu 3"), words="infoROM",
+        severity=CONFIG),
+    "another sentence there": Sibling(
+        "clocks", "smi_query", above("Unable to talk to GSP firmware: timeout"), severity=CONFIG),
+    "more versions above all GPUs": Sibling(
+        "clocks", "smi_query", above("KMD Version : 580.65\nCUDA UMD Version : 13.0")),
+    "a peer of BGP without a policy": Sibling(
+        "bgp_peers", "bgp_peers",
+        put('"state": "Established"', '"state": "Established", "peerState": "Policy"'),
+        "p0_if ipv4Unicast", ISOLATE, "FRR says"),
+    "a peer of BGP with FRR's consent": Sibling(
+        "bgp_peers", "bgp_peers",
+        put('"state": "Established"', '"state": "Established", "peerState": "OK"')),
+    "mlxlink's opcode without its advice": Sibling(
+        "mlxlink", "mlxlink",
+        put('"Recommendation": "No issue was observed",\n    "Status Opcode": "0"',
+            '"Recommendation": "N/A",\n    "Status Opcode": "15"'),
+        "port 0000:18:00.0", ISOLATE, "own verdict"),
+    "mlxlink's opcode against its advice": Sibling(
+        "mlxlink", "mlxlink", put('"Status Opcode": "0"', '"Status Opcode": "2"'),
+        "port 0000:18:00.0", ISOLATE, "own verdict"),
+    "a warning of an endurance group": Sibling(
+        "nvme_smart", "nvme_smart",
+        put('"critical_warning": 0', '"critical_warning": 0,'
+            ' "endurance_grp_critical_warning_summary": {"value": 4}'),
+        "/dev/nvme0", ISOLATE, "critical warning"),
+    "no warning of an endurance group": Sibling(
+        "nvme_smart", "nvme_smart",
+        put('"critical_warning": 0',
+            '"critical_warning": 0, "endurance_grp_critical_warning_summary": 0')),
+    "a sensor's health in small letters": Sibling(
+        "bmc_sensors", "bmc_sensors", put('"Health": "OK"', '"Health": "critical"'),
+        severity=ISOLATE, words="bad health"),
+    "a sensor's health in capitals": Sibling(
+        "bmc_sensors", "bmc_sensors", put('"Health": "OK"', '"Health": "WARNING"'),
+        severity=Severity.MONITOR, words="bad health"),
+    # a new form of a known line
+    "several PCIe errors at once": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}pcieport 0000:15:01.0: AER: Multiple Uncorrected (Fatal) error received: "
+            "0000:18:00.0"), "host", ISOLATE, "uncorrectable PCIe"),
+    "the newer words for it": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}pcieport 0000:15:01.0: AER: Multiple Uncorrectable (Non-Fatal) error message "
+            "received from 0000:18:00.0"), "host", ISOLATE, "uncorrectable PCIe"),
+    "several PCIe errors that were corrected": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}pcieport 0000:15:01.0: AER: Multiple Corrected error received: 0000:18:00.0")),
+    "an SXid without its blank": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}nvidia-nvswitch3: SXid(PCI:0000:86:00.0): 12028, Non-fatal, Link 61"),
+        severity=ISOLATE, words="unreadable SXid"),
+    "an Xid without its blank": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}NVRM: Xid(PCI:0000:3a:00): 79, pid=1, GPU has fallen off the bus."),
+        severity=ISOLATE, words="unreadable Xid"),
+    # a part of a list is not the list
+    "the baseboard lists seven GPUs": Sibling(
+        "hgx_inventory", "bmc_firmware", lambda text: document(text, lambda d: (
+            d["resources"].pop("/redfish/v1/UpdateService/FirmwareInventory/HGX_FW_GPU_SXM_3"))),
+        "HGX", ISOLATE, "GPUs whose firmware"),
+    "an item without its Id": Sibling(
+        "hgx_inventory", "bmc_firmware", put('"Id": "HGX_FW_GPU_SXM_2",', "")),
+    "a root of trust that shows no copy": Sibling(
+        "hgx_inventory", "bmc_firmware", lambda text: document(text, lambda d: (
+            d["resources"].update({"/redfish/v1/Chassis/HGX_ERoT_GPU_SXM_9": {"Oem": None}}))),
+        "HGX_ERoT_GPU_SXM_9", CONFIG, "does not report its background copy"),
+    "a chassis that is no root of trust": Sibling(
+        "hgx_inventory", "bmc_firmware", lambda text: document(text, lambda d: (
+            d["resources"].update({"/redfish/v1/Chassis/HGX_GPU_SXM_1": {"Oem": None}})))),
+    "a PCIe switch whose own link is gone": Sibling(
+        "pcie_devices", "pci_tree", put(
+            "0000:16:00.0/current_link_speed:32.0 GT/s PCIe",
+            "0000:16:00.0/current_link_speed:Unknown"),
+        "PCIe switch 0000:16:00.0", ISOLATE, "shows no link"),
+    # another version of a tool
+    "nccl-tests with booleans": Sibling(
+        "nccl_single", "nccl", lambda text: text.replace('"true"', "true")),
+}  # fmt: skip
+
+
+def judged(sibling: Sibling) -> CheckResult:
+    check = BY_NAME[sibling.check]
+    outputs = good(check)
+    if sibling.check == "nccl_single":
+        text = (ROOT / "nccl_single/good_json/nccl.txt").read_text()
+        outputs["nccl"] = outputs["nccl"].model_copy(update={"text": text})
+    output = outputs[sibling.command]
+    changed = sibling.change(output.text)
+    assert changed != output.text
+    outputs[sibling.command] = output.model_copy(update={"text": changed})
+    return check.judge(outputs, CONTEXT)
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_a_sibling_of_a_known_fault_is_judged_as_it_is(name: str) -> None:
+    sibling = SIBLINGS[name]
+
+    result = judged(sibling)
+
+    if sibling.severity is None:
+        assert result.verdict is Verdict.PASS, result.findings
+        return
+    assert result.verdict is Verdict.FAIL
+    found = [f for f in result.findings if sibling.words in f.detail]
+    assert [f.severity for f in found][:1] == [sibling.severity], result.findings
+    assert sibling.part in {"", *(f.part for f in found)}
+
+
+def of_module(**more: object) -> CheckResult:
+    """The good output of `ethtool -m --json`, with other facts of its first module."""
+    text = (ROOT / "optics/good_ethtool/mlxlink.txt").read_text()
+    for key, value in more.items():
+        written = f'"{key}": {json.dumps(value)},'
+        listed = [line for line in text.split("\n") if f'"{key}"' in line]
+        old = listed[0].strip() if listed else '"identifier": 25,'
+        text = text.replace(old, written if listed else f"{old}\n{written}", 1)
+    evidence = Evidence(source=LINES["mlxlink"], exit_code=0, text=text)
+    return BY_NAME["optics"].judge({"mlxlink": evidence}, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "good"),
+    [
+        ("rx_loss_of_signal", [False, False, False, False], True),
+        ("rx_loss_of_signal", ["No", "No", "No", "No"], True),
+        ("rx_loss_of_signal", 0, True),
+        ("rx_loss_of_signal", [False, True, False, False], False),
+        ("rx_loss_of_signal", ["no", "yes", "no", "no"], False),
+        ("tx_fault", "Detected", False),
+        ("tx_fault", [0, 1], False),
+        ("tx_fault", {"lane": 3}, False),
+        ("module_state_description", "ModuleFault", False),
+        ("module_state_description", "ModuleLowPwr", False),
+        ("module_temperature_high_alarm", True, False),
+        ("laser_rx_power_low_alarm", ["Off", "On"], False),
+        ("laser_rx_power_low_alarm", "Off", True),
+    ],
+)
+def test_a_modules_flag_is_down_only_where_it_says_so(key: str, value: object, good: bool) -> None:
+    assert (of_module(**{key: value}).verdict is Verdict.PASS) is good
+
+
+@pytest.mark.parametrize(
+    ("words", "is_fault"),
+    [
+        ("Transition to Critical from less severe", True),
+        ("Transition to Critical from Non-recoverable", True),
+        ("FRB1/BIST failure", True),
+        ("FRB2/Hang in POST failure", True),
+        ("Failed", True),
+        ("AC lost", True),
+        ("Memory Device Disabled", True),
+        ("Transition to Non-critical from OK", False),
+        ("PXE boot failed to start", False),
+        ("Timestamp Clock Sync", False),
+        ("Presence detected", False),
+    ],
+)
+def test_an_event_that_means_that_a_part_is_bad(words: str, is_fault: bool) -> None:
+    assert (_FAULTS.search(words) is not None) is is_fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "rail", "good"),
+    [
+        ("BlueField3", True, True),
+        ("BlueField-3", True, True),
+        ("ConnectX-9", True, False),
+        ("", True, False),
+        ("ConnectX-9", False, True),
+    ],
+)
+def test_a_rails_card_of_an_unknown_type_has_no_pinned_firmware(
+    kind: str, rail: bool, good: bool
+) -> None:
+    text = (ROOT / "nic_inventory/good/nics.txt").read_text()
+    text = text.replace('type="BlueField3"', f'type="{kind}"', 1)
+    pins = {**CONTEXT.pins, "supernic.nic": ("32.44.1036",)}
+    rails = ("0000:18:00.0",) if rail else ()
+    context = CheckContext(**{**dict(CONTEXT), "pins": pins, "rail_pci": rails})
+    evidence = Evidence(source=LINES["nics"], exit_code=0, text=text)
+
+    result = NIC_INVENTORY.judge({"nics": evidence}, context)
+
+    assert (result.verdict is Verdict.PASS) is good, result.findings

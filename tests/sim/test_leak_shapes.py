@@ -20,7 +20,7 @@ from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.watch import alerts as rules
 from provisioner.planning.watch.leaks import carry_detectors, drop_accepted, list_signals
-from provisioner.ports import BmcAddress, Secret
+from provisioner.ports import BmcAddress, Call, Reply, Secret, Unreachable
 
 ROOT = "/redfish/v1"
 CHASSIS = f"{ROOT}/Chassis/Chassis_0"
@@ -127,6 +127,88 @@ def _leave_out_the_state(tree: Tree) -> None:
     del tree[f"{DETECTORS}/1_ColdPlate"]["DetectorState"]
 
 
+def _unlink_the_subsystem(tree: Tree) -> None:
+    del tree[CHASSIS]["ThermalSubsystem"]
+
+
+def _show_detectors_at_the_chassis(tree: Tree) -> None:
+    """As SONiC's BMC has them, without a link."""
+    _lose_all_below_the_chassis(tree)
+    _unlink_the_subsystem(tree)
+    path = f"{CHASSIS}/LeakDetectors"
+    tree[path] = {"@odata.id": path, "Members": [link(f"{path}/1")]}
+    tree[f"{path}/1"] = {"@odata.id": f"{path}/1", "DetectorState": "Critical"}
+
+
+def _unlink_the_chassis(tree: Tree) -> None:
+    del tree[ROOT]["Chassis"]
+
+
+def _lose_the_chassis(tree: Tree) -> None:
+    del tree[CHASSIS]
+
+
+def _err_at_the_chassis(tree: Tree) -> None:
+    tree[CHASSIS] = {"error": {"code": "Base.1.12.InternalError"}}
+
+
+def _group(tree: Tree, *shown: dict[str, Any]) -> None:
+    tree[DETECTION]["LeakDetectorGroups"] = [{"GroupName": "tray", "Detectors": list(shown)}]
+
+
+def _show_one_detector_in_its_group_alone(tree: Tree) -> None:
+    _show_a_detection_without_detectors(tree)
+    uri = f"{DETECTORS}/0_ColdPlate"
+    tree[uri] = {"@odata.id": uri, "DetectorState": "OK"}
+    _group(tree, {"DataSourceUri": uri, "DetectorState": "OK"}, {"DetectorState": "Critical"})
+
+
+def _contradict_in_the_group(tree: Tree) -> None:
+    wet = f"{DETECTORS}/1_ColdPlate"
+    tree[wet]["DetectorState"] = "OK"
+    _group(tree, {"DataSourceUri": wet, "DetectorState": "Critical"})
+
+
+def _tell_by_the_group(tree: Tree) -> None:
+    tree[f"{DETECTORS}/1_ColdPlate"]["DetectorState"] = "OK"
+    tree[DETECTION]["LeakDetectorGroups"] = [{"Status": {"Health": "Critical"}}]
+
+
+def _show_a_group_that_cannot_be_read(tree: Tree) -> None:
+    _show_a_detection_without_detectors(tree)
+    _group(tree, {"DetectorState": "OK"}, {"DeviceName": "1_ColdPlate"})
+
+
+def _tell_by(**status: Any) -> Callable[[Tree], None]:
+    def change(tree: Tree) -> None:
+        tree[f"{DETECTORS}/1_ColdPlate"] |= {"DetectorState": "OK", "Status": status}
+
+    return change
+
+
+def _tell_by_the_detection(tree: Tree) -> None:
+    tree[f"{DETECTORS}/1_ColdPlate"]["DetectorState"] = "OK"
+    tree[DETECTION]["Status"] = {"State": "Enabled", "HealthRollup": "Critical"}
+
+
+def _tell_in_one_word(tree: Tree) -> None:
+    tree[f"{DETECTORS}/1_ColdPlate"] |= {"DetectorState": "OK", "Status": "Critical"}
+
+
+def _put(state: object) -> Callable[[Tree], None]:
+    return lambda tree: tree[f"{DETECTORS}/1_ColdPlate"].update(DetectorState=state)
+
+
+def _embed_the_detection(tree: Tree) -> None:
+    tree[THERMAL]["LeakDetection"] = {"Id": "LeakDetection", "LeakDetectors": link(DETECTORS)}
+
+
+def _embed_the_members(tree: Tree) -> None:
+    members = [{"Id": name, "DetectorState": "Critical"} for name in NAMES]
+    _lose_the_collection(tree)
+    tree[DETECTORS] = {"@odata.id": DETECTORS, "Members": members}
+
+
 SHAPES: tuple[tuple[str, Callable[[Tree], None]], ...] = (
     ("all links in place", lambda _: None),
     ("LeakDetection is not linked", _unlink),
@@ -144,6 +226,27 @@ SHAPES: tuple[tuple[str, Callable[[Tree], None]], ...] = (
     ("Members is no list", _answer_no_list),
     ("LeakDetection shows no detector", _show_a_detection_without_detectors),
     ("a detector has no state", _leave_out_the_state),
+    ("ThermalSubsystem is not linked", _unlink_the_subsystem),
+    ("the chassis has the detectors, without a link", _show_detectors_at_the_chassis),
+    ("the list of chassis is not linked", _unlink_the_chassis),
+    ("a listed chassis is gone", _lose_the_chassis),
+    ("a listed chassis is an error inside a 200", _err_at_the_chassis),
+    ("one detector is in its group alone", _show_one_detector_in_its_group_alone),
+    ("the group contradicts the detector", _contradict_in_the_group),
+    ("only the group says so", _tell_by_the_group),
+    ("a detector in its group alone has no state", _show_a_group_that_cannot_be_read),
+    ("only LeakDetection says so", _tell_by_the_detection),
+    ("only the detector's health says so, in small letters", _tell_by(Health="critical")),
+    ("only the roll-up says so", _tell_by(HealthRollup="Critical")),
+    ("only a condition says so", _tell_by(Conditions=[{"Severity": "Critical"}])),
+    ("Status is a word", _tell_in_one_word),
+    ("the state in small letters", _put("critical")),
+    ("a state of no schema", _put("Wet")),
+    ("a state in capitals", _put("LEAK")),
+    ("a state that is a list", _put(["Critical"])),
+    ("a state that is true", _put(True)),
+    ("LeakDetection is embedded", _embed_the_detection),
+    ("the members are embedded", _embed_the_members),
 )
 
 
@@ -158,6 +261,42 @@ def test_no_shape_of_the_tree_gives_a_wet_tray_power(
 
     assert isinstance(refused, Blocker), shape
     assert refused.reason is Reason.LEAK
+
+
+@pytest.mark.parametrize("listed", [{"Members": []}, {"Members": [], "Members@odata.count": 1}])
+def test_a_bmc_that_lists_no_chassis_has_not_said_that_it_is_dry(listed: dict[str, Any]) -> None:
+    tree = tray()
+    tree[f"{ROOT}/Chassis"] = {"@odata.id": f"{ROOT}/Chassis", **listed}
+
+    with pytest.raises(Unreachable, match=r"none listed|no chassis is listed"):
+        asyncio.run(client_of(tree).admit_act())
+
+
+def test_parts_of_a_chassis_are_not_asked_for_what_they_do_not_link() -> None:
+    tree = tray(wet="")
+    part = f"{ROOT}/Chassis/HGX_GPU_SXM_1"
+    tree[f"{ROOT}/Chassis"] |= {"Members": [link(CHASSIS), link(part)], "Members@odata.count": 2}
+    tree[part] = {"@odata.id": part, "Id": "HGX_GPU_SXM_1", "ChassisType": "Component"}
+    asked: list[str] = []
+
+    class Transport(RecordedTransport):
+        async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+            asked.append(call.path)
+            return await super().request(bmc, call)
+
+    address = BmcAddress("https://192.0.2.1", "root", Secret("x"))
+    client = Redfish(Transport(tree), address, quirks.UNKNOWN)
+
+    assert asyncio.run(client.admit_act()) is None
+    assert [path for path in asked if path.startswith(part)] == [part]
+
+
+def test_a_group_whose_detectors_are_dry_is_dry() -> None:
+    tree = tray(wet="")
+    _show_a_detection_without_detectors(tree)
+    _group(tree, {"DetectorState": "OK"}, {"DetectorState": "ok"})
+
+    assert asyncio.run(client_of(tree).admit_act()) is None
 
 
 def test_a_dry_tray_without_a_link_is_read_at_the_schemas_path() -> None:

@@ -289,11 +289,18 @@ def read_health(data: Json) -> str | None:
 
     DSP0268, Status: a service may list a condition that its Health does not reflect yet.
     """
-    said = [text(at(data, "Status", "Health"))]
+    said = [_spell(text(at(data, "Status", "Health")))]
     for condition in objects(at(data, "Status", "Conditions") or [], _CONDITIONS_MAX):
         severity = text(condition.get("Severity")) or text(condition.get("MessageSeverity"))
-        said.append(severity if severity in _WORSE else None)
+        said.append(one if (one := _spell(severity)) in _WORSE else None)
     return max(said, key=lambda one: _WORSE.index(one) if one in _WORSE else -1 if one else -2)
+
+
+def _spell(word: str | None) -> str | None:
+    """Return one of the schema's words as the schema spells it; some services do not."""
+    if word is None:
+        return None
+    return next((w for w in _WORSE if w.casefold() == word.casefold()), word)
 
 
 _WORSE = ("OK", "Warning", "Critical")

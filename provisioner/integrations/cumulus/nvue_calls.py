@@ -254,7 +254,10 @@ def read_revision(answer: Any) -> RevisionState | None:
         return None
     transition = answer.get("transition")
     issues = transition.get("issue") if isinstance(transition, dict) else None
-    listed = list(issues.values())[:5] if isinstance(issues, dict) else []
+    if isinstance(issues, dict):
+        listed = list(issues.values())[:5]
+    else:  # a list, one text, or none
+        listed = issues[:5] if isinstance(issues, list) else [issues] if issues else []
     texts = [str(i.get("message", i) if isinstance(i, dict) else i)[:200] for i in listed]
     return RevisionState(answer["state"], "; ".join(texts))
 

@@ -137,7 +137,7 @@ def _parse_time(shown: str) -> float | None:
 
 ALERT = "CoolantLeak"
 CLASSIFICATIONS = (Classification.LEAK, Classification.HARDWARE, Classification.PREVENT_ALLOCATIONS)
-_WET_STATES = frozenset({"Warning", "Critical"})
+_WET_STATES = frozenset({"warning", "critical"})  # in any case
 _NOT_FITTED = "Absent"
 _GONE = "it was seen before, and the BMC does not show it any more"
 _NAMED_MAX = 4  # detectors in one sentence; the signals name all of them
@@ -150,11 +150,12 @@ def read_moisture(state: str | None, health: str | None, enabled: str | None) ->
     LeakDetector 1.4.0); trays print LeakDetected too (LambdaLabs/redfish_exporter,
     leak_detector_leak.json). `health` and `enabled` are Status.Health and Status.State.
     """
-    if health in _WET_STATES or state in _WET_STATES or "leak" in (state or "").lower():
+    word = (state or "").casefold()
+    if word in _WET_STATES or (health or "").casefold() in _WET_STATES or "leak" in word:
         return Moisture.WET
     if _NOT_FITTED in (state, enabled):
         return None
-    if state == "OK" and enabled in (None, "Enabled"):
+    if word == "ok" and enabled in (None, "Enabled"):
         return Moisture.DRY
     return Moisture.UNREADABLE
 

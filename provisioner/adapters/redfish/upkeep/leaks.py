@@ -23,6 +23,7 @@ from provisioner.adapters.redfish.parsing import (
     text,
     truth,
 )
+from provisioner.adapters.redfish.parts import read_health
 from provisioner.adapters.redfish.service import Service, raise_silence
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import LeakDetector, Moisture
@@ -172,6 +173,9 @@ def _types(console: Json) -> list[str]:
 
 # A BMC's tree changes with its firmware only; a liquid-cooled host is found again within this time.
 _PLACES_KNOWN_S = 3600.0
+_CHASSIS = "/redfish/v1/Chassis"
+# chassis within another: only what they link to is read (DSP0268, Chassis: ChassisType)
+_PARTS = frozenset({"Component", "Module", "Card", "Cartridge", "Zone"})
 _RANK = {Moisture.DRY: 0, Moisture.UNREADABLE: 1, Moisture.WET: 2}
 _STARTING = "HTTP status 503"
 
@@ -199,9 +203,11 @@ class LeakReader:
         if now < self._known_until:
             return await read_places(walk, self._places)
         root = await walk.read_root()
-        chassis = await walk.read_members(link(root, "Chassis"))
+        chassis = await walk.read_members(link(root, "Chassis") or _CHASSIS)
         if not chassis:
-            raise_silence(walk.gaps)  # a list that makes no sense names no detector
+            raise_silence(walk.gaps)
+            # a server has one: a BMC that starts, or answers half, shows none yet
+            raise Unreachable(f"{_CHASSIS}: no chassis is listed", maybe_executed=False)
         places = await find_places(walk, chassis)
         detectors = await read_places(walk, places)
         if not walk.gaps:
@@ -215,16 +221,30 @@ async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...
 
     Where a link is absent or leads nowhere, the path that the schema gives the resource is read
     itself, as makers print trees of which a link is missing (LambdaLabs/redfish_exporter,
-    chassis_collector.go at 610113a, lines 308 to 337). A link that leads nowhere, with nothing at
-    that path either, is returned as a place: read there, it is a detector without a reading.
+    chassis_collector.go at 610113a, lines 308 to 337): below each chassis that says so, that cannot
+    be read, or that is no part of another. A link that leads nowhere, with nothing at that path
+    either, is returned as a place: read there, it is a detector without a reading.
     """
-    places = [p for c in chassis if (p := link(c.data, "LeakDetectors")) is not None]
+    places: list[str] = []
     for one in chassis:
+        may_have = text(one.data.get("ChassisType")) not in _PARTS
+        if (linked := link(one.data, "LeakDetectors")) is not None:
+            places.append(linked)
+        elif may_have:
+            found, lost = await _find(walk, one, "LeakDetectors", guess=True)
+            places += [found.path] if found is not None else lost
         thermal = link(one.data, "ThermalSubsystem")
-        if thermal is None:
+        if thermal is not None:
+            subsystem: Resource | None = await walk.read(thermal)
+        elif may_have:
+            subsystem, lost = await _find(walk, one, "ThermalSubsystem", guess=True)
+            places += lost
+        else:
             continue
-        subsystem = await walk.read(thermal)
-        detection, lost = await _find(walk, subsystem, "LeakDetection", required=not subsystem.data)
+        if subsystem is None:
+            continue
+        required = thermal is not None and not subsystem.data
+        detection, lost = await _find(walk, subsystem, "LeakDetection", required=required)
         places += lost
         if detection is not None:
             places += await _list_places(walk, detection)
@@ -232,12 +252,26 @@ async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...
 
 
 async def _list_places(walk: Walk, detection: Resource) -> list[str]:
+    """Return the places of one LeakDetection; itself too where it says how its detectors are."""
+    said = [detection.path] if "Status" in detection.data or _groups(detection.data) else []
+    return [*await _list_detectors(walk, detection), *said]
+
+
+def _groups(detection: Json) -> list[Json]:
+    return list(objects(detection.get("LeakDetectorGroups") or []))
+
+
+def _excerpts(detection: Json) -> list[Json]:
+    """Return what the groups show of their detectors: DetectorState, and DataSourceUri or none."""
+    return [d for g in _groups(detection) for d in objects(g.get("Detectors") or [])]
+
+
+async def _list_detectors(walk: Walk, detection: Resource) -> list[str]:
     if (linked := link(detection.data, "LeakDetectors")) is not None:
         direct = f"{detection.path.rstrip('/')}/LeakDetectors"
         found, _ = await _find(walk, detection, "LeakDetectors")
         return [linked if found is None or found.path != direct else direct]
-    groups = objects(detection.data.get("LeakDetectorGroups") or [])
-    single = [d for g in groups for d in objects(g.get("Detectors") or [])]
+    single = _excerpts(detection.data)
     if paths := [p for d in single if (p := path_of(d.get("DataSourceUri"))) is not None]:
         return paths
     found, lost = await _find(walk, detection, "LeakDetectors")
@@ -246,12 +280,13 @@ async def _list_places(walk: Walk, detection: Resource) -> list[str]:
 
 
 async def _find(
-    walk: Walk, parent: Resource, key: str, *, required: bool = False
+    walk: Walk, parent: Resource, key: str, *, required: bool = False, guess: bool = False
 ) -> tuple[Resource | None, list[str]]:
     """Return the resource that `parent` links to as `key`, or that is at the schema's path.
 
     Else None with the places that have no reading: a link that leads nowhere, or a path that could
     not be read. `required`: the parent itself is such a place, if its child is not there either.
+    `guess`: nothing says that there is such a path, so that any refusal of it is an absence.
     """
     linked = link(parent.data, key)
     direct = f"{parent.path.rstrip('/')}/{key}"
@@ -262,12 +297,16 @@ async def _find(
         if resource.data:
             return resource, []
         gaps = walk.gaps[gaps_before:]
-        absent = all(g.reason is Reason.NOT_OFFERED for g in gaps)
+        absent = all(g.reason is Reason.NOT_OFFERED or (guess and _is_denied(g)) for g in gaps)
         if path != linked and absent:
             del walk.gaps[gaps_before:]  # a path that nothing leads to may be empty
         else:
             unread.append(path)
     return None, unread
+
+
+def _is_denied(gap: Gap) -> bool:
+    return gap.reason is not Reason.BUSY and gap.detail.startswith("HTTP status 4")
 
 
 async def read_places(walk: Walk, places: Sequence[str]) -> tuple[LeakDetector, ...]:
@@ -307,13 +346,36 @@ def _read_detector(resource: Resource, gaps: Sequence[Gap]) -> LeakDetector | No
             slot=slot, moisture=Moisture.UNREADABLE, detail=detail, source=resource.path
         )
     state = text(resource.data.get("DetectorState"))
-    health = text(at(resource.data, "Status", "Health"))
+    health = _read_worst(resource.data)
     enabled = text(at(resource.data, "Status", "State"))
     moisture = read_moisture(state, health, enabled)
+    if "LeakDetectors" in resource.data or _groups(resource.data):
+        moisture = _read_whole(resource.data, health)
     if moisture is None:
         return None
     detail = f"state {state or 'not reported'}, health {health or 'not reported'}"
     return LeakDetector(slot=slot, moisture=moisture, detail=detail[:120], source=resource.path)
+
+
+def _read_worst(data: Json) -> str | None:
+    """Return the worst of Health, its roll-up and Conditions; a Status may be its Health alone."""
+    status = data.get("Status")
+    if isinstance(status, str):
+        return status
+    rolled = {"Status": {"Health": at(data, "Status", "HealthRollup")}}
+    said = [read_health(data), read_health(rolled)]
+    return next((one for one in said if one not in (None, "OK")), said[0])
+
+
+def _read_whole(detection: Json, health: str | None) -> Moisture:
+    """Return the worst that a LeakDetection says of its detectors, without those that it links."""
+    readings = [read_moisture("OK", health, None)]
+    readings += [read_moisture("OK", _read_worst(group), None) for group in _groups(detection)]
+    for one in _excerpts(detection):
+        reading = read_moisture(text(one.get("DetectorState")), _read_worst(one), None)
+        is_read_there = path_of(one.get("DataSourceUri")) is not None
+        readings.append(Moisture.DRY if is_read_there and reading is not Moisture.WET else reading)
+    return max((r for r in readings if r is not None), key=_RANK.__getitem__)
 
 
 def _chassis_of(path: str) -> str:

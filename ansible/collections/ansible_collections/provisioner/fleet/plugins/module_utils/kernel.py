@@ -105,12 +105,21 @@ def read_next_kernel(root="/"):
 
 
 def is_secure_boot_on(path=SECURE_BOOT):
-    """Return whether the firmware verifies each program: the last byte of its variable."""
+    """Return whether the firmware verifies each program: the last byte of its variable.
+
+    Only a machine without UEFI, or one that shows its variables and has no such one, is known to do
+    without. What cannot be read counts as on: then only modules pass that boot either way.
+    """
+    variables = os.path.dirname(path)
     try:
         with open(path, "rb") as file:
-            return file.read()[-1:] == b"\x01"
+            value = file.read(16)
+    except FileNotFoundError:
+        has_uefi = os.path.isdir(os.path.dirname(variables))
+        return has_uefi and not (os.path.isdir(variables) and os.listdir(variables))
     except OSError:
-        return False
+        return True
+    return len(value) != 5 or value[4] != 0
 
 
 def parse_keys(text):

@@ -32,6 +32,8 @@ def parse_config(text, device):
                 "next": normalize_value(facts["next_value"]),
                 "read_only": facts.get("read_only") is True,
             }
+    if not table:  # what waits for a reset is read from it: no row is no answer
+        raise Unreadable(f"mlxconfig printed no parameter of {device}")
     return {"type": str(entries[0].get("device_type", "")), "table": table}
 
 

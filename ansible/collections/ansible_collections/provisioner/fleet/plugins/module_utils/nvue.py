@@ -242,7 +242,9 @@ def _changes_nothing(state):
 def _format_issues(state):
     transition = state.get("transition")
     issues = transition.get("issue") if isinstance(transition, dict) else None
-    listed = list(issues.values())[:5] if isinstance(issues, dict) else []
+    if isinstance(issues, dict):
+        issues = list(issues.values())
+    listed = issues[:5] if isinstance(issues, list) else [issues] if issues else []
     messages = [str(i.get("message", i) if isinstance(i, dict) else i) for i in listed]
     return "; ".join(messages) or "no reason given"
 

@@ -1,8 +1,9 @@
 """The driver's own verdicts on a GPU, read in every output of nvidia-smi, whatever the check asks.
 
 They are the recovery action (`nvidia-smi -q`, column gpu_recovery_action), the reset status of
-drivers before it, sentences outside of the tables, a cell that says that the GPU is lost, and exit codes. An output that a check needs is
-therefore never fine while the driver says in it that a GPU is not.
+drivers before it, sentences outside of the tables, a cell that says that the GPU is lost, and exit
+codes. An output that a check needs is therefore never fine while the driver says in it that a GPU
+is not.
 """
 
 from __future__ import annotations

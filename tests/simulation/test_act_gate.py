@@ -213,13 +213,18 @@ def test_the_gate_reads_what_its_conditions_need_and_nothing_else(
 ) -> None:
     """Each reading delays an act that has been decided; a whole site's rows are thousands."""
     seen: list[str] = []
-    for name in ("read_node", "get_case", "list_nodes", "list_open_cases"):
 
-        async def read(hold: Hold, name: str = name, real: Any = getattr(Hold, name)) -> Any:
+    def watch(name: str) -> None:
+        real = getattr(Hold, name)
+
+        async def read(hold: Hold) -> Any:
             seen.append(name)
             return await real(hold)
 
         monkeypatch.setattr(Hold, name, read)
+
+    for name in ("read_node", "get_case", "list_nodes", "list_open_cases"):
+        watch(name)
 
     async def main() -> None:
         store = open_store(":memory:", inline=True)

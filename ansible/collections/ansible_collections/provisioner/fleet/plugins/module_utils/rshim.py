@@ -25,7 +25,7 @@ _LOG = re.compile(
     re.MULTILINE,
 )
 _HARMLESS = ("INFO", "WARN")
-# a bundle tells some failures at the level INFO, or at none, which the log shows as INFO: "INFO: NIC
+# a bundle tells some failures at the level INFO, or at none, which the log shows as INFO: "NIC
 # firmware update failed", "DPU Golden Image installed failed" (Mellanox/bfb-build, install.sh)
 _SAYS_FAILED = re.compile(r"\bfail(?:s|ed|ure)?\b", re.IGNORECASE)
 # a host power cycle activates the firmware, whether the card could reset itself or not (the same)

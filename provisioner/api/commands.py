@@ -139,6 +139,8 @@ COMMANDS: Mapping[str, Command] = {
         "usage focus", example="--price 2.10 --currency EUR --provider 'Example GmbH'"
     ),
     "sign_usage": C("usage statement", example="red --out red.json"),
+    "show_log": C("log head", example="--out checkpoint.txt"),
+    "export_log": C("log export", example="su0-n03 --since 1024 --out su0-n03.log.json"),
     "list_versions": C("versions", example="--select 'rack=su0-*' --where 'standing=differs'"),
     "show_cohorts": C("cohort show"),
     "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),

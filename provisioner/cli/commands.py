@@ -119,6 +119,9 @@ COMMANDS = {
     "certificate": Command(
         ROUTES, "", "Certificates: show, export, verify, revoke; the keys that sign them."
     ),
+    "log": Command(
+        ROUTES, "", "The log of certificates, erasures and handovers that tenants verify."
+    ),
     "release": Command(ROUTES, "", "Target releases of the daemon's matrix."),
     "overlay": Command(ROUTES, "", "Files of the matrix in force: its base and its overlays."),
     "image": Command(ROUTES, "", "Images in the artifact store: upload, list, describe, remove."),
@@ -224,7 +227,7 @@ COMMANDS = {
 
 # the commands by what people do with them, in the order of the program's help
 GROUPS: dict[str, str] = {
-    "Every day": "search intake explain node case alert notice tenant switch certificate drift "
+    "Every day": "search intake explain node case alert notice tenant switch certificate log drift "
     "debt usage event",
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.watcher import PortWatches, Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
 from provisioner.daemon.watches import (
+    Fold,
     build_attestation_watch,
     build_authority,
     build_console_watch,
@@ -43,7 +44,7 @@ from provisioner.daemon.watches import (
     build_login_loops,
     build_partition_watch,
     build_resting_looks,
-    keep_usage,
+    fold_journal,
     list_senders,
 )
 from provisioner.execution.actions.power import Feeds, LeakGate, Report
@@ -130,7 +131,7 @@ class Parts:
     watch: WatchParts | None = None  # None: released nodes are read only by operations
     webhooks: tuple[SqlWebhookRepository, WebhookPosts] | None = None  # None: no webhook is posted
     exports: tuple[SqlAuditExportRepository, Sequence[AuditSink]] | None = None  # as webhooks
-    advance_usage: Callable[[], Awaitable[bool]] | None = None  # folds events into the ledger
+    folds: Sequence[Fold] = ()  # of the journal: into the ledger of time, and the evidence log
     shared: tuple[Cluster, WorkQueue] | None = None  # with peers on one database; None: alone
 
     @property
@@ -287,8 +288,8 @@ class Daemon:
             self._begin(self.consoles.run, "consoles")
         to = (self.parts.credentials, self.parts.webhooks, self.parts.exports)
         senders = list_senders(self.context, *to, self.watcher)
-        if self.parts.advance_usage is not None:
-            self._begin(partial(keep_usage, self.parts.advance_usage, self.parts.clock), "usage")
+        if self.parts.folds:
+            self._begin(partial(fold_journal, self.parts.folds, self.parts.clock), "folds")
         for name, loop in {**self.logins, **senders}.items():
             self._begin(loop, name)
 

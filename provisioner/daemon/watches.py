@@ -161,12 +161,14 @@ def list_senders(
     return loops
 
 
-USAGE_S = 60.0  # between two looks at the journal for the ledger of time
+FOLD_S = 60.0  # between two looks at the journal
+Fold = Callable[[], Awaitable[bool]]  # takes the next rows; returns whether there are more
 
 
-async def keep_usage(advance: Callable[[], Awaitable[bool]], clock: Clock) -> None:
-    """Fold the journal into the ledger of time, for ever."""
+async def fold_journal(folds: Sequence[Fold], clock: Clock) -> None:
+    """Fold the journal into the ledger of time and the evidence log, for ever."""
     while True:
-        while await advance():
-            pass
-        await clock.sleep(USAGE_S)
+        for advance in folds:
+            while await advance():
+                pass
+        await clock.sleep(FOLD_S)

@@ -22,6 +22,7 @@ from provisioner.planning.certification.attestation import (
     write_envelope,
     write_statement,
 )
+from provisioner.planning.certification.evidence_log import identify_key, write_note
 
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----[^-]{1,4096}-----END PUBLIC KEY-----")
 
@@ -50,6 +51,10 @@ class Signer:
             self.key_id,
             self._key.sign(encode_for_signing(payload_type, payload)),
         )
+
+    def sign_note(self, origin: str, text: str) -> str:
+        """Return a text as a signed note (https://c2sp.org/signed-note), under a log's name."""
+        return write_note(text, origin, self.public_key, self._key.sign(text.encode()))
 
     def become(self, other: Signer) -> None:
         """Sign with the other's key from now on, also for all users of this signer."""
@@ -92,6 +97,20 @@ def signed(envelope: Envelope, public_keys: Mapping[str, bytes]) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def is_note_signed(
+    text: str, name: str, signature: bytes, public_keys: Mapping[str, bytes]
+) -> bool:
+    """Return whether one of the keys signed a note's text under a name: key id and signature."""
+    for public in public_keys.values():
+        if signature[:4] == identify_key(name, public):
+            try:
+                Ed25519PublicKey.from_public_bytes(public).verify(signature[4:], text.encode())
+            except (InvalidSignature, ValueError):
+                continue
+            return True
+    return False
 
 
 def envelope_of(certificate: Certificate) -> str:

@@ -10,6 +10,7 @@ store's `write` and `read`.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -34,6 +35,7 @@ from provisioner.store.repositories.cohorts import (
     SqlEvidenceRepository,
     SqlFabricRepository,
 )
+from provisioner.store.repositories.evidence_log import SqlEvidenceLogRepository
 from provisioner.store.repositories.grants import SqlGrantRepository, SqlTenantRepository
 from provisioner.store.repositories.images import SqlImageRepository, SqlPolicyRepository
 from provisioner.store.repositories.journal_archives import (
@@ -87,6 +89,11 @@ class SqlStore(Transactions):
         self.sessions = SqlSessionRepository(self)
         self.webhooks = SqlWebhookRepository(self)
         self.usage = SqlUsageRepository(self)
+        self.evidence_log = SqlEvidenceLogRepository(self)
+
+    def list_folds(self) -> tuple[Callable[[], Awaitable[bool]], ...]:
+        """Return what takes the journal's next rows; each returns whether there are more."""
+        return (self.usage.advance, self.evidence_log.advance)
 
 
 def open_store(

@@ -287,7 +287,8 @@ def _finish(
         _refuse(answer, given, form)
     out = given.get("out")
     if command in FILED and (out is not None or (form == "table" and command != "node erasure")):
-        _write_text(json.dumps(document[FILED[command]]), out)
+        content = document[FILED[command]]
+        _write_text(content if isinstance(content, str) else json.dumps(content), out)
         return
     if document is None:
         _write(answer.content, out)

@@ -35,6 +35,8 @@ FILED: Mapping[str, str] = {
     "certificate revocations": "envelope",
     "node erasure": "envelope",
     "usage statement": "envelope",
+    "log head": "checkpoint",
+    "log export": "bundle",
 }
 FILE_IS_A_LIST = ("intake", "case factory")  # --file is the expected-hardware list, not the body
 Spec = Mapping[str, Any]

@@ -41,6 +41,10 @@ LOCAL: Mapping[str, tuple[str, str]] = {
         "offline.signed_files:verify_usage",
         "Check a signed statement of usage offline.",
     ),
+    "log verify": (
+        "offline.signed_files:verify_log",
+        "Check a node's entries of the log offline.",
+    ),
     "case verify-bundle": (
         "offline.signed_files:verify_bundle",
         "Check a case's archive without a daemon.",

@@ -19,12 +19,20 @@ from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
 from provisioner.planning.certification.attestation import NotAnAttestation, RevocationList
+from provisioner.planning.certification.evidence_log import (
+    Checkpoint,
+    NotALog,
+    describe_proof,
+    list_log_objections,
+    open_checkpoint,
+    parse_bundle,
+)
 from provisioner.planning.lifecycle.usage import USAGE_PAYLOAD
 from provisioner.planning.repair import evidence_bundle
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.wall_clock import WallClock
-from provisioner.store.signing import signed
+from provisioner.store.signing import is_note_signed, signed
 
 
 def verify(
@@ -112,6 +120,45 @@ def verify_usage(
     hours = sum(row["gpu_s"] for row in told["items"]) / 3600.0
     period = f"{told['period']['begins_at']} to {told['period']['ends_at']}"
     typer.echo(f"{file}: good; {told['tenant']}, {period}: {hours:.2f} GPU-hours")
+
+
+def verify_log(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `log export` wrote.")],
+    key: KeyOption,
+    known: Annotated[
+        Path | None, typer.Option("--known", help="A checkpoint that you kept from earlier.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that entries are in the site's log and that none is left out between two of them.
+
+    It also says whether the node was ever in two tenants' networks at once. With --known, that
+    the log only grew since then: without it the site could have written another log.
+
+    Example: provisioner log verify su0-n03.log.json --key keys.pem --known checkpoint.txt
+    """
+    keys = read_trusted_keys(key)
+    remedy = "Write it with: provisioner log export NODE --out FILE"
+    try:
+        bundle = parse_bundle(read_text(file))
+        head = _open_checkpoint(bundle.checkpoint, keys)
+        kept = None if known is None else _open_checkpoint(read_text(known), keys)
+    except NotALog as error:
+        raise InputError(str(file), "", str(error), remedy) from None
+    wrong = list_log_objections(bundle, head, kept)
+    told = [] if wrong else describe_proof(bundle, head, kept)
+    if as_json:
+        document = {"valid": not wrong, "objections": wrong, "proved": told, "size": head.size}
+        typer.echo(json.dumps(document))
+    for line in () if as_json else wrong:
+        open_console().print(f"NOT VALID: {line}", style="red")
+    for line in () if as_json else told:
+        open_console().print(line)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _open_checkpoint(note: str, keys: dict[str, bytes]) -> Checkpoint:
+    return open_checkpoint(note, lambda text, name, by: is_note_signed(text, name, by, keys))
 
 
 def _opened(file: Path, trusted: dict[str, bytes]) -> tuple[Certificate, bool]:

@@ -285,7 +285,7 @@ def build_parts(
         watch=receivers.watch,
         webhooks=(opened.store.webhooks, receivers.webhooks),
         exports=(opened.store.audit_exports, receivers.sinks),
-        advance_usage=opened.store.usage.advance,
+        folds=opened.store.list_folds(),
         tickets=receivers.tickets,
         shared=receivers.shared,
         fabrics=receivers.fabrics,

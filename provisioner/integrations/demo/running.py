@@ -262,7 +262,7 @@ async def drive(
 def _add_parts(more: Mapping[str, Any], data: Data, streams: RedfishStreams) -> dict[str, Any]:
     """Return the further parts, with the ledger; the watch follows events by streams, too."""
     watch: WatchParts | None = more.get("watch")
-    parts = {**more, "advance_usage": data.store.usage.advance}
+    parts = {**more, "folds": data.store.list_folds()}
     return parts if watch is None else {**parts, "watch": replace(watch, streams=streams)}
 
 

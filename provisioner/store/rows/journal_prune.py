@@ -26,6 +26,7 @@ from provisioner.store.rows.journal import (
 )
 from provisioner.store.rows.node_rows import parse_or_stand_in
 from provisioner.store.rows.records import parse
+from provisioner.store.schema.evidence_log_tables import log_place
 from provisioner.store.schema.schema import (
     audit_exports,
     campaigns,
@@ -71,7 +72,9 @@ class Needs:
     campaigns_since: float = float("inf")
     untold_after: float = float("inf")  # rows with a greater number: of a webhook
     deliveries: frozenset[int] = frozenset()
-    unexported_after: float = float("inf")  # rows with a greater number: of exports and usage
+    unexported_after: float = float(
+        "inf"
+    )  # rows with a greater number: of exports and folds
 
     def keep_from(self, node: str, at: float) -> None:
         self.since[node] = min(self.since.get(node, at), at)
@@ -111,7 +114,8 @@ def read_needs(connection: Connection, now: float) -> Needs:
     needs.untold_after = float("inf") if untold is None else untold
     unexported = connection.scalar(select(func.min(audit_exports.c.position)))
     folded = connection.scalar(select(usage_place.c.through))
-    positions = [p for p in (unexported, folded) if p is not None]
+    logged = connection.scalar(select(log_place.c.through))
+    positions = [p for p in (unexported, folded, logged) if p is not None]
     needs.unexported_after = min(positions, default=float("inf"))
     needs.deliveries = frozenset(connection.scalars(select(webhook_deliveries.c.seq)))
     return needs

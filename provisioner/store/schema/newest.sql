@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0033');
+INSERT INTO "alembic_version" VALUES('0034');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -217,6 +217,25 @@ CREATE TABLE ledger (
     CONSTRAINT fk_ledger_node FOREIGN KEY(node) REFERENCES nodes (id),
     CONSTRAINT fk_ledger_operation FOREIGN KEY(operation) REFERENCES operations (id),
     CONSTRAINT uq_ledger_operation_action_attempt UNIQUE (operation, action, attempt)
+);
+CREATE TABLE log_entries (
+	place INTEGER NOT NULL,
+	node VARCHAR NOT NULL,
+	leaf TEXT NOT NULL,
+	CONSTRAINT pk_log_entries PRIMARY KEY (place)
+);
+CREATE TABLE log_hashes (
+	level INTEGER NOT NULL,
+	place INTEGER NOT NULL,
+	hash BLOB NOT NULL,
+	CONSTRAINT pk_log_hashes PRIMARY KEY (level, place)
+);
+CREATE TABLE log_place (
+	id INTEGER NOT NULL,
+	through INTEGER NOT NULL,
+	origin VARCHAR NOT NULL,
+	secret VARCHAR NOT NULL,
+	CONSTRAINT pk_log_place PRIMARY KEY (id)
 );
 CREATE TABLE marks (
     place VARCHAR NOT NULL,
@@ -493,3 +512,4 @@ CREATE TRIGGER number_change_of_node AFTER UPDATE ON nodes WHEN NEW.changed = OL
     END;
 CREATE INDEX ix_node_versions_set ON node_versions (versions, node);
 CREATE INDEX ix_usage_spans_ends_at ON usage_spans (ends_at);
+CREATE INDEX ix_log_entries_node ON log_entries (node);

@@ -1,0 +1,475 @@
+"""An append-only log of certificates, erasures and handovers that needs no trust in the site. Pure.
+
+Its entries are leaves of a Merkle tree (RFC 9162, 2.1), whose head the site signs as a checkpoint
+(https://c2sp.org/tlog-checkpoint) in a signed note (https://c2sp.org/signed-note). Who keeps one
+checkpoint can prove later that nothing before it was changed or taken out. Each entry names the
+index of its node's entry before it, so that a node's entries are a chain with no room between two
+of them. Names of tenants are blinded: an entry holds a digest over a salt that only its tenant and
+the site have.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import rfc8785
+from pydantic import Field, ValidationError
+
+from provisioner.model.base import Record
+from provisioner.model.events import EventKind
+
+BUNDLE_TYPE = "urn:gpu-provisioner:evidence-log:v1"
+BUNDLE_MAX = 16 * 1024 * 1024  # bytes of a bundle; a node with 100 entries has some 150,000
+ENTRIES_MAX = 5_000  # of one node in a bundle
+PATH_MAX = 64  # hashes of a proof in a tree of up to 2**63 leaves; a consistency proof one more
+ED25519 = b"\x01"  # C2SP signed-note, "Signatures": the algorithm of the key's id
+_HASH = re.compile(r"[0-9a-f]{64}")
+Range = tuple[int, int]  # leaves from the first up to, and without, the second
+
+
+class NotALog(ValueError):
+    """The text has not the form of a checkpoint or of a bundle, or its signature is not valid."""
+
+
+class EntryKind(StrEnum):
+    """What an entry says of its node."""
+
+    CERTIFIED = "certified"  # evidence: SHA-256 of the certificate's statement
+    ERASED = "erased"  # evidence: the digest of the erasure report
+    NOT_ERASED = "not_erased"  # an erasure ended without proof for each drive
+    ENTERED = "entered"  # it is in its tenant's network; evidence: the digest of the release proof
+    ADOPTED = "adopted"  # it was in a tenant's network when it was taken over
+    LEFT = "left"  # all its ports were read back in the maintenance tenant
+    REFUSED = "refused"  # a handover was begun and given up, and the node fenced
+    STRAY = "stray"  # ports were found in a customer's network without a handover
+    RETIRED = "retired"
+
+
+KINDS: Mapping[str, EntryKind] = {
+    EventKind.CERTIFIED: EntryKind.CERTIFIED,
+    EventKind.SANITIZED: EntryKind.ERASED,
+    EventKind.NOT_SANITIZED: EntryKind.NOT_ERASED,
+    EventKind.RELEASED: EntryKind.ENTERED,
+    EventKind.ADOPTED: EntryKind.ADOPTED,
+    EventKind.FENCE: EntryKind.LEFT,
+    EventKind.RELEASE_REFUSED: EntryKind.REFUSED,
+    EventKind.TRESPASS: EntryKind.STRAY,
+    EventKind.RETIRED: EntryKind.RETIRED,
+}
+_EVIDENCE = {EntryKind.ENTERED: "proof", EntryKind.ERASED: "report", EntryKind.NOT_ERASED: "report"}
+
+
+class Entry(Record):
+    """One leaf. Its bytes are `encode_entry`'s: canonical JSON (RFC 8785)."""
+
+    kind: EntryKind
+    node: str
+    at: str  # RFC 3339, UTC
+    previous: int = Field(-1, ge=-1)  # index of the node's entry before; -1: this is its first
+    tenant: str = ""  # `blind`'s digest, of ENTERED and ADOPTED
+    evidence: str = ""  # SHA-256 of the document that it is about, or empty
+    row: str  # digest of the row of the site's journal
+
+
+class Proven(Record):
+    """An entry with its way to the head."""
+
+    index: int = Field(ge=0)
+    entry: Entry
+    path: tuple[str, ...] = Field(max_length=PATH_MAX)  # RFC 9162, 2.1.3: hexadecimal hashes
+
+
+class Since(Record):
+    """That the log only grew since a size that somebody knows."""
+
+    size: int = Field(ge=0)
+    path: tuple[str, ...] = Field(max_length=PATH_MAX + 1)  # RFC 9162, 2.1.4
+
+
+class OwnName(Record):
+    """What a tenant finds itself by."""
+
+    name: str
+    salt: str
+
+
+class Bundle(Record):
+    """All entries of one node, or those of a tenant's time, with their proofs."""
+
+    type: str = BUNDLE_TYPE
+    checkpoint: str
+    node: str
+    entries: tuple[Proven, ...] = Field((), max_length=ENTRIES_MAX)
+    since: Since | None = None
+    tenant: OwnName | None = None
+
+
+class Checkpoint(NamedTuple):
+    """A head of the log: how many leaves it covers, and their root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+
+# ------------------------------------------------------------------------------
+# The tree: RFC 9162, 2.1.
+
+
+def hash_leaf(leaf: bytes) -> bytes:
+    return hashlib.sha256(b"\x00" + leaf).digest()
+
+
+def hash_pair(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def list_subtrees(begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the complete subtrees (level, place) that leaves `begin` to `end` consist of.
+
+    `begin` has to be a multiple of each of their sizes, as it is in every proof.
+    """
+    found = []
+    while begin < end:
+        level = (end - begin).bit_length() - 1
+        found.append((level, begin >> level))
+        begin += 1 << level
+    return found
+
+
+def fold_subtrees(hashes: Sequence[bytes]) -> bytes:
+    """Return the hash over complete subtrees, the largest first; that of nothing is SHA-256("")."""
+    if not hashes:
+        return hashlib.sha256(b"").digest()
+    result = hashes[-1]
+    for left in reversed(hashes[:-1]):
+        result = hash_pair(left, result)
+    return result
+
+
+def plan_inclusion(index: int, size: int) -> list[Range]:
+    """Return the ranges whose hashes prove a leaf, in RFC 9162's order (2.1.3.1)."""
+    begin, end = 0, size
+    path: list[Range] = []
+    while end - begin > 1:
+        middle = begin + _split(end - begin)
+        if index < middle:
+            path.append((middle, end))
+            end = middle
+        else:
+            path.append((begin, middle))
+            begin = middle
+    return path[::-1]
+
+
+def plan_consistency(old: int, size: int) -> list[Range]:
+    """Return the ranges whose hashes prove that a log of `old` leaves grew (2.1.4.1)."""
+    if not 0 < old < size:
+        return []
+    begin, end = 0, size
+    path: list[Range] = []
+    while end != old:
+        middle = begin + _split(end - begin)
+        if old <= middle:
+            path.append((middle, end))
+            end = middle
+        else:
+            path.append((begin, middle))
+            begin = middle
+    if begin:
+        path.append((begin, end))
+    return path[::-1]
+
+
+def is_included(leaf: bytes, index: int, head: Checkpoint, path: Sequence[bytes]) -> bool:
+    """Return whether a leaf's hash and its path lead to the head (2.1.3.2)."""
+    if not 0 <= index < head.size:
+        return False
+    place, last = index, head.size - 1
+    result = leaf
+    for step in path:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            result = hash_pair(step, result)
+            while place and not place & 1:
+                place >>= 1
+                last >>= 1
+        else:
+            result = hash_pair(result, step)
+        place >>= 1
+        last >>= 1
+    return last == 0 and result == head.root
+
+
+def has_grown(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -> bool:
+    """Return whether `new` holds all of `old`, unchanged and in its place (2.1.4.2)."""
+    if old.size == new.size:
+        return not path and old.root == new.root
+    if old.size == 0:
+        return not path
+    if old.size > new.size or not path:
+        return False
+    hashes = list(path)
+    if old.size & (old.size - 1) == 0:
+        hashes.insert(0, old.root)
+    place, last = old.size - 1, new.size - 1
+    while place & 1:
+        place >>= 1
+        last >>= 1
+    before = after = hashes[0]
+    for step in hashes[1:]:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            before = hash_pair(step, before)
+            after = hash_pair(step, after)
+            while place and not place & 1:
+                place >>= 1
+                last >>= 1
+        else:
+            after = hash_pair(after, step)
+        place >>= 1
+        last >>= 1
+    return last == 0 and before == old.root and after == new.root
+
+
+def _split(count: int) -> int:
+    """Return the largest power of two below a number above one."""
+    return 1 << (count - 1).bit_length() - 1
+
+
+# ------------------------------------------------------------------------------
+# Entries.
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return the bytes of the leaf."""
+    return rfc8785.dumps(entry.model_dump(mode="json"))
+
+
+def blind(salt: str, tenant: str) -> str:
+    """Return what stands for a tenant in entries; who has not the salt cannot try names."""
+    return hmac.new(bytes.fromhex(salt), tenant.encode(), hashlib.sha256).hexdigest()
+
+
+def salt_of(secret: str, tenant: str) -> str:
+    """Return a tenant's salt; the site's secret cannot be derived from it."""
+    return hmac.new(bytes.fromhex(secret), b"salt " + tenant.encode(), hashlib.sha256).hexdigest()
+
+
+def build_entry(
+    row: Mapping[str, Any], previous: int, secret: str, statements: Mapping[str, str]
+) -> Entry | None:
+    """Return the entry for a row of the journal; None: the row says nothing for the log.
+
+    `statements` has the SHA-256 of certificates' statements by the certificate's id.
+    """
+    kind = KINDS.get(row["kind"])
+    detail = row["detail"]
+    tenant = str(detail.get("tenant") or "")
+    if kind is None or not row["node"] or (kind is EntryKind.ADOPTED and not tenant):
+        return None
+    if kind is EntryKind.LEFT and not (detail.get("confirmed") and detail.get("placements")):
+        return None  # not read back at each of the node's ports
+    evidence = str(detail.get(_EVIDENCE.get(kind, ""), ""))
+    if kind is EntryKind.CERTIFIED:
+        evidence = statements.get(str(detail.get("certificate")), "")
+    enters = kind in (EntryKind.ENTERED, EntryKind.ADOPTED)
+    return Entry(
+        kind=kind,
+        node=row["node"],
+        at=datetime.fromtimestamp(row["at"], UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        previous=previous,
+        tenant=blind(salt_of(secret, tenant), tenant) if enters else "",
+        evidence=evidence if _HASH.fullmatch(evidence) else "",
+        row=row["digest"],
+    )
+
+
+def cut_to_tenant(entries: Sequence[tuple[int, Entry]], own: str) -> list[tuple[int, Entry]]:
+    """Return the entries of one tenant's last time on a node, from the entry that begins it.
+
+    Those before and after are about others. A certificate and an erasure right before its
+    begin were made for this handover and stay.
+    """
+    begins = [i for i, (_, e) in enumerate(entries) if e.tenant == own]
+    if not begins:
+        return []
+    first = last = begins[-1]
+    while first and entries[first - 1][1].kind in (EntryKind.CERTIFIED, EntryKind.ERASED):
+        first -= 1
+    while last + 1 < len(entries) and entries[last][1].kind is not EntryKind.LEFT:
+        last += 1
+    return list(entries[first : last + 1])
+
+
+# ------------------------------------------------------------------------------
+# Checkpoints in signed notes.
+
+
+def write_checkpoint(origin: str, size: int, root: bytes) -> str:
+    """Return the text that is signed; `size` leaves under `root`."""
+    return f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
+
+
+def identify_key(origin: str, public: bytes) -> bytes:
+    """Return a key's id in signed notes: four bytes."""
+    return hashlib.sha256(origin.encode() + b"\n" + ED25519 + public).digest()[:4]
+
+
+def write_verifier_key(origin: str, public: bytes) -> str:
+    """Return the key in the form that witnesses and monitors take: `name+id+key`."""
+    key = base64.b64encode(ED25519 + public).decode()
+    return f"{origin}+{identify_key(origin, public).hex()}+{key}"
+
+
+def write_note(text: str, origin: str, public: bytes, signature: bytes) -> str:
+    """Return a text with its signature."""
+    signed = base64.b64encode(identify_key(origin, public) + signature).decode()
+    return f"{text}\n\N{EM DASH} {origin} {signed}\n"
+
+
+def open_checkpoint(note: str, is_signed: Callable[[str, str, bytes], bool]) -> Checkpoint:
+    """Return a checkpoint whose signature is good. Raises NotALog.
+
+    `is_signed` takes (text, name, key id and signature) and says whether a trusted key of that
+    name signed the text; lines of other signers, such as witnesses, are passed over.
+    """
+    text, gap, signatures = note.partition("\n\n")
+    text += "\n"
+    lines = text.split("\n")
+    if not gap or len(note) > 16_384 or len(lines) < 4 or not re.fullmatch(r"\d{1,18}", lines[1]):
+        raise NotALog("this is no checkpoint of a log")
+    try:
+        root = base64.b64decode(lines[2], validate=True)
+    except (binascii.Error, ValueError):
+        raise NotALog("the root of the checkpoint is no base64") from None
+    if len(root) != 32:
+        raise NotALog("the root of the checkpoint is no SHA-256")
+    for line in signatures.splitlines():
+        found = re.fullmatch(r"\N{EM DASH} (\S+) (\S+)", line)
+        if found is None:
+            raise NotALog("a signature line of the checkpoint cannot be read")
+        if found[1] == lines[0] and is_signed(text, found[1], _decode(found[2])):
+            return Checkpoint(lines[0], int(lines[1]), root)
+    raise NotALog("no trusted key signed the checkpoint")
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+# ------------------------------------------------------------------------------
+# What a tenant or an auditor checks.
+
+
+def parse_bundle(text: str) -> Bundle:
+    """Return a bundle whose proofs are not checked yet. Raises NotALog."""
+    if len(text) > BUNDLE_MAX:
+        raise NotALog(f"it is larger than {BUNDLE_MAX} characters")
+    try:
+        bundle = Bundle.model_validate_json(text)
+    except (ValidationError, RecursionError) as error:
+        raise NotALog(f"it is no bundle of a log: {str(error)[:200]}") from None
+    if bundle.type != BUNDLE_TYPE:
+        raise NotALog("it is no bundle of a log of this version")
+    return bundle
+
+
+def list_log_objections(bundle: Bundle, head: Checkpoint, known: Checkpoint | None) -> list[str]:
+    """Return what is wrong with a bundle under an opened checkpoint; empty: nothing is.
+
+    `known` is a checkpoint that the reader kept. Without it, or without entries, the bundle
+    proves less; that is no objection, and `describe_proof` says it.
+    """
+    wrong = [] if known is None else _check_growth(bundle, head, known)
+    before: Proven | None = None
+    for proven in bundle.entries:
+        name = f"entry {proven.index}"
+        leaf = hash_leaf(encode_entry(proven.entry))
+        if not is_included(leaf, proven.index, head, _decode_path(proven.path)):
+            wrong.append(f"{name} is not in the log of this checkpoint")
+        if proven.entry.node != bundle.node:
+            wrong.append(f"{name} is about {proven.entry.node}, not about {bundle.node}")
+        if before is not None and proven.entry.previous != before.index:
+            wrong.append(f"between entries {before.index} and {proven.index} one is left out")
+        before = proven
+    return wrong + list_overlaps([p.entry for p in bundle.entries])
+
+
+def list_overlaps(entries: Sequence[Entry]) -> list[str]:
+    """Return where a node entered a second tenant's network, or was found in one, before it left.
+
+    `entries` are one node's, in their order and without a gap.
+    """
+    found = []
+    owner = ""
+    for entry in entries:
+        if entry.kind in (EntryKind.ENTERED, EntryKind.ADOPTED):
+            if owner not in ("", entry.tenant):
+                found.append(f"at {entry.at} it entered another tenant's network before it left")
+            owner = entry.tenant
+        elif entry.kind in (EntryKind.LEFT, EntryKind.REFUSED, EntryKind.RETIRED):
+            owner = ""
+        elif entry.kind is EntryKind.STRAY:
+            found.append(f"at {entry.at} ports were found in a customer's network unasked")
+    return found
+
+
+def describe_proof(bundle: Bundle, head: Checkpoint, known: Checkpoint | None) -> list[str]:
+    """Return what a bundle without objections proves, and what it does not."""
+    told = [f"{len(bundle.entries)} entries of {bundle.node} are in a log of {head.size}"]
+    own = bundle.tenant and blind(bundle.tenant.salt, bundle.tenant.name)
+    if own is not None and bundle.tenant is not None:
+        mine = [p.entry for p in bundle.entries if p.entry.tenant == own]
+        name = bundle.tenant.name
+        if mine:
+            ended = bundle.entries[-1].entry
+            last = f"to {ended.at}" if ended.kind is EntryKind.LEFT else "and has not left it"
+            told.append(f"it was in the network of {name} from {mine[-1].at} {last}")
+        else:
+            told.append(f"it was never in the network of {name}")
+    if bundle.entries and bundle.entries[0].entry.previous >= 0:
+        told.append("earlier entries of this node are not shown")
+    if known is None:
+        told.append("NOT CHECKED: that the log only grew; keep a checkpoint and give --known")
+    else:
+        told.append(f"the log only grew since its {known.size} entries that were known")
+    return told
+
+
+def _check_growth(bundle: Bundle, head: Checkpoint, known: Checkpoint) -> list[str]:
+    if known.origin != head.origin:
+        return [f"the known checkpoint is of another log, {known.origin}"]
+    if known.size > head.size:
+        return [f"the log had {known.size} entries, and has {head.size} now"]
+    path: Sequence[bytes] = ()
+    if 0 < known.size < head.size:
+        if bundle.since is None or bundle.since.size != known.size:
+            return [f"it has no proof since {known.size} entries: export with --since {known.size}"]
+        path = _decode_path(bundle.since.path)
+    if not has_grown(known, head, path):
+        return [f"the first {known.size} entries are not those of the known checkpoint"]
+    return []
+
+
+def _decode_path(path: Sequence[str]) -> list[bytes]:
+    return [bytes.fromhex(step) if _HASH.fullmatch(step) else b"" for step in path]
+
+
+def write_bundle(bundle: Bundle) -> str:
+    """Return a bundle as JSON text."""
+    return json.dumps(bundle.model_dump(mode="json"), indent=1) + "\n"

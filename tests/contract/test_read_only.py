@@ -153,7 +153,7 @@ def test_no_read_only_adapter_but_the_sources_knows_a_port_that_acts() -> None:
 
 # what an observing daemon gets as it is: stores, records, measurements and ways to people
 PASSED_ON = {
-        "artifacts",
+    "artifacts",
     "clock",
     "credentials",
     "exports",

@@ -31,6 +31,7 @@ from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
+from provisioner.planning.certification.evidence_log import NotALog
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
@@ -70,6 +71,13 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ("integrations.outlets.command_pdu", (), "parse_printed_state", {}),
     ("integrations.ipmi_consoles.ipmitool", (), "read_failure", {"name": "n1/host"}),
     ("api.changes", (Refused,), "decode_cursor", {}),
+    ("planning.certification.evidence_log", (NotALog,), "parse_bundle", {}),
+    (
+        "planning.certification.evidence_log",
+        (NotALog,),
+        "open_checkpoint",
+        {"is_signed": lambda *_: True},
+    ),
     ("adapters.redfish.discovery", (InputError,), "parse_network", {}),
     ("checks.readers.tool_output", _CHECKS, "read_resources", {}),
     ("checks.readers.dcgm_document", _CHECKS, "read_tests read_multi_node_tests", {}),
@@ -275,6 +283,12 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
 _OURS = "it takes what we made ourselves"
 _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
+_OF_THE_LOG = (
+    *("build_entry", "encode_entry", "fold_subtrees", "hash_leaf", "hash_pair", "identify_key"),
+    *("is_included", "has_grown", "write_note", "write_verifier_key", "write_bundle"),
+    "write_checkpoint",
+)
+EVIDENCE_LOG_BESIDE = {f"planning.certification.evidence_log:{n}": _OURS for n in _OF_THE_LOG}
 NOT_ATTEMPTED: Mapping[str, str] = {
     **ATTESTATION_BESIDE,
     **RECORD_BESIDE,
@@ -340,6 +354,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.repair.evidence_bundle:pack_bundle": _OURS,
     "planning.repair.evidence_bundle:text_file": "attempted through evidence_file",
     "planning.certification.attestation:encode_for_signing": _OURS,
+    **EVIDENCE_LOG_BESIDE,
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,

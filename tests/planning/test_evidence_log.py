@@ -50,7 +50,8 @@ from provisioner.planning.certification.evidence_log import (
 )
 from provisioner.store.signing import Signer, is_note_signed
 
-LEAVES = ("", "00", "10", "2021", "3031", "40414243", "5051525354555657") + (
+LEAVES = (
+    *("", "00", "10", "2021", "3031", "40414243", "5051525354555657"),
     "606162636465666768696a6b6c6d6e6f",
 )
 ROOTS = (
@@ -125,7 +126,7 @@ def test_each_proof_up_to_forty_leaves_holds_and_no_changed_one_does() -> None:
             path = tree.growth(old, size)
             before = tree.head(old)
             assert has_grown(before, head, path)
-            if 0 < old:
+            if old > 0:
                 forged = before._replace(root=b"x" * 32)
                 assert not has_grown(forged, head, path)
             for n in range(len(path)):

@@ -158,7 +158,8 @@ def fold_subtrees(hashes: Sequence[bytes]) -> bytes:
 
 def plan_inclusion(index: int, size: int) -> list[Range]:
     """Return the ranges whose hashes prove a leaf, in RFC 9162's order (2.1.3.1)."""
-    begin, end = 0, size
+    begin = 0
+    end = size
     path: list[Range] = []
     while end - begin > 1:
         middle = begin + _split(end - begin)
@@ -175,7 +176,8 @@ def plan_consistency(old: int, size: int) -> list[Range]:
     """Return the ranges whose hashes prove that a log of `old` leaves grew (2.1.4.1)."""
     if not 0 < old < size:
         return []
-    begin, end = 0, size
+    begin = 0
+    end = size
     path: list[Range] = []
     while end != old:
         middle = begin + _split(end - begin)
@@ -194,7 +196,8 @@ def is_included(leaf: bytes, index: int, head: Checkpoint, path: Sequence[bytes]
     """Return whether a leaf's hash and its path lead to the head (2.1.3.2)."""
     if not 0 <= index < head.size:
         return False
-    place, last = index, head.size - 1
+    place = index
+    last = head.size - 1
     result = leaf
     for step in path:
         if last == 0:
@@ -222,7 +225,8 @@ def has_grown(old: Checkpoint, new: Checkpoint, path: Sequence[bytes]) -> bool:
     hashes = list(path)
     if old.size & (old.size - 1) == 0:
         hashes.insert(0, old.root)
-    place, last = old.size - 1, new.size - 1
+    place = old.size - 1
+    last = new.size - 1
     while place & 1:
         place >>= 1
         last >>= 1

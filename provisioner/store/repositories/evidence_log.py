@@ -140,11 +140,13 @@ def _grow(
     size = sum(1 << level for level, _ in edge)
     known = dict(edge)
     for leaf in leaves:
-        level, place = 0, size
+        level = 0
+        place = size
         known[level, place] = leaf
         while place & 1:
             pair = hash_pair(known[level, place - 1], known[level, place])
-            level, place = level + 1, place >> 1
+            level += 1
+            place >>= 1
             known[level, place] = pair
         size += 1
     return {key: value for key, value in known.items() if key not in edge}

@@ -72,9 +72,7 @@ class Needs:
     campaigns_since: float = float("inf")
     untold_after: float = float("inf")  # rows with a greater number: of a webhook
     deliveries: frozenset[int] = frozenset()
-    unexported_after: float = float(
-        "inf"
-    )  # rows with a greater number: of exports and folds
+    unexported_after: float = float("inf")  # rows with a greater number: of exports and folds
 
     def keep_from(self, node: str, at: float) -> None:
         self.since[node] = min(self.since.get(node, at), at)

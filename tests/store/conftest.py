@@ -23,7 +23,6 @@ WAYS = [
     "threads memory",
     "threads file",
     "threads server",
-    pytest.param("far server", marks=pytest.mark.long),
 ]
 
 
@@ -58,15 +57,12 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario[T]
     """Runs a scenario on a store; a second scenario of one test meets the same file again."""
     how, where = request.param.split()
     path: str | Path = ":memory:" if where == "memory" else tmp_path / "data" / "store.db"
-    if where == "server":  # "far": each write goes over a link that is slow
+    if where == "server":
         path = request.getfixturevalue("database")
 
     def run_scenario(scenario: Scenario[T]) -> T:
         async def main() -> T:
             store = open_store(path, inline=how == "inline")
-            if how == "far":
-                assert store.link is not None
-                store.link.most = lambda _connection: 0  # type: ignore[method-assign]
             try:
                 return await scenario(store)
             finally:

@@ -45,25 +45,20 @@ class Counting(Protocol):
         ...
 
 
-class LinkSlow(Exception):
-    """The link to the database became slow inside of a transaction, which was taken back."""
+class Overtaken(Exception):
+    """Others were faster again and again: nothing is written, and the lock has to be held."""
 
 
 class Link(Protocol):
     """The way to a database that others write to: nobody waits for this client's round trips."""
 
-    def most(self, connection: Connection) -> int:
-        """Return how many pieces of work may share a transaction now; 0 over a slow link."""
-        ...
-
     def commit(
         self, works: Sequence[Work[Any]], counting: Counting | None
     ) -> tuple[list[Any], list[BaseException | None], int]:
-        """Run work without the writers' lock; return results, errors, transactions."""
-        ...
+        """Run work without the writers' lock; return results, errors, transactions.
 
-    def lost(self, error: DBAPIError) -> bool:
-        """Return whether the server ended an idle transaction: none of it is kept."""
+        Over a near link, work that others are faster than ends as `Overtaken`.
+        """
         ...
 
     def close(self) -> None: ...
@@ -152,7 +147,6 @@ def run_group(
     *,
     reads: bool = False,
     counting: Counting | None = None,
-    link: Link | None = None,
 ) -> int:
     """Run many jobs in one transaction, a savepoint each; return the number of transactions it
     took.
@@ -162,20 +156,14 @@ def run_group(
     One job's StaleWrite or Fenced leaves the others alone. If the database itself fails (disk full,
     I/O error at commit), nothing of the group is kept and each job is tried by itself, so that only
     those that cannot be written fail.
-
-    Raises `LinkSlow` if nothing is written since the link became slow.
     """
-    if len(jobs) > 1 or link is not None:
+    if len(jobs) > 1:
         try:
             with connection.begin():
                 for job in jobs:
                     _try(connection, job, reads=reads)
                 counted = None if counting is None else counting.count(connection)
-        except LinkSlow:
-            raise
         except DBAPIError as error:
-            if link is not None and link.lost(error):
-                raise LinkSlow("the server ended a transaction that did nothing") from error
             if error.connection_invalidated:
                 # the server is gone, and may have kept the group: to try again could write twice
                 return _fail_all(jobs, error)
@@ -219,7 +207,7 @@ def _try(connection: Connection, job: _Job, *, reads: bool) -> None:
     except IntegrityError as error:
         job.error = AssertionError(f"a row breaks a constraint: {error.orig}")
         job.error.__cause__ = error
-    except (DBAPIError, LinkSlow):
+    except DBAPIError:
         raise  # the transaction as a whole cannot be trusted any more
     except Exception as error:
         job.error = error
@@ -289,7 +277,7 @@ class ThreadLane:
                     with waits.on(f"a transaction of the {self._name}"):
                         connection = connection or self._open(jobs)
                         if connection is not None:
-                            self._run(connection, jobs)
+                            self._run_all(connection, jobs)
                     self.jobs += len(jobs)
                     _tell_all(jobs)
         finally:
@@ -297,6 +285,16 @@ class ThreadLane:
                 connection.close()
             if self._link is not None:
                 self._link.close()
+
+    def _run_all(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+        """Bring each job to an end: a thread that ended would leave later callers without one."""
+        try:
+            self._run(connection, jobs)
+        except Exception as error:
+            for job in jobs:
+                if not job.cached and job.error is None:
+                    job.error = StoreFailed(f"the database failed: {error}")
+                    job.error.__cause__ = error
 
     def _run(self, connection: Connection, jobs: Sequence[_Job]) -> None:
         """Answer from the cache, and the rest in a transaction."""
@@ -320,25 +318,19 @@ class ThreadLane:
                 cache.put(question, job.result)
 
     def _run_beside_others(self, connection: Connection, jobs: Sequence[_Job], link: Link) -> None:
-        """Write in groups that hold the lock for a moment; over a slow link, without holding it."""
-        left = list(jobs)
-        while left:
-            most = link.most(connection)
-            group = left[: most or len(left)]
-            left = left[len(group) :]
-            if most:
+        """Write without holding the lock; what others were faster than, alone and holding it."""
+        works = [j.work for j in jobs]
+        results, errors, calls = link.commit(works, self.counting)
+        self.transactions += calls
+        for job, result, error in zip(jobs, results, errors, strict=True):
+            job.result = result
+            job.error = None if isinstance(error, Overtaken) else error
+            if isinstance(error, Overtaken):
+                self.transactions += 1
                 try:
-                    self.transactions += run_group(
-                        connection, group, counting=self.counting, link=link
-                    )
-                    continue
-                except LinkSlow:
-                    pass
-            results, errors, calls = link.commit([j.work for j in group], self.counting)
-            for job, result, error in zip(group, results, errors, strict=True):
-                job.result = result
-                job.error = error
-            self.transactions += calls
+                    job.result = run_alone(connection, job.work, self.counting)
+                except BaseException as failed:
+                    job.error = failed
 
     def _open(self, jobs: Sequence[_Job]) -> Connection | None:
         """Return the connection; None if it cannot be made now, and then these jobs have failed.

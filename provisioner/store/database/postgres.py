@@ -3,8 +3,8 @@
 One transaction writes at a time, in whichever daemon: it begins by taking an advisory lock that
 ends with it. So the row functions have on PostgreSQL what SQLite's BEGIN IMMEDIATE gives them, the
 journal's numbers stay dense, and group commit keeps it cheap (decision 0021 has the figures).
+No daemon holds it across its round trips: they are rehearsed without it (`rehearsal.py`).
 A writer that was stopped or cut off inside a transaction is ended by the server, not waited for.
-One whose round trips are long writes without holding the lock across any (`rehearsal.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy.pool import NullPool
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
 from provisioner.store.database import waits
-from provisioner.store.database.lanes import Counting, LinkSlow
+from provisioner.store.database.lanes import Counting, Overtaken
 
 # ------------------------------------------------------------------------------
 # Makes the schema of a new database, and brings an older one up to date in one transaction.
@@ -206,14 +206,12 @@ OPENING = 2
 # A write transaction takes milliseconds. One that does nothing for this long is a daemon that was
 # stopped or cut off, and everybody else waits for it.
 STALLED_MS = 10_000
-# The same while holding the writers' lock: the server takes the transaction back, nothing of it is
-# kept, and it is written by `rehearsal.py`, which holds no lock meanwhile.
+# The same while holding the writers' lock: the server takes the transaction back.
 WRITER_STALLED_MS = 500
-# A writer whose round trip takes longer is far: it never holds the lock across one.
+# A writer whose round trip takes longer is far: it never holds the lock across one, not even for
+# work that others are faster than again and again.
 FAR_S = 0.01
-HELD_S = 0.1  # at most, by a group on a near link: so many jobs share a transaction
-JOB_STATEMENTS = 5  # of a usual piece of work, with its savepoint
-SUSPECT_S = 0.1  # a statement that took longer: is it the link?
+SUSPECT_S = 0.1  # so long takes no busy machine: far at once
 FAR_TIMES = 3  # measured in a row, before it is told
 NEAR_AGAIN = 20  # groups with a short round trip in a row, before the link counts as near again
 PATIENCE_S = 30.0  # for a piece of work that others are faster than
@@ -280,8 +278,6 @@ def open_postgres(database: str, copy_first: Copier | None = None) -> Engine:
     event.listen(engine, "do_connect", _connect_when_there_is_room)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
-    event.listen(engine, "before_cursor_execute", _before_statement)
-    event.listen(engine, "after_cursor_execute", _after_statement)
     try:
         with waits.on("opening the database"), engine.connect() as connection:
             _check(connection, shown(url))
@@ -355,6 +351,10 @@ def _prepare(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = {STALLED_MS}")
         cursor.execute(f"SET lock_timeout = {LOCK_WAIT_MS}")
+        # the server notices as soon a peer that vanished: its default is two hours
+        for setting in ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"):
+            cursor.execute(f"SET {setting} = {CONNECT[setting.removeprefix('tcp_')]}")
+        cursor.execute(f"SET tcp_user_timeout = {CONNECT['tcp_user_timeout']}")
         # no commit is acknowledged before it is on disk, whatever the server's default is
         cursor.execute("SELECT current_setting('synchronous_commit')")
         if cursor.fetchone()[0] == "off":
@@ -431,23 +431,6 @@ def _begin(connection: Connection) -> None:
         connection.execute(_LOCK, values)
 
 
-def _before_statement(*event_: Any) -> None:
-    event_[4].provisioner_began_s = time.monotonic()
-
-
-def _after_statement(*event_: Any) -> None:
-    """Give the writers' lock back as soon as the link becomes slow inside of a transaction."""
-    connection, _, statement, _, context, _ = event_
-    if not connection.get_execution_options().get("provisioner_writes"):
-        return
-    if "pg_advisory_xact_lock" in statement:  # it waits for other writers, not for the link
-        return
-    if time.monotonic() - context.provisioner_began_s > SUSPECT_S:
-        took_s = ping(connection)
-        if took_s > SUSPECT_S / 2:
-            raise LinkSlow(f"a round trip takes {took_s * 1000:.0f} ms")
-
-
 def ping(connection: Connection) -> float:
     """Return the seconds of a round trip to the server; outside of a transaction it begins none."""
     bare: Any = connection.connection.driver_connection
@@ -469,8 +452,11 @@ class DatabaseLink:
         self._count = 0  # of measurements in a row that were far; negative: that were near
         self._connection: Connection | None = None
 
-    def most(self, connection: Connection) -> int:
-        """See `lanes.Link`: measured before each transaction, while no lock is held."""
+    def near(self, connection: Connection) -> bool:
+        """Return whether a round trip is so short that the lock may be held across some.
+
+        Measured before each group, while no lock is held.
+        """
         took_s = ping(connection)
         for _ in range(3):  # a busy machine is no far one
             if FAR_S < took_s < SUSPECT_S and not self.far:
@@ -481,19 +467,16 @@ class DatabaseLink:
             if not self.far and (took_s > SUSPECT_S or self._count == FAR_TIMES):
                 self.far = True
                 log.warning(
-                    "the database is far: a round trip takes %.0f ms, and writes are sent whole; "
+                    "the database is far: a round trip takes %.0f ms; "
                     "check the link between this machine and the database",
                     took_s * 1000,
                 )
-            return 0
+            return False
         self._count = min(self._count, 0) - 1
-        if self.far and self._count > -NEAR_AGAIN:
-            return 0
-        if self.far:
+        if self.far and self._count <= -NEAR_AGAIN:
             self.far = False
             log.warning("the database is near again: %.1f ms", took_s * 1000)
-            self.close()
-        return max(1, int(HELD_S / (JOB_STATEMENTS * max(took_s, 1e-6))))
+        return not self.far
 
     def commit(
         self, works: Sequence[Any], counting: Counting | None
@@ -510,25 +493,24 @@ class DatabaseLink:
                 self._rehearsing = Rehearsing(
                     self._connection, (LOCK_SPACE, WRITER), patience_s=PATIENCE_S
                 )
+            near = self.near(self._connection)
             count = None if counting is None else counting.count
             keep = (lambda _counted: None) if counting is None else counting.keep
-            calls = self._rehearsing.commit(pieces, count, keep)
+            calls = self._rehearsing.commit(pieces, count, keep, near=near)
         except Exception as error:
             for piece in pieces:
                 if not piece.done:
                     piece.error = _failed(error)
             self.close()
         for piece in pieces:
-            if isinstance(piece.error, DBAPIError | TimeoutError):
+            if piece.overtaken:
+                piece.error = Overtaken(piece.again)
+            elif isinstance(piece.error, DBAPIError | TimeoutError):
                 piece.error = _failed(piece.error)
         return [p.result for p in pieces], [p.error for p in pieces], calls
 
-    def lost(self, error: DBAPIError) -> bool:
-        """See `lanes.Link`."""
-        return getattr(error.orig, "sqlstate", None) == "25P03"  # idle in transaction
-
     def close(self) -> None:
-        """Close the connection for a far database. It is made again when it is needed."""
+        """Close the connection that rehearses. It is made again when it is needed."""
         if self._connection is not None:
             connection = self._connection
             self._connection = None

@@ -1,7 +1,7 @@
-"""Writes over a slow link: work runs without the writers' lock, then is committed in one call.
+"""Writes to a shared server: work runs without the writers' lock, then is committed in one call.
 
-The writers' lock of a site is never held across round trips of a client whose link is slow: a
-transaction of ten statements at 500 ms would stop every other daemon for six seconds.
+The writers' lock of a site is never held across a client's round trips: a transaction of ten
+statements over a link of 500 ms would stop every other daemon for six seconds.
 
 Each piece of work runs as a rehearsal. A read is answered by one round trip, in which the server
 runs the work's own writes so far, the read, and takes everything back. A write is only recorded.
@@ -9,6 +9,10 @@ Then one call hands all statements of the group to a function of the session: it
 runs them, compares what each gives with what the rehearsal has seen, and the commit follows within
 the same call. A piece of work whose rehearsal does not hold any more changes nothing, and is
 rehearsed again, now with its writes tried for what they really give.
+
+The rule that a reader would otherwise break: what takes the lock is one message of the simple query
+protocol, which the server runs once it has all of it, never a pipeline, in whose middle it would
+wait for the next statement for as long as a link is down.
 """
 
 from __future__ import annotations
@@ -34,6 +38,13 @@ CHANGES = WRITES | {"ALTER", "CREATE", "DROP", "TRUNCATE", "SET", "LOCK"}
 # of statements that begin, end and take back parts of a rehearsal
 CONTROLS = frozenset({"SAVEPOINT", "ROLLBACK", "RELEASE"})
 
+# A piece of work with more writes reads without them at first: to run them before each read costs
+# their square. What a read gave is compared all the same when they are committed.
+BULK = 64
+BULK_REHEARSALS = 4  # before it runs all of its writes before each read after all
+# A near piece that others were faster than so often is written while the lock is held.
+OVERTAKEN = 8
+
 COUNTED = "count"  # a step is compared by the number of rows that it changed
 DIGESTED = "digest"  # by a digest over the rows that it gave, in any order
 UNSEEN = "unseen"  # not at all: nobody has used what it gave
@@ -55,14 +66,17 @@ DECLARE
     step jsonb;
     seen text;
     changed bigint;
+    place int;
     answers text[] := '{}';
     answer text;
 BEGIN
     PERFORM pg_advisory_xact_lock(space, what);
     FOR job IN SELECT value FROM jsonb_array_elements(jobs) LOOP
         answer := '';
+        place := -1;
         BEGIN
             FOR step IN SELECT value FROM jsonb_array_elements(job -> 'steps') LOOP
+                place := place + 1;
                 IF step ->> 1 = 'digest' THEN
                     EXECUTE digest_begin || (step ->> 0) || digest_end INTO seen;
                 ELSIF step ->> 1 = 'answer' THEN
@@ -75,7 +89,7 @@ BEGIN
                     seen := CASE step ->> 1 WHEN 'count' THEN changed::text ELSE step ->> 2 END;
                 END IF;
                 IF seen IS DISTINCT FROM step ->> 2 THEN
-                    RAISE EXCEPTION USING ERRCODE = 'PV001', MESSAGE = left(step ->> 0, 120);
+                    RAISE EXCEPTION USING ERRCODE = 'PV001', MESSAGE = 'differs';
                 END IF;
             END LOOP;
             IF NOT (job ->> 'keeps')::boolean THEN
@@ -83,7 +97,7 @@ BEGIN
             END IF;
         EXCEPTION
             WHEN SQLSTATE 'PV002' THEN answer := 'holds';
-            WHEN OTHERS THEN answer := 'again: ' || SQLSTATE || ' ' || SQLERRM;
+            WHEN OTHERS THEN answer := 'again: ' || place || ' ' || SQLSTATE || ' ' || SQLERRM;
         END;
         answers := answers || answer;
     END LOOP;
@@ -98,10 +112,12 @@ AGAIN = "again: "
 class Script:
     """The statements of one piece of work, in order, and what it has seen of each.
 
-    `guesses`: a write is taken to change one row, and is not tried.
+    `guesses`: a write is taken to change one row, and is not tried; reads go without many writes,
+    but for those that have to see them.
     """
 
     guesses: bool = True
+    sees_writes: frozenset[str] = frozenset()
     lock: tuple[int, int] = (0, 0)
     steps: list[tuple[str, str, str | None]] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)  # where savepoints began
@@ -176,37 +192,39 @@ class RehearsalCursor(psycopg.Cursor[Any]):
     def _try(self, script: Script, text: str, word: str) -> None:
         """Run a statement after this work's writes, take all back, and record what it gave.
 
-        In one round trip: locks that the server gives meanwhile are gone before it answers.
+        In one message: locks that the server gives meanwhile are gone before it answers.
         """
         writes = word in WRITES
         before = script.writes()
-        digest: psycopg.Cursor[Any] | None = None
-        plain = psycopg.Cursor(self.connection)
+        if script.guesses and len(before) > BULK and not writes and text not in script.sees_writes:
+            before = []
         # SQLAlchemy asks an INSERT for the number that a sequence gave, which is another one when
         # it is committed, and which no row function uses
         gives_rows = not writes or (word != "INSERT" and RETURNING.search(text) is not None)
+        digested = gives_rows and word in {"SELECT", "WITH", *WRITES}
+        said = ["BEGIN"]
+        if before or writes:
+            space, what = script.lock
+            said.append(f"SELECT pg_advisory_xact_lock({space}, {what})")
+        said += before
+        if digested:
+            said.append("SAVEPOINT digested")
+            said.append(DIGEST_BEGIN + text + DIGEST_END)
+            said.append("ROLLBACK TO SAVEPOINT digested")
+        said += [text, "ROLLBACK"]
         try:
-            with self.connection.pipeline():
-                plain.execute("BEGIN")
-                if before or writes:
-                    space, what = script.lock
-                    plain.execute(f"SELECT pg_advisory_xact_lock({space}, {what})".encode())
-                for statement in before:
-                    plain.execute(statement.encode())
-                if gives_rows and word in {"SELECT", "WITH", *WRITES}:
-                    plain.execute("SAVEPOINT digested")
-                    digest = psycopg.Cursor(self.connection)
-                    digest.execute((DIGEST_BEGIN + text + DIGEST_END).encode())
-                    plain.execute("ROLLBACK TO SAVEPOINT digested")
-                super().execute(text.encode())
-                psycopg.Cursor(self.connection).execute("ROLLBACK")
+            super().execute(";\n".join(said).encode())
         except psycopg.Error:
             if not self.connection.closed:
                 psycopg.Cursor(self.connection).execute("ROLLBACK")
             raise
+        seen: Any = None
+        for place in range(len(said) - 2):  # up to the answer of the last but one
+            if digested and place == len(said) - 4:
+                seen = self.fetchone()
+            self.nextset()
         script.wrote = script.wrote or writes
-        if digest is not None:
-            seen = digest.fetchone()
+        if digested:
             assert seen is not None, "an aggregate gives one row"
             script.steps.append((text, DIGESTED, seen[0]))
         elif writes:
@@ -230,6 +248,25 @@ class Piece:
     done: bool = False
     script: Script = field(default_factory=Script)
     again: str = ""  # why the last rehearsal did not hold
+    step: tuple[str, str, str | None] | None = None  # that did not hold
+    overtaken: bool = False  # it is to be written while the lock is held
+    rehearsals: int = 0
+
+    def differed(self, answer: str) -> None:
+        """Note which step did not give what the rehearsal had seen."""
+        place, _, why = answer.removeprefix(AGAIN).partition(" ")
+        self.again = why or "an error that may come of a guess"
+        self.step = None
+        if place.isdigit() and int(place) < len(self.script.steps):
+            self.step = self.script.steps[int(place)]
+            self.again += f": {self.step[0][:120]}"
+
+    def next_script(self, lock: tuple[int, int]) -> Script:
+        """Return how to rehearse: a bulk whose reads alone differed goes on guessing its writes."""
+        bulk = len(self.script.steps) > BULK and self.rehearsals <= BULK_REHEARSALS
+        if bulk and self.step is not None and self.step[1] == DIGESTED and self.error is None:
+            return Script(sees_writes=self.script.sees_writes | {self.step[0]}, lock=lock)
+        return Script(guesses=not self.again, lock=lock)
 
 
 class Rehearsing:
@@ -251,13 +288,23 @@ class Rehearsing:
         self._book = Book()
         make: Any = partial(RehearsalCursor, book=self._book)
         bare.cursor_factory = make
+        # rows that are asked for in parts come whole: a cursor of the server needs a transaction
+        whole: Any = lambda connection, name, **_: make(connection)  # noqa: E731
+        bare.server_cursor_factory = whole
         with psycopg.Cursor(self._bare) as cursor:
             cursor.execute(FUNCTION.encode())
 
     def commit(
-        self, pieces: Sequence[Piece], count: Work | None, keep: Callable[[object], None]
+        self,
+        pieces: Sequence[Piece],
+        count: Work | None,
+        keep: Callable[[object], None],
+        *,
+        near: bool = False,
     ) -> int:
         """Bring every piece to its end; return the number of transactions.
+
+        `near`: what others are faster than again and again ends as `overtaken`, not written.
 
         Raises `DBAPIError` or `psycopg.Error` if the database fails: pieces that are not `done`
         may then be on disk, or not.
@@ -271,8 +318,14 @@ class Rehearsing:
             calls += 1
             if counted is not None:
                 keep(counted)
+            late = time.monotonic() > until
+            for piece in chunk if near else ():
+                bulk = len(piece.script.steps) > BULK
+                often = piece.rehearsals >= (BULK_REHEARSALS if bulk else OVERTAKEN)
+                if not piece.done and (often or late):
+                    piece.done = piece.overtaken = True
             left = [p for p in left if not p.done]
-            if left and time.monotonic() > until:
+            if left and late:
                 for piece in left:
                     piece.done = True
                     piece.error = piece.error or TimeoutError(
@@ -286,8 +339,9 @@ class Rehearsing:
         started = time.monotonic()
         chunk = list[Piece]()
         for piece in left:
+            piece.rehearsals += 1
+            piece.script = piece.next_script(self._lock)
             piece.result = piece.error = None
-            piece.script = Script(guesses=not piece.again, lock=self._lock)
             self._run(piece.script, piece)
             chunk.append(piece)
             if time.monotonic() - started > self._chunk_s:
@@ -314,7 +368,7 @@ class Rehearsing:
         if count is not None:
             jobs.append({"steps": self._counting(count), "keeps": True})
         space, what = self._lock
-        with psycopg.Cursor(self._bare) as cursor:
+        with psycopg.ClientCursor(self._bare) as cursor:
             cursor.execute(
                 b"SELECT pg_temp.provisioner_commit(%s::jsonb, %s, %s, %s, %s)",
                 (json.dumps(jobs), space, what, DIGEST_BEGIN, DIGEST_END),
@@ -324,7 +378,7 @@ class Rehearsing:
         answers: list[str] = row[0]
         for piece, answer in zip(chunk, answers, strict=False):
             if answer.startswith(AGAIN) or (piece.error is not None and piece.script.guessed):
-                piece.again = answer.removeprefix(AGAIN)
+                piece.differed(answer)
             else:
                 piece.done = True
         return None if count is None else _tuple(answers[-1])

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -57,6 +57,7 @@ from provisioner.ports import (
     SwitchAddress,
 )
 from provisioner.ports.store import Rehearsals
+from provisioner.ports.switch import SwitchRefused
 from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
 from provisioner.runtime.shipped import read_text
@@ -185,7 +186,9 @@ class LeafReader:
     async def read_counters(
         self, leaf: Node, interfaces: Sequence[str]
     ) -> dict[str, PortCounters] | Blocker:
-        """Return the counters of some ports of a leaf now, or why it gives none."""
+        """Return the counters of some ports of a leaf now, or why it gives none; with their optics
+        and queues, as far as the leaf shows them.
+        """
 
         async def lookup() -> SwitchAddress | Blocker:
             return await self._reach.switch(leaf)
@@ -193,7 +196,11 @@ class LeafReader:
         source = SwitchSource(leaf.id, lookup, self._reach.switches, self._clock, self._settings)
         try:
             switch = await source.open()
-            return {name: await switch.read_counters(name) for name in interfaces}
+            counted = {name: await switch.read_counters(name) for name in interfaces}
+            for name, counters in counted.items():
+                with suppress(SwitchRefused):
+                    counted[name] = replace(counters, link=await switch.read_link(name))
+            return counted
         except PortError as problem:
             return source.describe(problem)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from provisioner.model.base import Record
 from provisioner.model.host_filter import Door, HostFilter, SeenFilter
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.tenant_network import PortFilter
 
 DEFAULT_VRF = "default"
@@ -150,6 +151,7 @@ class PortCounters:
     carried_bytes: int | None = None  # both ways
     in_errors: int | None = None  # damaged frames received
     carrier_changes: int | None = None
+    link: LinkReading | None = None  # its optic and queues, where they were asked for
 
 
 Counters = Mapping[str, int]  # front-panel port -> a count

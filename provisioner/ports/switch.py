@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import LeafState
@@ -172,6 +173,10 @@ class WatchReads(Protocol):
     async def read_carriers(self) -> tuple[str, ...]: ...
 
     async def read_counters(self, interface: str) -> PortCounters: ...
+
+    async def read_link(self, interface: str) -> LinkReading:
+        """Return the optic and the queues of one port, as far as it reports them."""
+        ...
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return (system, port) of each device that one port hears by LLDP."""

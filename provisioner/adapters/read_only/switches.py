@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.adapters.read_only.hosts import refuse_act
 from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
     Images,
@@ -107,6 +108,9 @@ class ReadOnlySwitch:
 
     async def read_counters(self, interface: str) -> PortCounters:
         return await self._reads.read_counters(interface)
+
+    async def read_link(self, interface: str) -> LinkReading:
+        return await self._reads.read_link(interface)
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         return await self._reads.read_neighbours(interface)

@@ -87,10 +87,11 @@ export function neighbours(node, hosts, staff) {
   if (!rows.length) return empty("No host's cable leads here.", "The hardware list has cables of hosts; cables between switches are not in it.");
   rows.sort((a, b) => a.port.interface.localeCompare(b.port.interface, "en", { numeric: true }));
   const place = made("div");
-  const draw = (counters) => place.replaceChildren(table(`Ports of ${node.id}`, [["Port"], ["Node"], ["Card"], ["State"], ["Tenant"], ["Network"], ["Carried", "num"], ["Errors", "num"], ["Carrier changes", "num"]], rows.map(({ host, port }) => {
+  const draw = (counters) => place.replaceChildren(table(`Ports of ${node.id}`, [["Port"], ["Node"], ["Card"], ["State"], ["Tenant"], ["Network"], ["Carried", "num"], ["Errors", "num"], ["Carrier changes", "num"], ["PFC from host", "num"], ["Queue"], ["Light received, dBm", "num"], ["Optic"]], rows.map(({ host, port }) => {
     const c = counters.get(`${host.id} ${port.interface}`);
     return [port.interface, link(["nodes", host.id], host.id), port.nic_slot || "—", chip(host.state), host.tenant ? link(["tenants", host.tenant], host.tenant) : "—", host.vrf || host.placement,
-      c ? bytes(c.carried_bytes) : "—", c ? number(c.in_errors) : "—", c ? number(c.carrier_changes) : "—"];
+      c ? bytes(c.carried_bytes) : "—", c ? number(c.in_errors) : "—", c ? number(c.carrier_changes) : "—",
+      c?.queues?.pause_received === undefined ? "—" : number(c.queues.pause_received), queue(c), c?.optic?.rx_dbm?.toFixed(1) ?? "—", c?.optic ? [c.optic.part, c.optic.serial].filter(Boolean).join(" ") || c.optic.kind : "—"];
   })));
   draw(new Map());
   if (!staff) return place;
@@ -110,6 +111,11 @@ export function neighbours(node, hosts, staff) {
     button.disabled = false;
   } } }, "Read the counters now");
   return [made("div", { class: "buttons" }, button, said), place];
+}
+
+function queue(c) {
+  const stuck = c?.queues?.watchdog_stuck;
+  return stuck === undefined ? "—" : stuck ? made("span", { class: "bad" }, "stuck") : "moves";
 }
 
 const HOSTS_READ = 64; // a leaf has no more hosts than ports

@@ -23,6 +23,7 @@ from provisioner.model.base import Record
 from provisioner.model.cohort import HealthReport
 from provisioner.model.integrations.audit_export import ConsoleLine, SyslogLine
 from provisioner.model.inventory import Device, Inventory
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.location import Port
 from provisioner.model.matrix import MAINTENANCE
 from provisioner.model.node import Node, NodeKind, State
@@ -66,6 +67,19 @@ class PartsView(Record):
     gaps: tuple[Gap, ...]
 
 
+class PortOptic(Record):
+    """The optic at the leaf's end of a link; null: unknown."""
+
+    kind: str = Field(description="optic, copper or unknown.")
+    serial: str = Field(description="Serial number.")
+    part: str = Field(description="Part number of its vendor.")
+    lot: str = Field(description="Date code of its vendor.")
+    rx_dbm: float | None = Field(description="Light received on the darkest lane, dBm; -40: none.")
+    tx_dbm: float | None = Field(description="Light sent on the darkest lane, dBm.")
+    bias_ma: float | None = Field(description="Highest bias current of a laser, mA.")
+    temperature_c: float | None = Field(description="Temperature of the module, °C.")
+
+
 class PortCount(Record):
     """The counters of one leaf port that a host is cabled to."""
 
@@ -77,6 +91,12 @@ class PortCount(Record):
     carried_bytes: int | None = Field(description="Bytes both ways; null: the leaf counts none.")
     in_errors: int | None = Field(description="Damaged frames from the host; null: not counted.")
     carrier_changes: int | None = Field(description="Changes of carrier; null: not counted.")
+    queues: dict[str, int] = Field(
+        default_factory=dict,
+        description="pause_received (PFC frames from the host), pause_sent, ecn_marked, discards,"
+        " watchdog_storms, watchdog_stuck; one that is absent is not counted.",
+    )
+    optic: PortOptic | None = Field(None, description="The leaf's optic; null: unknown, or none.")
 
 
 class PortCounts(Record):
@@ -228,6 +248,19 @@ def build_action(entry: LedgerEntry) -> Action:
     )
 
 
+def _show_optic(link: LinkReading | None) -> PortOptic | None:
+    if link is None or link.optic is None:
+        return None
+    names = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")
+    return PortOptic(
+        kind=link.optic.kind,
+        serial=link.optic.serial,
+        part=link.optic.part,
+        lot=link.optic.lot,
+        **{name: link.optic.get_worst(name) for name in names},
+    )
+
+
 async def count_ports(ask: Ask) -> Reply:
     """Return the counters of the leaf ports that a host is cabled to; none is reset.
 
@@ -263,6 +296,8 @@ async def count_ports(ask: Ask) -> Reply:
                     carried_bytes=count.carried_bytes,
                     in_errors=count.in_errors,
                     carrier_changes=count.carrier_changes,
+                    queues=dict(count.link.queues) if count.link is not None else {},
+                    optic=_show_optic(count.link),
                 )
             )
     ports.sort(key=lambda port: (port.rail, port.switch, port.interface))

@@ -121,9 +121,13 @@ class PortWatch:
             readings = tuple(looks)
             conditions[node] += watch_rules.carrier_changes(port, readings)
             conditions[node] += watch_rules.stuck_queue(port, readings)
+            conditions[node] += watch_rules.held_by_watchdog(port, readings)
             if rate := watch_rules.per_second(readings):
                 rates[node, port] = rate
         for node, more in watch_rules.find_rocet_outliers(rates).items():
+            conditions[node] += more
+        looks_at = {key: tuple(looks) for key, looks in self._looks.items()}
+        for node, more in watch_rules.find_slow_receivers(looks_at).items():
             conditions[node] += more
         return conditions
 

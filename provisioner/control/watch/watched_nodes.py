@@ -20,6 +20,7 @@ from provisioner.execution.actions.power import SOURCE
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.inventory import Inventory, LeakDetector
+from provisioner.model.link_reading import OpticReading
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
@@ -209,6 +210,8 @@ class LeafCounts:
         # leaf -> the ports of each watched host that has one at it
         self._hosts: dict[str, dict[str, Sequence[Port]]] = {}
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
+        # gets node, "leaf/port", the optic and when it was read; None: nobody keeps them
+        self.on_optic: Callable[[str, str, OpticReading, float], None] | None = None
 
     def run_round(self, nodes: Mapping[str, Node]) -> None:
         """Ask the leaves of watched nodes whose turn it is; the longest overdue first."""
@@ -270,14 +273,19 @@ class LeafCounts:
             with suppress(SwitchRefused):
                 up = await switch.read_carriers()
             for interface, node in ports:
-                changes = None
+                values: dict[str, int] = {}
                 with suppress(SwitchRefused):
                     changes = (await switch.read_counters(interface)).carrier_changes
+                    values |= {} if changes is None else {"carrier_changes": changes}
+                reading = None
+                with suppress(SwitchRefused):
+                    reading = await switch.read_link(interface)
+                    values |= reading.queues
                 link = "" if up is None else "up" if interface in up else "down"
                 now = self._clock.now()
-                counters = None
-                if changes is not None:
-                    counters = Counters(at=now, values={"carrier_changes": changes})
+                counters = Counters(at=now, values=values) if values else None
+                if reading is not None and reading.optic is not None and self.on_optic is not None:
+                    self.on_optic(node, f"{leaf.id}/{interface}", reading.optic, now)
                 if counters is not None or link:
                     name = f"{leaf.id}/{interface}"
                     report = PortReport(node=node, port=name, counters=counters, link=link, at=now)

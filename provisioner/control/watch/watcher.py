@@ -162,7 +162,9 @@ class Watcher:
             self._sweeping.due(())
         for name, conditions in self.ports.list_standing(now).items():
             if name in nodes:
-                await self.keeper.level(name, {"watch.ports": conditions})
+                tenant = nodes[name].tenant
+                named = [watch_rules.name_tenant(one, tenant) for one in conditions]
+                await self.keeper.level(name, {"watch.ports": named})
         await self.keeper.tidy(nodes)
 
     def _pace_first_round(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from provisioner.integrations.cumulus import (
+    link_reading,
     nvue_calls,
     port_reading,
     switch_state,
@@ -26,6 +27,7 @@ from provisioner.integrations.cumulus.tenant_networks import (
     read_targets,
 )
 from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, VniState, VrfState
 from provisioner.model.switch import (
@@ -448,6 +450,19 @@ class CumulusSwitch:
         """Return the counters of one port."""
         answer = await self._line.find(bgp_drain.counters_path(interface))
         return bgp_drain.read_counters(answer)
+
+    async def read_link(self, interface: str) -> LinkReading:
+        """Return the optic and the queues of one port; an older NVUE has no such resources."""
+        optic = await self._line.find(link_reading.optic_path(interface))
+        cage = "" if optic else link_reading.cage_of(interface)
+        if cage:
+            optic = await self._line.find(link_reading.optic_path(cage))
+        qos = await self._line.find(link_reading.queues_path(interface))
+        watchdog = await self._line.find(link_reading.watchdog_path(interface))
+        return LinkReading(
+            optic=link_reading.read_optic(optic, shared=bool(cage)),
+            queues=link_reading.read_queues(qos, watchdog),
+        )
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""

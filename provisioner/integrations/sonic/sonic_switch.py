@@ -14,10 +14,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from provisioner.integrations.sonic import acl_rows, config_db, services, switch_state
+from provisioner.integrations.sonic import acl_rows, config_db, link_reading, services, switch_state
 from provisioner.integrations.sonic.config_db import Configuration, Kernel
 from provisioner.integrations.sonic.facts import FACTS
 from provisioner.model.host_filter import FilterState, SeenFilter
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import (
@@ -80,6 +81,24 @@ async def read_port_counters(line: ShellLine, interface: str) -> PortCounters:
     if counts is None:
         return PortCounters()
     return PortCounters(carried_bytes=counts[0] + counts[1], in_errors=counts[2])
+
+
+async def read_link(line: ShellLine, interface: str) -> LinkReading:
+    """Return the optic and the queues of one port, as far as its databases have them."""
+    oid = switch_state.read_port_id(await line.read_text(switch_state.PORT_IDS), interface)
+    if oid is None:
+        return LinkReading()
+    port = await line.read_text(switch_state.build_counters_query(oid))
+    named = await line.read_text(link_reading.QUEUE_IDS)
+    queues = [
+        await line.read_text(switch_state.build_counters_query(queue))
+        for queue in link_reading.list_queue_ids(named, interface)
+    ]
+    tables = [await line.read_text(q) for q in link_reading.build_optic_queries(interface)]
+    return LinkReading(
+        optic=link_reading.read_optic(*tables) if len(tables) == 3 else None,
+        queues=link_reading.read_queues(port, queues),
+    )
 
 
 async def read_neighbours(line: ShellLine, interface: str) -> frozenset[tuple[str, str]]:
@@ -462,6 +481,10 @@ class SonicSwitch:
     async def read_counters(self, interface: str) -> PortCounters:
         """Return the counters of one port."""
         return await read_port_counters(self._line, interface)
+
+    async def read_link(self, interface: str) -> LinkReading:
+        """Return the optic and the queues of one port."""
+        return await read_link(self._line, interface)
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         """Return the devices that one port hears by LLDP."""

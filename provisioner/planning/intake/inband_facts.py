@@ -463,6 +463,7 @@ _SWITCH = tuple(
         r"TSC no-stats",
         r"decode-syseeprom -s",
         rf"sonic-db-cli COUNTERS_DB HGETALL {_WORD}",
+        r"sonic-db-cli STATE_DB HGETALL 'TRANSCEIVER_[A-Z_]{1,32}\|Ethernet[0-9]{1,4}'",
         r"sonic-cfggen -d --print-data",
         r"cat /etc/sonic/config_db\.json",
         r"sonic-installer list",

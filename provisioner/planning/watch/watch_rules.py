@@ -270,6 +270,73 @@ def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=message),)
 
 
+def held_by_watchdog(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
+    """Return what the leaf's PFC watchdog says: a queue stuck in two looks, or a new storm.
+
+    NVUE says DEADLOCK of a traffic class, SONiC "stormed" of a queue; a single look may be in the
+    middle of a short storm, which the watchdog itself ends.
+    """
+    last = [look.values.get("watchdog_stuck", 0) for look in looks[-2:]]
+    if len(last) == 2 and min(last) > 0:
+        message = "the leaf's PFC watchdog held a queue to this host as stuck in two looks"
+        return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=message),)
+    grew = compute_growth(looks, "watchdog_storms")
+    if not grew:
+        return ()
+    message = "the leaf's PFC watchdog counted a storm of pause frames from this host"
+    return (Found(id="PfcStorm", target=port, classifications=(C.LINK,), message=message),)
+
+
+# counter at a leaf's port -> condition, and its words
+_QUEUE_RULES = {
+    "pause_received": (
+        "SlowReceiver",
+        "this host pauses its leaf far more than others do: it cannot take what it is sent (PFC)",
+    ),
+    "discards": (
+        "QueueDiscards",
+        "the leaf drops far more frames for this host than for the fleet's other hosts",
+    ),
+}
+
+
+def find_slow_receivers(
+    looks_at: Mapping[tuple[str, str], Sequence[Counters]],
+) -> dict[str, tuple[Found, ...]]:
+    """Return hosts that hold up the fabric, by what their leaves count: node -> conditions.
+
+    A port is compared with all ports of the fleet in the same intervals, and has to stand out in
+    two intervals one after the other: one burst of many to one is a workload, not a fault. Too few
+    ports are no reference, and a counter that is missing is no zero.
+    """
+    found: dict[str, list[Found]] = {node: [] for node, _ in looks_at}
+    for name, (condition, message) in _QUEUE_RULES.items():
+        rates: dict[tuple[str, str], float] = {}
+        for key, looks in sorted(looks_at.items()):
+            both = [per_second(looks[-3:-1]).get(name), per_second(looks[-2:]).get(name)]
+            known = [rate for rate in both if rate is not None]
+            if len(looks) >= 3 and len(known) == 2:
+                rates[key] = min(known)
+        if len(rates) < ROCET_PORTS_MIN:
+            continue
+        limit = max(ROCET_TIMES * median(rates.values()), ROCET_FLOOR_PER_S)
+        for (node, port), rate in rates.items():
+            if rate > limit:
+                one = Found(id=condition, target=port, classifications=(C.LINK,), message=message)
+                found[node].append(one)
+    return {node: tuple(each[:ITEMS_MAX]) for node, each in found.items()}
+
+
+QUEUE_ALERTS = frozenset({"QueueStuck", "PfcStorm", "SlowReceiver", "QueueDiscards"})
+
+
+def name_tenant(found: Found, tenant: str) -> Found:
+    """Return a condition of a queue with the tenant whose traffic it is."""
+    if found.id not in QUEUE_ALERTS or not tenant:
+        return found
+    return found.model_copy(update={"message": f"{found.message}; tenant {tenant}"})
+
+
 def find_rocet_outliers(
     rates: Mapping[tuple[str, str], Mapping[str, float]],
 ) -> dict[str, tuple[Found, ...]]:

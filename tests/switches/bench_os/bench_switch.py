@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from provisioner.model.host_filter import FilterRule, FilterState, SeenFilter, list_differing_rules
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PeerState, PortState, RouteState, VrfState
 from provisioner.model.switch import (
@@ -187,6 +188,9 @@ class BenchSwitch:
     async def read_counters(self, interface: str) -> PortCounters:
         shown = await self._show(f"counters {interface}", dict)
         return PortCounters(shown["bytes"], shown["errors"], shown["carrier"])
+
+    async def read_link(self, interface: str) -> LinkReading:
+        return LinkReading()  # this bench has neither optics nor queues
 
     async def read_neighbours(self, interface: str) -> frozenset[tuple[str, str]]:
         shown = await self._show("lldp", dict)

@@ -135,6 +135,10 @@ class Planted:
     errors: dict[str, int] = field(default_factory=dict)  # interface -> damaged frames it received
     port_qos: dict[str, Tree] = field(default_factory=dict)  # interface -> its differences
     busy: set[str] = field(default_factory=set)  # interfaces with permanent traffic
+    # interface -> PFC frames a second that its host sends, and whether a queue is stuck
+    pausing: dict[str, float] = field(default_factory=dict)
+    stuck: set[str] = field(default_factory=set)
+    optics: dict[str, Tree] = field(default_factory=dict)  # interface -> its module's differences
     filters_ignored: bool = False  # the hardware forwards what its access lists deny
 
 

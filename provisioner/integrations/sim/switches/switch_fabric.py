@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
+from zlib import crc32
 
 from provisioner.integrations.sim.switches.nvue_schema import take_over
 from provisioner.integrations.sim.switches.switch import Switch
@@ -363,6 +364,15 @@ class Fabric:
         match parts:
             case ("interface", name, "link", "stats") if name in (*self.switch.neighbours, "eth0"):
                 return self._stats(name, now)
+            case ("interface", name, "counters", "qos") if name in self.switch.neighbours:
+                return self._queues(name, now)
+            case ("interface", name, "qos", "pfc-watchdog") if name in self.switch.neighbours:
+                bad = name in self.switch.planted.stuck
+                status = {str(n): {"status": "OK", "deadlock-count": 0} for n in range(8)}
+                status["3"] = {"status": "DEADLOCK" if bad else "OK", "deadlock-count": int(bad)}
+                return {"state": "enabled", "status": status}
+            case ("platform", "transceiver", name) if name in self.switch.neighbours:
+                return _module(self.switch.name, name) | self.switch.planted.optics.get(name, {})
             case ("vrf", "default", "router", "bgp", "neighbor"):
                 return {n: {"state": s} for n, s in self._sessions(now)}
             case ("evpn", "vni"):
@@ -383,6 +393,15 @@ class Fabric:
                 up = self.switch.link_up(name, now)
                 yield name, "established" if up else "idle"
 
+    def _queues(self, name: str, now: float) -> SwitchTree:
+        """NVUE's "counters qos" of one port: PFC frames of priority 3, marks, discards."""
+        rate = self.switch.planted.pausing.get(name, 0.01)
+        received = int(rate * max(0.0, now - 1_700_000_000.0))
+        pfc = {str(n): {"rx-pause-frames": 0, "tx-pause-frames": 0} for n in range(8)}
+        pfc["3"] = {"rx-pause-frames": received, "tx-pause-frames": 12}
+        egress = {str(n): {"ecn-marked-frames": 0, "wred-discards": 0} for n in range(8)}
+        return {"pfc-stats": pfc, "egress-queue-stats": egress}
+
     def _stats(self, name: str, now: float) -> SwitchTree:
         rate = PORT_BPS if self.is_carrying(now) else KEEPALIVE_BPS
         busy = self.switch.planted.busy
@@ -400,6 +419,41 @@ class Fabric:
         errors = self.switch.planted.errors.get(name, 0)
         counted = {"in-bytes": half, "out-bytes": half, "in-errors": errors}
         return {**counted, "carrier-transitions": changes}
+
+
+def _module(switch: str, name: str) -> SwitchTree:
+    """A 400G-DR4 module as NVUE shows it (NVUE Command Reference, "platform transceiver")."""
+    limits = {
+        "high-alarm-threshold": "7.00 dBm",
+        "low-alarm-threshold": "-9.01 dBm",
+        "high-warning-threshold": "4.00 dBm",
+        "low-warning-threshold": "-6.00 dBm",
+    }
+    lane = {
+        "rx-power": {"power": "1.2023 mW / 0.80 dBm", **limits},
+        "tx-power": {"power": "1.1481 mW / 0.60 dBm", **limits},
+        "tx-bias-current": {"current": "62.000 mA"},
+    }
+    return {
+        "cable-type": "Optical module",
+        "status": "plugged_enabled",
+        "identifier": "QSFP112",
+        "vendor-name": "NVIDIA",
+        "vendor-pn": "MMS4X00-NS400",
+        "vendor-sn": f"MT{_number(switch + name):08d}",
+        "vendor-date-code": "240315__",
+        "temperature": {
+            "temperature": "41.00 C",
+            "high-alarm-threshold": "80.00 C",
+            "low-alarm-threshold": "-10.00 C",
+        },
+        "channel": {f"channel-{n}": lane for n in range(1, 5)},
+    }
+
+
+def _number(name: str) -> int:
+    """A number of a name, the same in every process."""
+    return crc32(name.encode()) % 100_000_000
 
 
 class HasFabric(Protocol):

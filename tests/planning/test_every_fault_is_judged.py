@@ -59,32 +59,38 @@ def unjudged(faults: tuple[Fault, ...]) -> list[Fault]:
     return [fault for fault in faults if not find_rules(fault, load_rules())]
 
 
-@pytest.mark.parametrize("check", sorted(BY_NAME))
 @pytest.mark.parametrize("severity", Severity)
-def test_a_finding_with_words_that_no_rule_knows_is_judged(check: str, severity: Severity) -> None:
+def test_a_finding_with_words_that_no_rule_knows_is_judged(severity: Severity) -> None:
     findings = tuple(
         Finding(part=part, severity=severity, detail=f"quite another thing, for once{n}")
         for n, part in enumerate(PARTS)
     )
-    faults = told(findings, check)
+    for check in sorted(BY_NAME):
+        faults = told(findings, check)
 
-    assert len(faults) == len(PARTS)
-    assert unjudged(faults) == []
-    assert unjudged(told(findings, f"{check} after gpu_burn")) == []
+        assert len(faults) == len(PARTS), check
+        assert unjudged(faults) == [], check
+        assert unjudged(told(findings, f"{check} after gpu_burn")) == [], check
 
 
-@pytest.mark.parametrize("check", sorted(BY_NAME))
-def test_a_check_that_cannot_judge_or_accuses_nothing_is_judged(check: str) -> None:
+def test_a_check_that_cannot_judge_or_accuses_nothing_is_judged() -> None:
     unread = Finding(part="host", severity=Severity.CONFIG, detail="cannot be judged: strange")
 
-    assert [f.id for f in told((unread,), check)] == ["unreadable"]
-    assert unjudged(told((unread,), check)) == []
-    assert len(told((), check)) == 1
-    assert unjudged(told((), check)) == []
+    for check in sorted(BY_NAME):
+        assert [f.id for f in told((unread,), check)] == ["unreadable"], check
+        assert unjudged(told((unread,), check)) == [], check
+        assert len(told((), check)) == 1, check
+        assert unjudged(told((), check)) == [], check
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.parent.name}-{c.name}")
-def test_what_each_recorded_output_is_blamed_for_is_judged(case: Path) -> None:
+def test_what_each_recorded_output_is_blamed_for_is_judged() -> None:
+    left = {f"{c.parent.name}/{c.name}": found for c in CASES if (found := unjudged(blamed_for(c)))}
+
+    assert left == {}
+
+
+def blamed_for(case: Path) -> tuple[Fault, ...]:
+    """Return the faults that the repair reads of a check's recorded output."""
     codes = json.loads((case / "expected.json").read_text())["exit_codes"]
     outputs = {
         file.stem: Evidence(
@@ -95,20 +101,18 @@ def test_what_each_recorded_output_is_blamed_for_is_judged(case: Path) -> None:
         for file in case.glob("*.txt")
     }
     result = BY_NAME[case.parent.name].judge(outputs, CONTEXT)
-    faults = told(result.findings, result.check) if result.verdict is Verdict.FAIL else ()
-
-    assert unjudged(faults) == []
+    return told(result.findings, result.check) if result.verdict is Verdict.FAIL else ()
 
 
-@pytest.mark.parametrize("reason", sorted(FAULTY))
 @pytest.mark.parametrize("subject", ["n1", "n1/NIC_3", "leaf-su0-r3/fabric", "rail 3", ""])
-def test_a_blocker_of_a_faulty_node_is_judged(reason: object, subject: str) -> None:
-    blocker = Blocker.model_validate(
-        {"reason": reason, "subject": subject, "detail": "words", "unblock": "words"}
-    )
-    node = Node(id="n1", kind=NodeKind.HOST, blockers=(blocker,))
+def test_a_blocker_of_a_faulty_node_is_judged(subject: str) -> None:
+    for reason in sorted(FAULTY):
+        blocker = Blocker.model_validate(
+            {"reason": reason, "subject": subject, "detail": "words", "unblock": "words"}
+        )
+        node = Node(id="n1", kind=NodeKind.HOST, blockers=(blocker,))
 
-    assert unjudged(faults_of(node, None, ())) == []
+        assert unjudged(faults_of(node, None, ())) == [], reason
 
 
 @pytest.mark.parametrize("classification", Classification)

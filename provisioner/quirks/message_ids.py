@@ -62,14 +62,17 @@ UNSOURCED = (
     Unsourced(
         meaning=Meaning.LOCKED,
         vendor="dell",
-        searched="number of a write that a lockdown refuses: iDRAC User's Guide, dell/* on GitHub",
+        searched="number of a write that a lockdown refuses: iDRAC User's Guide ('an error message "
+        "is displayed'), dell/iDRAC-Redfish-Scripting, sushy-oem-idrac, "
+        "dellemc-openmanage-ansible-modules, infra-controller#1498 (the words alone)",
         instead="the attribute, by the quirk `lockdown`",
     ),
     *(
         Unsourced(
             meaning=meaning,
             vendor="lenovo",
-            searched="keys of XCC's own registry, ExtendedError: only RequestUriNotFound is public",
+            searched="keys of XCC's own registry, ExtendedError: only RequestUriNotFound is public "
+            "(intel/xpumanager); lenovo/python-redfish-lenovo names none",
             instead="keys of DMTF's registries, which XCC uses besides, and keys in words",
         )
         for meaning in Meaning
@@ -119,6 +122,12 @@ ROWS = (
         registry=_DELL,
         keys="SYS537",  # "The Generate CSR operation is taking longer duration than expected."
         source=f"{_ANSIBLE}#737, idrac_certificates.py",
+    ),
+    MessageRow(
+        meaning=Meaning.PENDING_JOB,
+        registry=_DELL,
+        keys="LC068|RAC0679",  # "pending attribute changes or a configuration job is in progress"
+        source="openstack/sushy-oem-idrac, constants.py and the answers of its tests",
     ),
     MessageRow(meaning=Meaning.PENDING_JOB, keys="OemFirmwareAlreadyInUpdateMode", source=_SMC),
     MessageRow(

@@ -22,7 +22,10 @@ class Row:
 TABLE = (
     Row(
         "sending an action at most once",
-        ("provisioner.execution.actions.once:*",),
+        tuple(
+            f"provisioner.execution.actions.once:{name}"
+            for name in ("once", "_send", "_too_late", "_answered", "_resolve", "_BEFORE_SENDING")
+        ),
         ("tests/simulation/test_once.py", "tests/simulation/test_once_open_intents.py"),
     ),
     Row(
@@ -99,7 +102,10 @@ TABLE = (
         "acts that nothing undoes",
         (
             "provisioner.planning.lifecycle.destruction:*",
+            "provisioner.execution.actions.once:_OF_CASES",
             "provisioner.execution.actions.once:pass_gate",
+            "provisioner.execution.actions.once:pass_login_gate",
+            "provisioner.execution.actions.once:is_stored",
         ),
         ("tests/planning/test_destruction.py", "tests/simulation/test_act_gate.py"),
     ),

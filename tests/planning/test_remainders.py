@@ -24,6 +24,7 @@ def judged(**changes: Any) -> dict[str, tuple[Result, str]]:
 
 
 PLANTED = {
+    "no account at all, not even ours": ({"accounts": ()}, "host accounts", "the list is empty"),
     "an SSH key of our own account": (
         {"accounts": (OURS.model_copy(update={"keys": ("SHA256:ours", "SHA256:theirs")}),)},
         "host SSH keys",

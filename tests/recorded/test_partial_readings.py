@@ -141,6 +141,10 @@ def test_a_system_without_a_reset_action_still_offers_none() -> None:
     [
         ("IDRAC.2.2.SWC0700", Meaning.NOT_READY),
         ("SWC0700", Meaning.NOT_READY),
+        ("IDRAC.2.8.LC068", Meaning.PENDING_JOB),
+        ("IDRAC.2.8.RAC0679", Meaning.PENDING_JOB),
+        ("RAC0679", Meaning.PENDING_JOB),
+        ("Other.1.0.LC068", None),
         ("Other.1.0.SWC0700", None),
         ("Base.1.18.1.PasswordChangeRequired", Meaning.CHANGE_PASSWORD),
         ("iLO.2.14.LicenseKeyRequired", Meaning.LICENCE),

@@ -20,7 +20,15 @@ from provisioner.adapters.redfish import (
     updates,
 )
 from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
-from provisioner.adapters.redfish.parsing import at, link, mac, objects, path_of, text
+from provisioner.adapters.redfish.parsing import (
+    at,
+    link,
+    mac,
+    number,
+    objects,
+    path_of,
+    text,
+)
 from provisioner.adapters.redfish.parts import power_of
 from provisioner.adapters.redfish.service import (
     Pause,
@@ -54,19 +62,27 @@ DRIVES_MAX = 128
 async def drive_serials(service: Service) -> tuple[str, ...]:
     """Serials of the drives that the host's system lists, sorted; () if it lists none.
 
-    Raises `Unreachable` when a drive or the list does not come: silence is no absence.
+    Raises `Unreachable` when a drive or the list does not come, or is shorter than it says: silence
+    is no absence.
     """
     system = await service.read_system()
-    path = link(system.data, "Storage") if system is not None else None
-    if path is None:
-        return ()
     walk = service.walk()
+    storages = None if system is None else await walk.read_child(system, "Storage")
+    if storages is None:
+        return ()
     drives: list[str] = []
-    for storage in await walk.read_members(path):
-        listed = objects(at(storage.data, "Drives"))
-        drives += [p for d in listed if (p := path_of(d)) is not None]
+    for storage in await walk.read_members(storages.path):
+        listed = [p for d in objects(at(storage.data, "Drives")) if (p := path_of(d)) is not None]
+        counted = number(storage.data.get("Drives@odata.count"))
+        if counted is not None and len(listed) < min(counted, DRIVES_MAX):
+            detail = f"{storage.path}: {counted:g} drives are counted, {len(listed)} are listed"
+            raise Unreachable(detail, maybe_executed=False)
+        drives += listed
     serials = []
-    for drive in await walk.read_several(list(dict.fromkeys(drives))[:DRIVES_MAX]):
+    found = await walk.read_several(list(dict.fromkeys(drives))[:DRIVES_MAX])
+    for some in [one for one in found if "Members" in one.data]:  # a link to a list of them
+        found += await walk.read_members(some.path)
+    for drive in found:
         state = text(at(drive.data, "Status", "State"))
         serial = text(drive.data.get("SerialNumber"))
         if serial is not None and state != "Absent":

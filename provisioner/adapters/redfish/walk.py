@@ -360,6 +360,22 @@ class Walk:
         read = dict(zip(bare, await self.read_several(bare), strict=True))
         return [read.get(path) or Resource(path, listed[path]) for path in paths]
 
+    async def read_child(self, parent: Resource, key: str) -> Resource | None:
+        """Return what `parent` links to as `key`, or what stands at the path of the schema: makers
+        print trees of which a link is missing. None where neither is there.
+        """
+        linked = link(parent.data, key)
+        if linked is not None:
+            return await self.read(linked)
+        gaps_before = len(self.gaps)
+        resource = await self.read(f"{parent.path.rstrip('/')}/{key}")
+        if not resource.data and all(
+            g.reason is Reason.NOT_OFFERED for g in self.gaps[gaps_before:]
+        ):
+            del self.gaps[gaps_before:]
+            return None
+        return resource
+
     async def read_links(self, collection: str | None) -> list[str]:
         """Paths of a collection's members, without reading them."""
         listed: dict[str, Json] = {}

@@ -171,12 +171,15 @@ def judge_remainders(
 ) -> Iterator[tuple[str, Result, str]]:
     """Yield (part, result, sentence) for each part of a BMC.
 
-    `accounts` and `destinations` are patterns of those that belong there, `keys` fingerprints.
+    `accounts` and `destinations` are patterns of those that belong there, `keys` fingerprints. A
+    list without any account is not whole: the daemon itself logs in by one.
     """
     if reading.gaps:
         yield f"{bmc} resources", Result.NOT_DONE, f"not read: {'; '.join(reading.gaps[:3])}"
     if reading.accounts is None:
         yield f"{bmc} accounts", Result.UNSUPPORTED, "the BMC lists no accounts"
+    elif not reading.accounts:
+        yield f"{bmc} accounts", Result.NOT_DONE, "not read: the list is empty, without our own"
     else:
         strange = [f"{a.name} ({a.role})" for a in reading.accounts if not _fits(a.name, accounts)]
         unblock = "remove them, or name them in `bmc_accounts_expected`"
@@ -263,7 +266,8 @@ def judge_keys(bmc: str, keys: SecureBootKeys | None, own: Sequence[str]) -> Ite
         why = f"{keys.mode}: whatever runs on it may enrol keys; Secure Boot is {state}"
         yield f"{bmc} mode", Result.NOT_DONE, why
     else:
-        yield f"{bmc} mode", Result.DONE, f"{keys.mode or 'not shown'}; Secure Boot is {state}"
+        shown = Result.DONE if keys.mode else Result.UNSUPPORTED
+        yield f"{bmc} mode", shown, f"{keys.mode or 'not shown'}; Secure Boot is {state}"
     if not keys.databases and not keys.gaps:
         yield f"{bmc} databases", Result.UNSUPPORTED, "the BMC shows no databases of keys"
     names = {name.casefold() for name in own}

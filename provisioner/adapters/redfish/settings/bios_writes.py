@@ -135,10 +135,10 @@ async def read_secure_boot_keys(service: Service) -> SecureBootKeys | None:
     """
     walk = service.walk()
     system = await service.read_system()
-    path = None if system is None else link(system.data, "SecureBoot")
-    if path is None:
+    shown = None if system is None else await walk.read_child(system, "SecureBoot")
+    if shown is None:
         return None
-    body = (await walk.read(path)).data
+    body = shown.data
     if not body:
         raise_unread(walk.gaps)
         return None

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 from provisioner.adapters.redfish.parsing import Json, as_object, link, objects, text, truth
 from provisioner.adapters.redfish.service import Service
-from provisioner.adapters.redfish.settings.reading import read_bios
-from provisioner.adapters.redfish.walk import Resource, Walk
+from provisioner.adapters.redfish.settings.reading import raise_unread_bios, read_bios
+from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.model.inventory import BmcClock
 from provisioner.model.machine.settings import BmcAccount, BmcRemainders
 from provisioner.model.outcome import Blocker, Reason
@@ -91,24 +91,35 @@ async def read_remainders(service: Service) -> BmcRemainders:
     walk = service.walk()
     root = await walk.read_root()
     accounts = None
-    if (path := link(root, "AccountService")) is not None:
-        listed = await walk.read_linked((await walk.read(path)).data, "Accounts")
+    if (listed := await _list_members(walk, root, "AccountService", "Accounts")) is not None:
         shown = [await _read_keys(walk, account, body) for account, body in _list_enabled(listed)]
         accounts = tuple(sorted(shown, key=lambda a: a.name))
     destinations = None
-    if (path := link(root, "EventService")) is not None:
-        ends = await walk.read_linked((await walk.read(path)).data, "Subscriptions")
+    if (ends := await _list_members(walk, root, "EventService", "Subscriptions")) is not None:
         sent = [e.data for e in ends if text(e.data.get("SubscriptionType")) != _STREAM]
         destinations = tuple(sorted({d for e in sent if (d := text(e.get("Destination")))}))
     system = await service.read_system()
     bios = None
     if system is not None:  # a registry is read where values wait; without one they are named too
-        bios = await read_bios(service, service.walk(), root, system.data, registry=False)
+        own = service.walk()
+        bios = await read_bios(service, own, root, system.data, registry=False)
+        raise_unread_bios(own, bios)  # what waits there is not known to be nothing
     waiting = None if bios is None else {n: str(v) for n, v in sorted(bios.pending.items())}
     gaps = tuple(dict.fromkeys(f"{g.source}: {g.detail}"[:200] for g in walk.gaps))
     return BmcRemainders(
         accounts=accounts, destinations=destinations, waiting=waiting, gaps=gaps[:8]
     )
+
+
+async def _list_members(
+    walk: Walk, root: Json, service: str, collection: str
+) -> list[Resource] | None:
+    """Return the members of a service's collection; None where the BMC has no such collection."""
+    held = await walk.read_child(Resource(ROOT, root), service)
+    if held is None:
+        return None
+    listed = await walk.read_child(held, collection)
+    return None if listed is None else await walk.read_members(listed.path)
 
 
 async def _read_keys(walk: Walk, account: BmcAccount, body: Json) -> BmcAccount:
@@ -141,8 +152,11 @@ def _list_enabled(listed: list[Resource]) -> Iterator[tuple[BmcAccount, Json]]:
     for account in listed:
         name = text(account.data.get("UserName"))
         role = text(account.data.get("RoleId")) or ""
-        if name and truth(account.data.get("Enabled")) is not False and role != _NO_ROLE:
+        is_on = truth(account.data.get("Enabled"))
+        if name and is_on is not False and role != _NO_ROLE:
             yield BmcAccount(name=name, role=role), account.data
+        elif account.data and not name and is_on:
+            yield BmcAccount(name=f"no name at {account.path}"[:120], role=role), account.data
 
 
 SET_WITHIN_S = 5.0  # a clock that is read in whole seconds over a slow answer is no better

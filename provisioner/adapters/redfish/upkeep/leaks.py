@@ -24,7 +24,7 @@ from provisioner.adapters.redfish.parsing import (
     truth,
 )
 from provisioner.adapters.redfish.parts import read_health
-from provisioner.adapters.redfish.service import Service, raise_silence
+from provisioner.adapters.redfish.service import Service, raise_unread
 from provisioner.adapters.redfish.walk import Resource, Walk
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.model.outcome import Blocker, Gap, Reason
@@ -205,7 +205,7 @@ class LeakReader:
         root = await walk.read_root()
         chassis = await walk.read_members(link(root, "Chassis") or _CHASSIS)
         if not chassis:
-            raise_silence(walk.gaps)
+            raise_unread(walk.gaps)
             # a server has one: a BMC that starts, or answers half, shows none yet
             raise Unreachable(f"{_CHASSIS}: no chassis is listed", maybe_executed=False)
         places = await find_places(walk, chassis)

@@ -20,7 +20,7 @@ from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
 from provisioner.integrations.recordings.pseudonyms import REMOVED, Pseudonyms
-from provisioner.integrations.recordings.recorder import DEPTH_MAX, Recorder
+from provisioner.integrations.recordings.recorder import DEPTH_MAX, PAGES_MAX, Recorder
 from provisioner.integrations.recordings.recording_commands import build_row
 from provisioner.model.inventory import Inventory
 from provisioner.ports import Unreachable
@@ -176,6 +176,14 @@ def test_a_resource_that_is_nested_without_end_is_left_out() -> None:
     recording = record({ROOT: {"Systems": {"@odata.id": SYSTEM}}, SYSTEM: body})
 
     assert recording.unread == {SYSTEM: f"nested more than {DEPTH_MAX} levels deep"}
+
+
+def test_a_list_whose_pages_do_not_end_is_left_out_instead_of_cut() -> None:
+    page = {"Members": [{"@odata.id": ROOT}], "Members@odata.nextLink": SYSTEM}
+
+    recording = record({ROOT: {"Systems": {"@odata.id": SYSTEM}}, SYSTEM: page})
+
+    assert recording.unread == {SYSTEM: f"more than {PAGES_MAX} pages"}
 
 
 NAMES = st.sampled_from(

@@ -272,6 +272,16 @@ def test_a_bmc_that_lists_no_chassis_has_not_said_that_it_is_dry(listed: dict[st
         asyncio.run(client_of(tree).admit_act())
 
 
+def test_a_list_of_chassis_that_is_linked_and_gone_is_no_answer() -> None:
+    tree = tray()
+    del tree[f"{ROOT}/Chassis"]
+
+    with pytest.raises(Unreachable, match="no chassis is listed"):
+        asyncio.run(client_of(tree).admit_act())
+    del tree[ROOT]["Chassis"]  # a service that has none at all has no detector
+    assert asyncio.run(client_of(tree).admit_act()) is None
+
+
 def test_parts_of_a_chassis_are_not_asked_for_what_they_do_not_link() -> None:
     tree = tray(wet="")
     part = f"{ROOT}/Chassis/HGX_GPU_SXM_1"

@@ -120,6 +120,8 @@ class Recorder:
             page, reason = await self._fetch(following)
             body = {**body, "Members": [*_list_members(body), *_list_members(page)]}
             following = _find_next(page)
+        if following is not None and not reason:
+            reason = f"more than {PAGES_MAX} pages"
         if body and not reason:
             self._tree[path] = {name: v for name, v in body.items() if name != _NEXT}
         return reason

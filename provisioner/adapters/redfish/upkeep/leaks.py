@@ -203,11 +203,13 @@ class LeakReader:
         if now < self._known_until:
             return await read_places(walk, self._places)
         root = await walk.read_root()
-        chassis = await walk.read_members(link(root, "Chassis") or _CHASSIS)
+        linked = link(root, "Chassis")
+        chassis = await walk.read_members(linked or _CHASSIS)
         if not chassis:
             raise_unread(walk.gaps)
-            # a server has one: a BMC that starts, or answers half, shows none yet
-            raise Unreachable(f"{_CHASSIS}: no chassis is listed", maybe_executed=False)
+            # a server has a chassis: a list without one, or a link to none, is no whole answer
+            if linked is not None or not walk.gaps:
+                raise Unreachable(f"{_CHASSIS}: no chassis is listed", maybe_executed=False)
         places = await find_places(walk, chassis)
         detectors = await read_places(walk, places)
         if not walk.gaps:

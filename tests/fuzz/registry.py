@@ -334,6 +334,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.journal_lines:describe_row": _OURS,
     "planning.watch.journal_lines:format_fields": _OURS,
     "runtime.shipped:point_to_pages": _OURS,
+    "runtime.integrations:find_signed_in_token": _OURS,
     "model.host_filter:may_overwrite": _READ,
     "model.host_filter:read_label": _READ,
     "integrations.cumulus.nvue_calls:read_addresses": _READ,

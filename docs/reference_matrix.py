@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner import components
+from provisioner.integrations.matrix_map.graph import draw_svg, select_releases
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.graph import draw_svg, list_lines, select_releases
 from provisioner.planning.matrix.matrix_text import parse
-from provisioner.planning.matrix.standing import list_pin_notices
+from provisioner.planning.matrix.standing import list_lines, list_pin_notices
 from provisioner.planning.path.hops import Moves
 
 OLD, NEW = "spectrum-x-1.3.0", "spectrum-x-2.1.2"  # the moves of sites that run the older one

@@ -27,8 +27,8 @@ from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.matrix import Edge, Match, Matrix, Pin, Profile, Release, Requirement
 from provisioner.model.plan import Disruption, Neighbour
 from provisioner.planning.matrix.diff import compare_releases
-from provisioner.planning.matrix.graph import list_lines
 from provisioner.planning.matrix.matrix_text import parse
+from provisioner.planning.matrix.standing import list_lines
 from provisioner.planning.path.planner import PlanCache, PlanningNode, plan_fleet
 from provisioner.runtime.event_loop import exempt_heap
 

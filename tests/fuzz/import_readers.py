@@ -52,7 +52,7 @@ IMPORT_READERS: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, 
     ),
     (f"{_IMPORTS}.json_documents", (InputError,), "read_document", {"source": "a", "maps": {}}),
     (
-        "planning.matrix.statements",
+        "integrations.published_versions.deciding.statements",
         (InputError,),
         "clean_text clean_version clean_sha256 clean_file",
         {"source": "a", "where": "b"},

@@ -11,7 +11,9 @@ from provisioner.model.node import Node, NodeKind
 
 HOST = Node(id="su0-n01", kind=NodeKind.HOST)
 RECORD_DECODERS = {
-    "adapters.record_service": "integrations.inventories.deciding.ironic_nodes:list_nodes",
+    "integrations.inventories.record_service": (
+        "integrations.inventories.deciding.ironic_nodes:list_nodes"
+    ),
     "daemon.events_process": "it takes settings that its daemon wrote",
 }
 

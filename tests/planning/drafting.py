@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from provisioner.integrations.published_versions.deciding.overlay_draft import (
+    Draft,
+    Place,
+    draft_overlay,
+)
 from provisioner.integrations.published_versions.deciding.reading import read_import
+from provisioner.integrations.published_versions.deciding.statements import Import
 from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.overlay_draft import Draft, Place, draft_overlay
-from provisioner.planning.matrix.statements import Import
 
 SHA = "a" * 64
 OTHER_SHA = "b" * 64

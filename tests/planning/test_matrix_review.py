@@ -7,16 +7,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from provisioner.model.input_error import InputError
-from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.graph import (
+from provisioner.integrations.matrix_map.graph import (
     build_layout,
     draw_svg,
-    list_lines,
     select_releases,
 )
+from provisioner.model.input_error import InputError
+from provisioner.model.matrix import Matrix
 from provisioner.planning.matrix.matrix_text import parse
 from provisioner.planning.matrix.review import Weight, judge_readiness, review_matrix
+from provisioner.planning.matrix.standing import list_lines
 from provisioner.planning.path.distances import (
     find_cycle,
     find_reachable,

@@ -10,7 +10,6 @@ import pytest
 
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.matrix.graph import list_lines
 from provisioner.planning.matrix.matrix_text import parse, parse_located
 from provisioner.planning.matrix.review import (
     Weight,
@@ -21,6 +20,7 @@ from provisioner.planning.matrix.review import (
 from provisioner.planning.matrix.standing import (
     describe_release,
     find_notices,
+    list_lines,
     list_release_notices,
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from drafting import HERE, MATRIX, OTHER_SHA, RELEASE, SHA, apply, draft, read, verdicts
 
+from provisioner.integrations.published_versions.deciding.overlay_draft import Change, Draft, Place
 from provisioner.model.input_error import InputError
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.overlay_draft import Change, Draft, Place
 
 
 def only(drafted: Draft) -> Change:

@@ -6,11 +6,11 @@ import published
 import pytest
 from drafting import HERE, RELEASE, apply, draft, read, verdicts
 
+from provisioner.integrations.published_versions.deciding.overlay_draft import Place, draft_overlay
 from provisioner.integrations.published_versions.deciding.published_pages import Choice, read_page
 from provisioner.integrations.published_versions.deciding.reading import read_import
 from provisioner.model.input_error import InputError
 from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.overlay_draft import Place, draft_overlay
 
 
 def versions(name: str, text: str, section: str = "", column: str = "") -> dict[str, str]:

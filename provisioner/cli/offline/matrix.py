@@ -16,24 +16,16 @@ from rich.text import Text
 from provisioner.cli.options.matrix_files import (
     FILE_NAME,
     MatrixOption,
+    find_release,
     read_inventory,
     read_located_matrix,
     read_matrix,
 )
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Activation
 from provisioner.model.matrix import UNKNOWN, Matrix, Pin
 from provisioner.planning.matrix.diff import ProfileDiff
 from provisioner.planning.matrix.diff import compare_releases as compare
-from provisioner.planning.matrix.graph import (
-    Lane,
-    Track,
-    build_layout,
-    draw_svg,
-    list_lines,
-    select_releases,
-)
 from provisioner.planning.matrix.review import (
     Readiness,
     Remark,
@@ -47,6 +39,7 @@ from provisioner.planning.matrix.review import (
 from provisioner.planning.matrix.standing import (
     describe_notice,
     describe_release,
+    list_lines,
     list_pin_notices,
     list_release_notices,
 )
@@ -63,16 +56,6 @@ else:  # it brings the adapters of BMCs with it, for `check --inventory` alone
 # The tables and pictures of `provisioner matrix`, for people at a terminal.
 
 
-STYLES = {
-    Activation.NONE: "bright_black",
-    Activation.SERVICE_RESTART: "cyan",
-    Activation.BMC_RESET: "blue",
-    Activation.NIC_RESET: "magenta",
-    Activation.WARM_REBOOT: "yellow",
-    Activation.COLD_BOOT: "red",
-    Activation.AC_CYCLE: "bold red",
-    Activation.IMAGE_REBOOT: "bright_blue",
-}
 _WEIGHTS = {Weight.BLOCKS: "bold red", Weight.PRODUCTION: "yellow", Weight.NOTE: "bright_black"}
 
 
@@ -239,56 +222,6 @@ def build_diff_table(older: str, newer: str, move: ProfileDiff) -> Group:
     return Group(*lines)
 
 
-def build_graph_table(matrix: Matrix) -> Group:
-    """Return the map as lines of text: one row for each chain of moves."""
-    plan = build_layout(matrix)
-    table = Table(header_style="bold", show_lines=True)
-    table.add_column("component")
-    table.add_column("upgrade paths")
-    for lane in plan.lanes:
-        table.add_row(f"{lane.title}\n[bright_black]{lane.kind}[/]", Group(*_chains(lane)))
-    legend = Text("pinned by a release: ")
-    legend.append("bold", "bold").append("   nobody vouches for it: ┄┄   activated by: ")
-    for activation, style in STYLES.items():
-        legend.append(f"{activation} ", style)
-    return Group(table, legend)
-
-
-def _chains(lane: Lane) -> list[Text]:
-    """Return lines of tracks, each printed once; a track continues where the line above it ends."""
-    remaining = list(lane.tracks)
-    lines = []
-    while remaining:
-        ends = {track.end for track in remaining}
-        track = next((t for t in remaining if t.start not in ends), remaining[0])
-        line = _name(lane, track.start)
-        while track:
-            remaining.remove(track)
-            style = STYLES[track.activates_by]
-            bar = "──" if track.vouched else "┄┄"
-            for version in (*track.via, track.end):
-                line.append(f" {bar}{track.activates_by}{bar}▶ ", style)
-                line.append_text(_name(lane, version))
-            following = next((t for t in remaining if t.start == track.end), None)
-            if following is None:
-                break
-            track = following
-        lines.append(line)
-    alone = [s for s in lane.stops if not any(s.version in _stops(t) for t in lane.tracks)]
-    lines += [Text(s.version, "bold") for s in alone if not s.version.startswith(UNKNOWN)]
-    if gaps := [r for s in alone if s.version.startswith(UNKNOWN) for r in s.releases]:
-        lines.append(Text(f"not published: {', '.join(gaps)}", "bright_black"))
-    return lines
-
-
-def _stops(track: Track) -> tuple[str, ...]:
-    return (track.start, *track.via, track.end)
-
-
-def _name(lane: Lane, version: str) -> Text:
-    return Text(version, style="bold" if lane.stop(version).releases else "")
-
-
 app = typer.Typer(help="The pinned matrix: check, show, compare, draw, fill.", no_args_is_help=True)
 for verb, command in find_verbs("matrix"):
     app.command(verb)(command)
@@ -391,7 +324,7 @@ def show(
     Example: provisioner matrix show spectrum-x-1.3.0
     """
     pinned = read_matrix(matrix or [])
-    names = [_release(pinned, release)] if release else list(pinned.releases)
+    names = [find_release(pinned, release)] if release else list(pinned.releases)
     today = datetime.now(UTC).date()
     if json_:
         chosen = {
@@ -428,7 +361,9 @@ def diff(
     Example: provisioner matrix diff spectrum-x-1.2.0 spectrum-x-1.3.0
     """
     pinned = read_matrix(matrix or [])
-    moves = compare(pinned, _release(pinned, older), _release(pinned, newer), production=production)
+    moves = compare(
+        pinned, find_release(pinned, older), find_release(pinned, newer), production=production
+    )
     if json_:
         profiles = [move.model_dump(mode="json") for move in moves]
         typer.echo(json.dumps({"from": older, "to": newer, "profiles": profiles}))
@@ -437,37 +372,6 @@ def diff(
         for move in moves:
             console.print(build_diff_table(older, newer, move))
     raise typer.Exit(BLOCKED if any(move.blockers for move in moves) else 0)
-
-
-@app.command()
-def graph(
-    matrix: Files = None,
-    file: Annotated[
-        Path | None, typer.Option("--svg", help="Write the picture to this SVG file.")
-    ] = None,
-    release: Annotated[
-        str, typer.Option("--release", help="Only the line that this release belongs to.")
-    ] = "",
-) -> None:
-    """Draw the upgrade paths: in the terminal, or as an SVG file.
-
-    Example: provisioner matrix graph --release spectrum-x-2.1.2 --svg paths.svg
-    """
-    pinned = read_matrix(matrix or [])
-    if release:
-        name = _release(pinned, release)
-        line = next(line for line in list_lines(pinned) if name in line)
-        pinned = select_releases(pinned, line)
-    if file is None:
-        Console().print(build_graph_table(pinned))
-        return
-    try:
-        file.write_text(draw_svg(pinned), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            str(file), "", f"it cannot be written ({error.strerror})", "Choose another path."
-        ) from None
-    typer.echo(f"written: {file}")
 
 
 @app.command()
@@ -495,7 +399,7 @@ def export(
 
 def choose_use(matrix: Matrix, releases: Sequence[str], profiles: Sequence[str]) -> Use:
     """Return the part of a matrix by its names. Raises InputError for one that it does not have."""
-    chosen = frozenset(_release(matrix, name) for name in releases)
+    chosen = frozenset(find_release(matrix, name) for name in releases)
     known = {p for n, r in matrix.releases.items() if n in (chosen or [n]) for p in r.profiles}
     for profile in profiles:
         if profile not in known:
@@ -524,14 +428,3 @@ def _plan_nodes(
             for blocker in plan.blockers
         ]
     return remarks
-
-
-def _release(matrix: Matrix, name: str) -> str:
-    if name not in matrix.releases:
-        raise InputError(
-            "release",
-            name,
-            "there is no such release",
-            f"It is one of: {', '.join(matrix.releases)}.",
-        )
-    return name

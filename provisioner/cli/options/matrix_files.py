@@ -146,3 +146,15 @@ def read_matrix_texts(paths: Sequence[Path]) -> list[tuple[str, str]]:
         shipped = find_shipped(FILE_NAME)
         texts.insert(0, (str(shipped), read_text(shipped)))
     return texts
+
+
+def find_release(matrix: Matrix, name: str) -> str:
+    """Return the name of a release. Raises InputError for one that the matrix does not have."""
+    if name not in matrix.releases:
+        raise InputError(
+            "release",
+            name,
+            "there is no such release",
+            f"It is one of: {', '.join(matrix.releases)}.",
+        )
+    return name

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from provisioner.adapters.record_service import RecordService
 from provisioner.integrations.inventories.deciding.belief import Belief, SourceRow
 from provisioner.integrations.inventories.deciding.ironic_nodes import (
     list_links,
@@ -18,6 +17,7 @@ from provisioner.integrations.inventories.deciding.ironic_nodes import (
     list_ports,
     read_belief,
 )
+from provisioner.integrations.inventories.record_service import RecordService
 from provisioner.ports import Secret
 from provisioner.ports.errors import Malformed, PortError, TooLarge
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from urllib.parse import quote, urlsplit
 
-from provisioner.adapters.record_service import RecordService
 from provisioner.integrations.inventories.deciding.belief import Belief
 from provisioner.integrations.inventories.deciding.maas_machines import (
     TenantField,
@@ -20,6 +19,7 @@ from provisioner.integrations.inventories.deciding.maas_machines import (
     list_zones,
     read_machine,
 )
+from provisioner.integrations.inventories.record_service import RecordService
 from provisioner.model.input_error import InputError
 from provisioner.ports import Secret
 from provisioner.ports.errors import Malformed

@@ -14,7 +14,6 @@ import pynetbox
 import requests
 from pynetbox.core.query import RequestError
 
-from provisioner.adapters.record_service import describe_failure
 from provisioner.integrations.inventories.deciding.netbox_records import (
     TAG,
     NetBoxChange,
@@ -22,6 +21,7 @@ from provisioner.integrations.inventories.deciding.netbox_records import (
     NetBoxObject,
     Verb,
 )
+from provisioner.integrations.inventories.record_service import describe_failure
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.partition import is_loopback
 from provisioner.ports import Secret

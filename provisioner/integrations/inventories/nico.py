@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from provisioner.adapters.record_service import RecordService
 from provisioner.integrations.inventories.deciding.belief import SourceRow
 from provisioner.integrations.inventories.deciding.nico_machines import (
     NicoRecords,
     list_records,
     list_rows,
 )
+from provisioner.integrations.inventories.record_service import RecordService
 from provisioner.model.input_error import InputError
 from provisioner.ports import Secret
 from provisioner.ports.errors import Malformed, TooLarge

@@ -23,17 +23,7 @@ from provisioner.cli.options.matrix_files import (
     read_matrix_texts,
 )
 from provisioner.cli.options.tables import Table
-from provisioner.integrations.published_versions.deciding.published_pages import Choice
-from provisioner.integrations.published_versions.deciding.reading import read_import
-from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Inventory
-from provisioner.model.matrix import Matrix, Pin
-from provisioner.model.outcome import Blocker
-from provisioner.model.versions import is_same_version
-from provisioner.planning.machine_settings.pinned_sets import BIOS
-from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
-from provisioner.planning.matrix.matrix_text import parse_located
-from provisioner.planning.matrix.overlay_draft import (
+from provisioner.integrations.published_versions.deciding.overlay_draft import (
     Draft,
     Place,
     Verdict,
@@ -42,6 +32,17 @@ from provisioner.planning.matrix.overlay_draft import (
     identify_bundle,
     state_good_node,
 )
+from provisioner.integrations.published_versions.deciding.published_pages import Choice
+from provisioner.integrations.published_versions.deciding.reading import read_import
+from provisioner.integrations.published_versions.deciding.statements import Import
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import Inventory
+from provisioner.model.matrix import Matrix, Pin
+from provisioner.model.outcome import Blocker
+from provisioner.model.versions import is_same_version
+from provisioner.planning.machine_settings.pinned_sets import BIOS
+from provisioner.planning.machine_settings.running_sets import LearnedSets, learn_sets
+from provisioner.planning.matrix.matrix_text import parse_located
 from provisioner.planning.matrix.review import (
     Remark,
     Use,
@@ -49,7 +50,6 @@ from provisioner.planning.matrix.review import (
     group_remarks,
     review_matrix,
 )
-from provisioner.planning.matrix.statements import Import
 from provisioner.planning.path.conditions import grammar_of
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.runtime.late_module import LateModule

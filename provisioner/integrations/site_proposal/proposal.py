@@ -16,6 +16,13 @@ from typing import Any
 import yaml
 
 from provisioner import quirks
+from provisioner.integrations.published_versions.deciding.overlay_draft import (
+    Place,
+    Verdict,
+    draft_overlay,
+    state_good_node,
+)
+from provisioner.integrations.published_versions.deciding.statements import Import, Statement
 from provisioner.model.base import Record
 from provisioner.model.expected import DEFAULT_OS, Expected, ExpectedNode
 from provisioner.model.input_error import InputError
@@ -25,8 +32,6 @@ from provisioner.model.node import NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Heard
 from provisioner.planning.matrix.located_yaml import Located
-from provisioner.planning.matrix.overlay_draft import Place, Verdict, draft_overlay, state_good_node
-from provisioner.planning.matrix.statements import Import, Statement
 from provisioner.planning.path.profiles import choose_profile
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -222,3 +222,28 @@ def find_missing_moves(
             )
             if kinds:
                 yield name, release.follows, profile, kinds
+
+
+def list_lines(matrix: Matrix) -> tuple[tuple[str, ...], ...]:
+    """Return the releases by line, oldest first: those that supersede or follow one another."""
+    line_of: dict[str, list[str]] = {}
+    for name, release in matrix.releases.items():
+        line = line_of.setdefault(name, [name])
+        for older in (release.supersedes, release.follows):
+            if older and line_of.setdefault(older, [older]) is not line:
+                line = [*line_of[older], *line]
+                line_of |= dict.fromkeys(line, line)
+    lines = {id(line): line for line in line_of.values()}
+    return tuple(tuple(sorted(line, key=lambda n: _rank(matrix, n))) for line in lines.values())
+
+
+def _rank(matrix: Matrix, name: str) -> int:
+    """Return how many releases come before one in its line."""
+    before: set[str] = set()
+    todo = [name]
+    while todo:
+        release = matrix.releases[todo.pop()]
+        older = {n for n in (release.supersedes, release.follows) if n} - before
+        before |= older
+        todo += older
+    return len(before)

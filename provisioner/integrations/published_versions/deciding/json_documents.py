@@ -20,8 +20,7 @@ from typing import Any
 
 from lxml import etree
 
-from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.statements import (
+from provisioner.integrations.published_versions.deciding.statements import (
     HGX_PARTS,
     Contents,
     Import,
@@ -33,6 +32,7 @@ from provisioner.planning.matrix.statements import (
     clean_version,
     find_kind,
 )
+from provisioner.model.input_error import InputError
 
 # ------------------------------------------------------------------------------
 # Read Dell's update catalogue (Catalog.xml, plain or .gz): the packages for some systems.

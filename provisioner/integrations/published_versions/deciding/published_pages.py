@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.located_yaml import Tree, load
-from provisioner.planning.matrix.statements import (
+from provisioner.integrations.published_versions.deciding.statements import (
     STATEMENTS_MAX,
     Import,
     Statement,
@@ -22,6 +20,8 @@ from provisioner.planning.matrix.statements import (
     clean_version,
     find_kind,
 )
+from provisioner.model.input_error import InputError
+from provisioner.planning.matrix.located_yaml import Tree, load
 
 PAGE_BYTES_MAX = 8 * 1024 * 1024  # NVIDIA's longest page of this kind has some 400 KB
 CELLS_MAX = 50_000

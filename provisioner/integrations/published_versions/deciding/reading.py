@@ -18,8 +18,7 @@ from provisioner.integrations.published_versions.deciding.json_documents import 
     read_document,
 )
 from provisioner.integrations.published_versions.deciding.published_pages import Choice, read_page
-from provisioner.model.input_error import InputError
-from provisioner.planning.matrix.statements import (
+from provisioner.integrations.published_versions.deciding.statements import (
     PCI_DEVICES,
     STATEMENTS_MAX,
     Import,
@@ -32,6 +31,7 @@ from provisioner.planning.matrix.statements import (
     clean_version,
     find_kind,
 )
+from provisioner.model.input_error import InputError
 
 # ------------------------------------------------------------------------------
 # Read a BlueField boot stream (.bfb): its image headers, and the version list inside it.

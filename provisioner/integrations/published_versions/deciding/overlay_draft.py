@@ -15,6 +15,12 @@ from typing import Any
 
 import yaml
 
+from provisioner.integrations.published_versions.deciding.statements import (
+    Contents,
+    Import,
+    Statement,
+    clean_version,
+)
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory
@@ -22,7 +28,6 @@ from provisioner.model.matrix import Matrix, Pin, Profile, Release
 from provisioner.model.versions import is_same_version
 from provisioner.planning.matrix.located_yaml import Located
 from provisioner.planning.matrix.review import FILELESS
-from provisioner.planning.matrix.statements import Contents, Import, Statement, clean_version
 from provisioner.planning.path.conditions import grammar_of, is_pinned, parse_terms, satisfies_term
 from provisioner.planning.path.distances import Ways, normalize_version
 

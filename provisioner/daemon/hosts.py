@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from provisioner.adapters.playbooks import AnsibleRunner
 from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.ssh import SshShell
 from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
+from provisioner.runtime.integrations import open_playbooks
 from provisioner.runtime.wall_clock import WallClock, write_clock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import place_of
 from provisioner.store.repositories.agents import SqlRunRepository
 from provisioner.store.sql_store import SqlStore
-
-log = logging.getLogger(__name__)
 
 RUNS = "runs"
 KNOWN_HOSTS = "known_hosts"
@@ -43,15 +40,12 @@ async def open_hosts(
     if remote.known_hosts is None:
         remote = replace(remote, known_hosts=(data / KNOWN_HOSTS).resolve(), learn=True)
     rows = SqlRunRepository(store, place_of(data) if store.shared else "")
-    runner = AnsibleRunner(playbooks, data / RUNS, remote, rows, clock, settings)
-    shell = SshShell(remote, settings.ssh_connections_max)
-    if running := await runner.attach():
-        log.info("%d playbook runs were left by the last daemon", running)
-    try:
-        yield Hosts(runner, shell)
-    finally:
-        await shell.close()
-        await runner.close()
+    async with open_playbooks(playbooks, data / RUNS, remote, rows, clock, settings) as runner:
+        shell = SshShell(remote, settings.ssh_connections_max)
+        try:
+            yield Hosts(runner, shell)
+        finally:
+            await shell.close()
 
 
 async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClock:

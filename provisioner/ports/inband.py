@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker
@@ -81,6 +81,16 @@ class Run:
     limit_s: float
     state: str = "open"  # "open" | "ended" | "lost" | "cancelled"
     ended_at: float = 0.0
+
+
+class TaskOutput(NamedTuple):
+    """One task of a play on one host, for people. `status`: "running" until it has ended."""
+
+    task: str
+    status: str  # running, ok, changed, skipped, failed or unreachable
+    message: str
+    began_at: float
+    ended_at: float
 
 
 class RunRepository(Protocol):

@@ -9,7 +9,7 @@ must stay light: the daemon and an unknown command read it on every start.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.agents import Consoles
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.certificates import KeyWrapping
+    from provisioner.ports.inband import PlaybookRunner, Remote, Run, RunRepository, TaskOutput
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Spaces
     from provisioner.ports.store import Rehearsals
@@ -59,6 +60,9 @@ class Integration:
     asynchronous context with the open ports by name. `webhook_posts` takes (clock, settings) and
     returns an asynchronous context with a `WebhookPosts`, which is opened with the first post.
     `leases` takes (lease files) and returns MAC and address of each lease in force.
+    `playbooks` takes (folder of playbooks, folder for runs, `Remote`, `RunRepository`, clock,
+    settings) and returns an asynchronous context with a `PlaybookRunner`; `play_tasks` takes (a
+    `Run`, host) and returns the `TaskOutput` of each task there, and why there is none.
     `key_service` takes (a `KeyService`) and returns a `KeyWrapping`.
     `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
     `spaces` takes (settings, secret, clock, file with CAs) and returns an asynchronous context with
@@ -81,6 +85,8 @@ class Integration:
     rehearsals: str = ""
     leases: str = ""
     key_service: str = ""
+    playbooks: str = ""
+    play_tasks: str = ""
     signed_in_token: str = ""
     log_intake: str = ""
     webhook_posts: str = ""
@@ -151,6 +157,27 @@ def read_leased(files: Sequence[Path]) -> tuple[tuple[str, str], ...]:
     """Return MAC and address of each lease in force in lease files. Raises InputError."""
     leased: tuple[tuple[str, str], ...] = _load_first("leases", "--leases")(files)
     return leased
+
+
+def open_playbooks(
+    playbooks: Path,
+    work: Path,
+    remote: Remote,
+    rows: RunRepository,
+    clock: Clock,
+    settings: Settings,
+) -> AbstractAsyncContextManager[PlaybookRunner]:
+    """Return the runner of playbooks, to be entered. Raises InputError where nothing offers one."""
+    opening = _load_first("playbooks", "--playbooks")
+    opened: AbstractAsyncContextManager[PlaybookRunner]
+    opened = opening(playbooks, work, remote, rows, clock, settings)
+    return opened
+
+
+def list_play_tasks(run: Run, host: str) -> tuple[Sequence[TaskOutput], str]:
+    """Return a run's tasks on a host without secrets, and why there are none."""
+    told: tuple[Sequence[TaskOutput], str] = _load_first("play_tasks", "--playbooks")(run, host)
+    return told
 
 
 def open_key_service(service: KeyService) -> KeyWrapping:

@@ -11,7 +11,7 @@ from hosts import Host
 from profiles import NV_CONFIG
 from role_lab import ANSIBLE, NIC_A, refresh, state_of
 
-from provisioner.adapters.playbooks import AnsibleRunner
+from provisioner.integrations.playbooks.runner import AnsibleRunner
 from provisioner.ports import PlaybookCall, PlaybookResult, Remote
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings

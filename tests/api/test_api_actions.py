@@ -7,9 +7,9 @@ from pathlib import Path
 
 from served import NOW, Served, run
 
-from provisioner.adapters.playbooks.folder import EVENTS, RunFolder
 from provisioner.api.routes.node_actions import find_bmc, read_play
 from provisioner.cli.client.output import describe_detail
+from provisioner.integrations.playbooks.folder import EVENTS, RunFolder
 from provisioner.model.operation import ActionStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.campaigns.campaign_report import join_alike

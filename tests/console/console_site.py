@@ -22,10 +22,10 @@ from served import FILE, no_leaves
 
 from provisioner.access.tokens import new_token
 from provisioner.adapters.consoles.console_files import ConsoleFiles
-from provisioner.adapters.playbooks.folder import EVENTS, RunFolder
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
+from provisioner.integrations.playbooks.folder import EVENTS, RunFolder
 from provisioner.model.access import Role
 from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.times.instant import format_instant

@@ -19,10 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.playbooks.events import Events
 from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.api import table
 from provisioner.integrations.air_gap_bundles import bundle_files as bundles
+from provisioner.integrations.playbooks.events import Events
 from provisioner.model.agent import MANIFEST
 from provisioner.model.cohort import Evidence
 from provisioner.model.node import Node, NodeKind
@@ -236,7 +236,9 @@ def stream_of(data: bytes, how: int) -> object:
 
 def playbook(data: bytes, how: int) -> object:
     reader = Events(("su0-n01",))
-    built_in = json.dumps(built(data, (*words_of("adapters.playbooks.events"), "su0-n01"))).encode()
+    built_in = json.dumps(
+        built(data, (*words_of("integrations.playbooks.events"), "su0-n01"))
+    ).encode()
     said = reader.feed(built_in + b"\n" if how % 2 else data)
     assert all(host == "su0-n01" for host, _ in said)
     return said

@@ -18,7 +18,7 @@ READERS = (
     "checks",
     "execution",
     "planning",
-    "adapters.playbooks",
+    "integrations.playbooks",
     "adapters.redfish",
     "switches",
 )

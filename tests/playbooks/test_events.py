@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.adapters.playbooks.events import (
+from provisioner.integrations.playbooks.events import (
     DETAIL_MAX,
     LINE_MAX,
     Events,

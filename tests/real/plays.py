@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from provisioner.adapters.playbooks import AnsibleRunner, Remote
-from provisioner.adapters.playbooks.folder import RunFolder, kill_all
-from provisioner.ports import PlaybookCall
+from provisioner.integrations.playbooks.folder import RunFolder, kill_all
+from provisioner.integrations.playbooks.runner import AnsibleRunner
+from provisioner.ports import PlaybookCall, Remote
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.agents import SqlRunRepository

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
-from provisioner.adapters.playbooks import AnsibleRunner
+from provisioner.integrations.playbooks.runner import AnsibleRunner
 from provisioner.ports import PlaybookResult, Secret
 from provisioner.store.sql_store import SqlStore
 

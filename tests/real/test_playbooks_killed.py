@@ -19,8 +19,8 @@ import pytest
 from hosts import Host, hosts, why_not
 from plays import COUNT, call, end_runs, make_runner, processes_of, write_plays
 
-from provisioner.adapters.playbooks import AnsibleRunner
-from provisioner.adapters.playbooks.folder import find_marked
+from provisioner.integrations.playbooks.folder import find_marked
+from provisioner.integrations.playbooks.runner import AnsibleRunner
 from provisioner.ports import PlaybookResult, Run
 from provisioner.store.repositories.agents import SqlRunRepository
 

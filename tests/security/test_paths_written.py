@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from served import Served
 from served import run as with_api
 
-from provisioner.adapters.playbooks import folder
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
+from provisioner.integrations.playbooks import folder
 from provisioner.model.agent import BundleFile as Packed
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from provisioner.adapters.playbooks.events import TaskOutput, list_tasks
-from provisioner.adapters.playbooks.folder import EVENTS_MAX, READ_MAX, RunFolder, read_secrets
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.tasks import TaskRef, TaskView
 from provisioner.api.parts import Ask, Reply, read_bmc
@@ -30,11 +27,11 @@ from provisioner.model.operation import LedgerEntry
 from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.lifecycle.timeline import name_action
 from provisioner.ports.inband import Run
+from provisioner.runtime.integrations import list_play_tasks
 from provisioner.telemetry.logs import scrub
 
 RUNS_MAX = 10  # newest plays of one action
 LINES_MAX = 400  # of what was sent
-LOOKED_MAX = 64 * READ_MAX  # bytes of one run's events
 ROWS_MAX = 200  # newest events of the node that are looked through
 SAID = (EventKind.STEP, EventKind.WAITS, EventKind.STATE, EventKind.REMEDY, EventKind.VALIDATED)
 
@@ -128,15 +125,7 @@ async def _list_plays(ask: Ask, node: Node, since: float, until: float) -> tuple
 
 
 def read_play(run: Run, host: str) -> Play:
-    folder = RunFolder.find(Path(run.folder))
-    tasks: Sequence[TaskOutput] = ()
-    gap = "its folder is gone: it was pruned" if folder is None else ""
-    if folder is not None:
-        data = b""
-        while len(data) < min(LOOKED_MAX, EVENTS_MAX) and (more := folder.events(len(data))):
-            data += more
-        tasks = list_tasks(data, host, read_secrets(folder.volatile))
-        gap = "" if tasks else "no task has begun on this node"
+    tasks, gap = list_play_tasks(run, host)
     return Play(
         run=run.id,
         play=run.play,

@@ -14,10 +14,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.adapters.playbooks import folder as folders
-from provisioner.adapters.playbooks import folder as processes
-from provisioner.adapters.playbooks.events import Events, Verdicts
-from provisioner.adapters.playbooks.folder import (
+from provisioner.integrations.playbooks import folder as folders
+from provisioner.integrations.playbooks import folder as processes
+from provisioner.integrations.playbooks.events import Events, Verdicts
+from provisioner.integrations.playbooks.folder import (
     READ_MAX,
     RunFolder,
     command,

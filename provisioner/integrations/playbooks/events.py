@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from provisioner.ports import PlaybookResult
+from provisioner.ports.inband import TaskOutput
 
 LINE_MAX = 2 * 1024 * 1024  # bytes; the callback writes facts of at most one MiB
 DETAIL_MAX = 500  # characters of a message for a person
@@ -140,16 +141,6 @@ class Events:
     def _decide(self, host: str, status: str, detail: str) -> tuple[str, PlaybookResult]:
         self.waiting.pop(host)
         return host, PlaybookResult(status, {}, detail[:DETAIL_MAX])
-
-
-class TaskOutput(NamedTuple):
-    """One task of a play on one host, for people. `status`: "running" until it has ended."""
-
-    task: str
-    status: str  # running, ok, changed, skipped, failed or unreachable
-    message: str
-    began_at: float
-    ended_at: float
 
 
 TASKS_MAX = 400  # newest tasks of a host that are shown

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.playbooks.events import list_spellings, redact_secrets
+from provisioner.integrations.playbooks.events import list_spellings, redact_secrets
 from provisioner.ports import PlaybookCall, Remote, Secret
 
 # ------------------------------------------------------------------------------

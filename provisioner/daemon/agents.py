@@ -16,14 +16,10 @@ from provisioner.adapters.agent.client import AgentClient, AgentRegistry, HttpsW
 from provisioner.adapters.agent.service import FILES, AgentService, application
 from provisioner.adapters.agent.sessions import Sessions
 from provisioner.adapters.agent.tls import names_of_ours, open_authority
-from provisioner.adapters.simulated.simulated_agents import (
-    SimulatedRunner,
-    SocketSide,
-    simulated_agents,
-)
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
+from provisioner.ports.agents import SimulatedSite
 from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
@@ -137,19 +133,12 @@ async def serve_agents(
 
 
 def build_simulated_agents(
-    runner: SimulatedRunner, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
+    site: SimulatedSite, store: SqlStore, vault: Vault, clock: Clock, settings: Settings
 ) -> Agents:
-    """Return the agents of the simulated site that `runner` reaches."""
-    side = SocketSide(runner)
-    return simulated_agents(
-        side,
-        store.agents,
-        vault,
-        clock,
-        settings,
-        store.journal.append,
-        new_token,
-        shared=store.shared,
+    """Return the agents of a simulated site."""
+    report = store.journal.append
+    return site.build_agents(
+        store.agents, vault, clock, settings, report, new_token, shared=store.shared
     )
 
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.ssh import SshShell
 from provisioner.ports import Clock, HostShell, PlaybookRunner, Remote
+from provisioner.ports.agents import SimulatedSite
 from provisioner.runtime.integrations import open_playbooks
 from provisioner.runtime.wall_clock import WallClock, write_clock
 from provisioner.settings import Settings
@@ -48,7 +48,7 @@ async def open_hosts(
             await shell.close()
 
 
-async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClock:
+async def kept_clock(runner: SimulatedSite | None, directory: Path) -> WallClock:
     """Return the site's time, and write it down for commands on this directory.
 
     A simulated site's own may run fast; both sides then use the same.
@@ -62,9 +62,9 @@ async def kept_clock(runner: SimulatedRunner | None, directory: Path) -> WallClo
 
 
 @asynccontextmanager
-async def simulated_hosts(runner: SimulatedRunner) -> AsyncIterator[Hosts]:
+async def simulated_hosts(runner: SimulatedSite) -> AsyncIterator[Hosts]:
     """Yield the simulator's hosts behind a control socket, which is closed at the end."""
     try:
-        yield Hosts(runner, SimulatedShell(runner))
+        yield Hosts(runner, runner.build_shell())
     finally:
         await runner.close()

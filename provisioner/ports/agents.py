@@ -9,8 +9,12 @@ from typing import Any, Literal, Protocol
 
 from provisioner.model.agent import AgentSession, Validators
 from provisioner.model.base import Record
+from provisioner.model.events.event import Event
 from provisioner.model.integrations.audit_export import ConsoleLine
-from provisioner.ports.wire import BmcAddress, Secret
+from provisioner.ports.inband import HostShell, PlaybookRunner
+from provisioner.ports.store import Credentials
+from provisioner.ports.wire import BmcAddress, Clock, Secret
+from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
 # The external server that has firmware files.
@@ -181,4 +185,28 @@ class AgentRepository(Protocol):
 
     async def change_session(self, node: str, changes: Mapping[str, object]) -> None:
         """Change fields of the node's session, regardless of other writers."""
+        ...
+
+
+class SimulatedSite(PlaybookRunner, Protocol):
+    """A simulated site behind its control socket; its hosts and agents are closed with it."""
+
+    async def get(self, path: str) -> Any:
+        """Return what the simulator says of itself, such as "/clock"."""
+        ...
+
+    def build_shell(self) -> HostShell: ...
+
+    def build_agents(
+        self,
+        rows: AgentRepository,
+        credentials: Credentials,
+        clock: Clock,
+        settings: Settings,
+        report: Callable[[Event, float], Awaitable[None]],
+        new_token: Callable[[], str],
+        *,
+        shared: bool,
+    ) -> Agents:
+        """Return the site's agents. `shared`: several daemons drive it."""
         ...

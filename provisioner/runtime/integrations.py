@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.model.integrations.wrapped_key import KeyService
     from provisioner.model.matrix import Matrix
     from provisioner.ports import BmcTransport, Clock, Secret
-    from provisioner.ports.agents import Consoles
+    from provisioner.ports.agents import Consoles, SimulatedSite
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.certificates import KeyWrapping
     from provisioner.ports.inband import PlaybookRunner, Remote, Run, RunRepository, TaskOutput
@@ -63,6 +63,7 @@ class Integration:
     `playbooks` takes (folder of playbooks, folder for runs, `Remote`, `RunRepository`, clock,
     settings) and returns an asynchronous context with a `PlaybookRunner`; `play_tasks` takes (a
     `Run`, host) and returns the `TaskOutput` of each task there, and why there is none.
+    `simulated_site` takes (the simulator's control socket) and returns a `SimulatedSite`.
     `key_service` takes (a `KeyService`) and returns a `KeyWrapping`.
     `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
     `spaces` takes (settings, secret, clock, file with CAs) and returns an asynchronous context with
@@ -86,6 +87,7 @@ class Integration:
     leases: str = ""
     key_service: str = ""
     playbooks: str = ""
+    simulated_site: str = ""
     play_tasks: str = ""
     signed_in_token: str = ""
     log_intake: str = ""
@@ -178,6 +180,12 @@ def list_play_tasks(run: Run, host: str) -> tuple[Sequence[TaskOutput], str]:
     """Return a run's tasks on a host without secrets, and why there are none."""
     told: tuple[Sequence[TaskOutput], str] = _load_first("play_tasks", "--playbooks")(run, host)
     return told
+
+
+def open_simulated_site(socket: Path) -> SimulatedSite:
+    """Return the simulated site behind a control socket, which the caller closes."""
+    site: SimulatedSite = _load_first("simulated_site", "--simulator")(socket)
+    return site
 
 
 def open_key_service(service: KeyService) -> KeyWrapping:

@@ -23,8 +23,8 @@ import pytest
 from page_reading import ROOT, Block, blocks, simple_commands
 from typer.testing import CliRunner
 
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.cli import app
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner
 
 PAGE = ROOT / "docs" / "tutorial.md"
 LIMIT_S = 900.0  # for one thing to happen on a loaded machine; a hung one must end

@@ -23,12 +23,12 @@ import yaml
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.integrations.demo import running
 from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.integrations.demo.stay import BASE
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.store.database.backup import copy_file
 

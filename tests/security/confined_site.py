@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives import serialization
 from provisioner.access.tokens import new_token
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.api import table
 from provisioner.cli.client.connection import Connection, NoAnswer, Place, connect
 from provisioner.daemon.data import open_data, read_expected, read_secrets
@@ -33,6 +32,7 @@ from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.integrations.demo import running
 from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
 from provisioner.integrations.demo.stay import BASE
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner
 from provisioner.model.access import Role
 from provisioner.model.node import State
 from provisioner.ports import Secret

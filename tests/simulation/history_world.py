@@ -38,7 +38,6 @@ from shared_memory import Gate, MemoryQueue, MemorySeat, MemoryThreads, Server
 from sqlalchemy import select
 from virtual_time import EPOCH
 
-from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
@@ -47,6 +46,7 @@ from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.integrations.sim.site.truth import NOBODYS
+from provisioner.integrations.simulated_site.simulated_agents import SiteSide, simulated_agents
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.operation import LedgerEntry
 from provisioner.ports import StoreFailed, Unreachable

@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from memory_hosts import MemoryRunner
 
-from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site as Effects
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.integrations.sim.redfish.bmc import from_files, make_service
 from provisioner.integrations.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.integrations.simulated_site.simulated_agents import name_commands, read_outputs
 from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement
 from provisioner.ports import (

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
-from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_expected, read_matrix, read_secrets
@@ -24,6 +23,7 @@ from provisioner.integrations.sim.redfish.bmc import from_files, make_service
 from provisioner.integrations.sim.redfish.redfish_service import RedfishService
 from provisioner.integrations.sim.site.site import Site
 from provisioner.integrations.sim.site.truth import collect_truth, find_uncertified
+from provisioner.integrations.simulated_site.simulated_agents import SiteSide, simulated_agents
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire

@@ -17,7 +17,6 @@ from provisioner.adapters.agent.tls import CERTIFICATE_FILE
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.consoles.ssh_consoles import open_consoles
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.checks.threshold_data import Limits
 from provisioner.cli.options.matrix_files import Pinned
 from provisioner.control.context import Context
@@ -46,7 +45,7 @@ from provisioner.planning.matrix.diff import find_lost_releases
 from provisioner.planning.matrix.located_yaml import load
 from provisioner.planning.watch.pushed_alerts import ORDINARY, Source
 from provisioner.ports import BmcTransport, Clock, Secret, SwitchPasswords, SwitchTransport
-from provisioner.ports.agents import ConsoleBook, Consoles
+from provisioner.ports.agents import ConsoleBook, Consoles, SimulatedSite
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
@@ -247,7 +246,7 @@ class Receivers:
 
 
 def build_site_parts(
-    site: SimulatedRunner | None,
+    site: SimulatedSite | None,
     data: Path,
     chosen: Settings,
     user: str,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.governor import LoginGovernor
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options import serve_options as opt
 from provisioner.cli.options.checked_options import check_artifact_url, check_remote
@@ -72,6 +71,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.planning.watch.membership import WorksBy
 from provisioner.ports import Clock, Remote, StoreFailed
+from provisioner.ports.agents import SimulatedSite
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.telemetry import Telemetry
 from provisioner.ports.tickets import TicketSystem
@@ -82,6 +82,7 @@ from provisioner.runtime.integrations import (
     open_audit_sinks,
     open_log_intake,
     open_posts,
+    open_simulated_site,
     open_tickets,
 )
 from provisioner.runtime.shipped import read_text
@@ -214,9 +215,9 @@ def _watch(
 
 async def _open_site(
     simulator: Path | None, data: Path, database: str
-) -> tuple[SimulatedRunner | None, WallClock]:
+) -> tuple[SimulatedSite | None, WallClock]:
     """Return the simulated site, None for a real one, and the clock of the daemon."""
-    site = None if simulator is None else SimulatedRunner(simulator)
+    site = None if simulator is None else open_simulated_site(simulator)
     return site, clock_of(database, await kept_clock(site, data))
 
 
@@ -304,7 +305,7 @@ async def _wires(
 
 
 def _hosts(
-    site: SimulatedRunner | None,
+    site: SimulatedSite | None,
     playbooks: Path,
     data: Path,
     remote: Remote,
@@ -318,7 +319,7 @@ def _hosts(
 
 
 def _agents(
-    site: SimulatedRunner | None,
+    site: SimulatedSite | None,
     door: AgentDoor,
     data: Path,
     opened: Data,

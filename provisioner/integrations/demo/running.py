@@ -20,7 +20,6 @@ from typing import Any
 from provisioner.adapters.redfish.discovery import Probe, probe_all
 from provisioner.adapters.redfish.eventing.event_stream import RedfishStreams
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.control.watch.watcher import WatchParts
 from provisioner.daemon.agents import build_simulated_agents
@@ -40,6 +39,7 @@ from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason

@@ -23,7 +23,6 @@ from typing import Any
 
 from provisioner.adapters.consoles.console_files import ConsoleFiles
 from provisioner.adapters.consoles.ssh_consoles import open_consoles
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.checks.attestation.event_log import digest_entries
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.control.fabric.fabric_standing import Fabrics
@@ -48,6 +47,7 @@ from provisioner.integrations.sim.redfish.redfish_integrity import measure_firmw
 from provisioner.integrations.sim.redfish.shapes_bios import DATABASES, list_makers_entries
 from provisioner.integrations.sim.switches.ufm import NAME as UFM
 from provisioner.integrations.sim.switches.ufm import UfmService
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner
 from provisioner.model.campaign import Policy
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.tenant import Tenant

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from provisioner.adapters.redfish.discovery import probe_all
-from provisioner.adapters.simulated.simulated_agents import SiteSide, simulated_agents
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.observe.intake import Secrets, find_nodes, take_in
@@ -21,6 +20,7 @@ from provisioner.integrations.sim.hardware.clock import NODES_PER_UNIT
 from provisioner.integrations.sim.redfish.bmc import from_files, make_service
 from provisioner.integrations.sim.redfish.redfish_service import RedfishService
 from provisioner.integrations.sim.site.site import SWITCH_PASSWORD, SWITCH_USER, Site
+from provisioner.integrations.simulated_site.simulated_agents import SiteSide, simulated_agents
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.recorded import TwinFiles, restore, restore_switch

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from provisioner.adapters.simulated.simulated_agents import name_commands, read_outputs
 from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.simulated_site.simulated_agents import name_commands, read_outputs
 from provisioner.ports import PlaybookCall, PlaybookResult, ShellCommand, ShellOutput
 from provisioner.runtime import permit
 

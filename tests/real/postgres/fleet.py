@@ -25,11 +25,11 @@ from postgres_server import Server, free_port
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.adapters.simulated.simulated_agents import SimulatedRunner
 from provisioner.daemon.data import open_data, read_expected, read_secrets
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.integrations.demo import running
 from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
+from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.operation import ActionStatus
 from provisioner.runtime.wall_clock import WallClock

@@ -20,9 +20,11 @@ from provisioner.adapters.agent.sessions import NewToken, Sessions
 from provisioner.ports import (
     AgentAddress,
     AgentRepository,
+    Agents,
     CertificateChanged,
     Clock,
     Credentials,
+    HostShell,
     LoginRefused,
     PlaybookCall,
     PlaybookResult,
@@ -82,6 +84,25 @@ class SimulatedRunner:
         async with self._session.post(f"http://simulator{path}", json=body) as reply:
             reply.raise_for_status()
             return await reply.json()
+
+    def build_shell(self) -> HostShell:
+        return SimulatedShell(self)
+
+    def build_agents(
+        self,
+        rows: AgentRepository,
+        credentials: Credentials,
+        clock: Clock,
+        settings: Settings,
+        report: Report,
+        new_token: NewToken,
+        *,
+        shared: bool,
+    ) -> Agents:
+        """Return the agents of the site. `shared`: several daemons drive it."""
+        return simulated_agents(
+            SocketSide(self), rows, credentials, clock, settings, report, new_token, shared=shared
+        )
 
     async def close(self) -> None:
         await self._session.close()

@@ -190,7 +190,7 @@ COMMANDS = {
     "discover": Command(
         INTEGRATION, "", "Discovery: BMCs in the leases of DHCP servers; nothing is changed."
     ),
-    "inspect": Command("offline.inspect", "inspect", "Print the inventory of a Redfish service."),
+    "inspect": Command(INTEGRATION, "", "Print the inventory of a Redfish service."),
     "record": Command(
         INTEGRATION,
         "",

@@ -11,7 +11,7 @@ from settings_trees import TREES, find_bios, find_pending, read_all, read_settin
 
 from provisioner.adapters.redfish.parsing import parse_fields, unpack
 from provisioner.adapters.redfish.settings.reading import parse_attributes, parse_registry
-from provisioner.cli.offline.inspect import list_attributes
+from provisioner.integrations.recordings.inspect_commands import list_attributes
 from provisioner.model.machine.settings import HIDDEN, BiosSettings
 from provisioner.model.outcome import Reason
 

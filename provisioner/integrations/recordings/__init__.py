@@ -1,4 +1,4 @@
-"""What a BMC has: printed, recorded without its site's values, and what it proves of the product."""
+"""BMCs read: printed, recorded without a site's values, and judged by what they prove."""
 
 from provisioner.runtime.integrations import Integration
 

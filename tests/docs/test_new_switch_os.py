@@ -95,7 +95,7 @@ NAMING = {
     "integrations/inventories/deciding/netbox_source.py": _WORDS,
     "planning/matrix/contradictions.py": _MATRIX,
     "planning/matrix/review.py": _MATRIX,
-    "planning/matrix/statements.py": _MATRIX,
+    "integrations/published_versions/deciding/statements.py": _MATRIX,
     "integrations/published_versions/deciding/published_pages.py": _MATRIX,
     "planning/path/hops.py": _MATRIX,
     "planning/places/place_ports.py": "the names of ports in the address plan",

@@ -1,4 +1,4 @@
-"""`provisioner matrix graph`: the upgrade paths, in a terminal or as an SVG file."""
+"""The command `matrix graph`: the upgrade paths, in a terminal or as an SVG file."""
 
 from __future__ import annotations
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from provisioner.adapters.redfish.discovery import probe_all
 from provisioner.control.fabric.fabric_standing import Fabrics
 from provisioner.daemon.daemon import Daemon, Parts
-from provisioner.daemon.data import read_expected, read_matrix, read_secrets
+from provisioner.daemon.data import read_expected, read_secrets
 from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -27,7 +28,9 @@ from provisioner.integrations.simulated_site.simulated_agents import SiteSide, s
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell, Runs
 from provisioner.integrations.twin.loop import VirtualClock
 from provisioner.integrations.twin.wires import MemoryBmcs, MemorySwitches, Wire
+from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
+from provisioner.planning.matrix import matrix_text
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
 from provisioner.store.repositories.cases import SqlCaseRepository
@@ -38,6 +41,12 @@ from provisioner.store.sql_store import open_store
 MATRIX = Path(__file__).parents[2] / "firmware_matrix.yaml"
 RESTING = (State.RELEASED, State.QUARANTINED)
 PUBLIC_KEY = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "F" * 43  # of no private key
+
+
+@lru_cache(8)
+def parse_matrix(shipped: str, overlay: str) -> Matrix:
+    """As the daemon reads its files, once for all worlds with the same ones."""
+    return matrix_text.parse([(str(MATRIX), shipped), ("overlay", overlay)])
 
 
 class World:
@@ -122,7 +131,7 @@ class World:
                 shell=MemoryShell(self.site),
                 agents=self.agents,
                 artifacts=artifacts,
-                matrix=read_matrix([MATRIX, self.files.overlay]),
+                matrix=parse_matrix(MATRIX.read_text(), self.files.overlay.read_text()),
                 signer=await open_signer(self.store, key, self.clock.now()),
                 campaigns=self.store.campaigns,
                 cases=self.cases,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import virtual_time
+from branches import branch, certified_host
 from rig import World
-from test_returns import HOST, want
+from test_returns import HOST, state, want
 
 from provisioner.checks.attestation.trust_anchors import digest_spki
 from provisioner.checks.attested_firmware import NAME
@@ -42,11 +43,9 @@ class Witness:
 
 
 @pytest.fixture(scope="module")
-def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
-    async def story() -> Witness:
-        world = World(tmp_path_factory.mktemp("witness"), nodes=1, seed=3)
-        await world.take_in()
-        node = await live(world, LIMIT_S)
+def witness() -> Witness:
+    async def story(world: World) -> Witness:
+        node = await state(world, State.CERTIFIED)
         report = await world.store.evidence.get_report(HOST)
         certificate = await certificate_of(world, node)
         assert report is not None
@@ -64,7 +63,7 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Witness:
         ran = frozenset(r.check for r in report.results)
         return Witness(learned, certificate, ran, devices)
 
-    return virtual_time.run(story())
+    return branch(certified_host, story)
 
 
 def require_attestation(world: World, witness: Witness) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import virtual_time
+from branches import branch
 from rig import World
-from test_taken_back import holders, serve
+from test_taken_back import holders, serve, serving
 
 from provisioner.execution.actions import once as gate
 from provisioner.model.node import Node, Placement, State
@@ -39,12 +40,11 @@ def close(monkeypatch: pytest.MonkeyPatch) -> set[Destruction]:
 
 @pytest.mark.long
 def test_no_disk_of_a_node_that_was_given_up_is_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def live() -> None:
-        world, hosts = await serve(tmp_path)
+    async def live(world: World) -> None:
         asked = close(monkeypatch)
-        host = hosts[0]
+        host = (await serving(world))[0]
         given_up = reclaim_node(host, world.clock.now())
         assert isinstance(given_up, Node)
         stored = await world.store.nodes.save(given_up)
@@ -63,7 +63,7 @@ def test_no_disk_of_a_node_that_was_given_up_is_touched(
         assert CLOSED.detail in now.note
         await world.crash()
 
-    virtual_time.run(live())
+    branch(serve, live)
 
 
 def test_no_firmware_and_no_image_reaches_a_new_node(
@@ -74,7 +74,7 @@ def test_no_firmware_and_no_image_reaches_a_new_node(
         await world.take_in()
         asked = close(monkeypatch)
         await world.start()
-        await world.clock.sleep(2 * HOUR_S)
+        await world.clock.sleep(HOUR_S / 2)  # a host is certified within 75 minutes
 
         assert asked == {Destruction.LOGIN, Destruction.SWITCH_IMAGE}, "nothing comes further"
         for machine in world.site.machines.values():

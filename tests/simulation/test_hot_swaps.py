@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import virtual_time
+from branches import branch, certified_host
 from rig import World
 from test_returns import HOST, state, want
 
@@ -27,18 +29,22 @@ def swap_drive(machine: Machine) -> None:
     machine.disks[SLOT] = fresh
 
 
-async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) -> tuple[
-    Node, str, Certificate, Certificate, list[str]
-]:  # fmt: skip
-    """Certify, swap a drive, ask for the node: as it is released."""
+async def certify_unlisted(directory: Path) -> World:
+    """Certify a host whose BMC lists no drives."""
     world = World(directory, nodes=1, seed=9)
-    if not in_bmc:
-        tree = world.services[world.site.urls[f"{HOST}/host"]].tree
-        for path in [p for p in tree.resources if "/NVMeSSD/Drives/" in p]:
-            del tree.resources[path]
+    tree = world.services[world.site.urls[f"{HOST}/host"]].tree
+    for path in [p for p in tree.resources if "/NVMeSSD/Drives/" in p]:
+        del tree.resources[path]
     await world.take_in()
     await want(world, 0)
     await world.start()
+    return world
+
+
+async def release_after_swap(world: World, *, at_once: bool) -> tuple[
+    Node, str, Certificate, Certificate, list[str]
+]:  # fmt: skip
+    """Swap a drive of a certified host, ask for the node: as it is released."""
     certified = await state(world, State.CERTIFIED)
     first = await world.store.evidence.get_certificate(certified.certificate)
     machine = world.site.machines[HOST]
@@ -68,11 +74,9 @@ async def release_after_swap(directory: Path, *, at_once: bool, in_bmc: bool) ->
     "at_once",
     [pytest.param(True, id="just before", marks=pytest.mark.long), pytest.param(False, id="hours")],
 )
-def test_a_drive_swapped_while_certified_is_erased_before_the_release(
-    tmp_path: Path, at_once: bool
-) -> None:
-    node, holds, first, second, seen = virtual_time.run(
-        release_after_swap(tmp_path, at_once=at_once, in_bmc=True)
+def test_a_drive_swapped_while_certified_is_erased_before_the_release(at_once: bool) -> None:
+    node, holds, first, second, seen = branch(
+        certified_host, partial(release_after_swap, at_once=at_once)
     )
 
     assert holds in ("erased", "image")
@@ -85,9 +89,10 @@ def test_a_drive_swapped_while_certified_is_erased_before_the_release(
 
 
 def test_a_swap_that_only_the_host_itself_shows_is_seen_too(tmp_path: Path) -> None:
-    node, holds, first, _, seen = virtual_time.run(
-        release_after_swap(tmp_path, at_once=True, in_bmc=False)
-    )
+    async def live() -> tuple[Node, str, Certificate, Certificate, list[str]]:
+        return await release_after_swap(await certify_unlisted(tmp_path), at_once=True)
+
+    node, holds, first, _, seen = virtual_time.run(live())
 
     assert not any(s.startswith("storage/") for s in first.serials)
     assert holds in ("erased", "image")

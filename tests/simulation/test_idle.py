@@ -6,7 +6,9 @@ import asyncio
 from pathlib import Path
 
 import virtual_time
+from branches import branch, certified_host
 from rig import World
+from test_returns import want
 
 from provisioner.model.outcome import Reason
 
@@ -49,9 +51,10 @@ def count_idle_transactions(folder: Path) -> tuple[int, int]:
     return virtual_time.run(live())
 
 
-def test_looks_write_only_where_something_changed_and_end_before_a_driver(tmp_path: Path) -> None:
-    async def live() -> None:
-        world = await make_idle(tmp_path)
+def test_looks_write_only_where_something_changed_and_end_before_a_driver() -> None:
+    async def live(world: World) -> None:
+        await want(world, 1)
+        await world.settle(24 * HOUR_S)
         daemon = world.daemon
         assert daemon is not None
         nodes = await world.store.nodes.list()
@@ -87,4 +90,4 @@ def test_looks_write_only_where_something_changed_and_end_before_a_driver(tmp_pa
         assert len(await list_operations(world)) == len(before) + 2
         await world.crash()
 
-    virtual_time.run(live())
+    branch(certified_host, live)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 import virtual_time
+from branches import branch, certified_host, restart
 from rig import World
 
 from provisioner.model.node import Node, Placement, State
@@ -18,6 +19,7 @@ from provisioner.planning.lifecycle.operator_requests import reclaim_node
 HOUR_S = 3600.0
 HOST = "su0-n00"
 Result = TypeVar("Result")
+LATE = {"handover_login", "remedies_max"}  # without a part in how a node is certified first
 
 
 def lived(
@@ -27,19 +29,35 @@ def lived(
     wanted: int = 1,
     **settings: Any,
 ) -> tuple[Result, list[str]]:
-    """A node that has come to its rest, then the story; its result, and what must never be."""
+    """A node that has come to its rest, then the story; its result, and what must never be.
 
-    async def main() -> tuple[Result, list[str]]:
-        world = World(directory, nodes=1, seed=3, **settings)
-        await world.take_in()
-        await want(world, wanted)
-        await world.start()
-        await state(world, State.RELEASED if wanted else State.CERTIFIED)
+    The node is this process's certified one where its settings matter later only (`LATE`).
+    """
+
+    async def tell(world: World) -> tuple[Result, list[str]]:
+        if wanted:
+            await want(world, wanted)
+            await state(world, State.RELEASED)
         told = await story(world)
         wrong = await world.violations()
         await world.crash()
         return told, wrong
 
+    async def late(world: World) -> tuple[Result, list[str]]:
+        if settings:
+            await restart(world, **settings)
+        return await tell(world)
+
+    async def main() -> tuple[Result, list[str]]:
+        world = World(directory, nodes=1, seed=3, **settings)
+        await world.take_in()
+        await want(world, 0)
+        await world.start()
+        await state(world, State.CERTIFIED)
+        return await tell(world)
+
+    if settings.keys() <= LATE:
+        return branch(certified_host, late)
     return virtual_time.run(main())
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-import virtual_time
+from branches import branch
 from rig import World
 
 from provisioner.integrations.sim.site.truth import list_placements
@@ -32,9 +31,9 @@ def put(world: World, node: Node, vrf: str, rails: range) -> None:
             tree["interface"][place.interface].setdefault("ip", {})["vrf"] = vrf
 
 
-async def serve(folder: Path, **settings: Any) -> tuple[World, list[Node]]:
+async def serve(folder: Path) -> World:
     """Return a world whose hosts serve two tenants, with data on every disk."""
-    world = World(folder, nodes=HOSTS, seed=3, watch_ports_s=WATCH_S, **settings)
+    world = World(folder, nodes=HOSTS, seed=3, watch_ports_s=WATCH_S)
     world.cases = world.store.cases
     await world.take_in()
     for tenant in await world.store.tenants.list():
@@ -42,13 +41,17 @@ async def serve(folder: Path, **settings: Any) -> tuple[World, list[Node]]:
         await world.store.tenants.put(tenant.model_copy(update={"nodes_wanted": wanted}))
     await world.start()
     await world.settle(30 * 3600.0)
-    hosts = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
-    assert {n.state for n in hosts} == {State.RELEASED}
-    for host in hosts:
+    for host in await serving(world):
         for disk in world.site.machines[host.id].disks.values():
             disk.content = b"a tenant's data"
             disk.holds = "tenant"
-    return world, hosts
+    return world
+
+
+async def serving(world: World) -> list[Node]:
+    hosts = [n for n in await world.store.nodes.list() if n.kind is NodeKind.HOST]
+    assert {n.state for n in hosts} == {State.RELEASED}
+    return hosts
 
 
 def holders(world: World, node: str) -> set[str]:
@@ -76,11 +79,11 @@ SHOWN: Mapping[str, tuple[str, range]] = {
 
 @pytest.mark.long  # the life below has a reading of each kind
 @pytest.mark.parametrize("shown", SHOWN)
-def test_no_reading_of_ports_erases_a_tenants_disks(tmp_path: Path, shown: str) -> None:
+def test_no_reading_of_ports_erases_a_tenants_disks(shown: str) -> None:
     vrf, rails = SHOWN[shown]
 
-    async def live() -> None:
-        world, hosts = await serve(tmp_path)
+    async def live(world: World) -> None:
+        hosts = await serving(world)
         for host in hosts:
             put(world, host, OTHER[host.vrf] if vrf == "other" else vrf, rails)
         await world.clock.sleep(3600.0)
@@ -96,17 +99,17 @@ def test_no_reading_of_ports_erases_a_tenants_disks(tmp_path: Path, shown: str) 
             assert await world.store.cases.get_open(host.id) is not None
         await world.crash()
 
-    virtual_time.run(live())
+    branch(serve, live)
 
 
-def test_a_person_decides_of_each_node_and_a_leaf_that_is_right_again_has_cost_nobody_any_data(
-    tmp_path: Path,
-) -> None:
+def test_a_person_decides_of_each_node_and_a_leaf_that_is_right_again_cost_nobody_any_data() -> (
+    None
+):
     """One life of three hosts: shown in no VRF and kept, shown in another customer's and erased,
     and a reading that was wrong for a moment. Until a person decides, nothing is lost."""
 
-    async def live() -> None:
-        world, (kept, erased, passing) = await serve(tmp_path)
+    async def live(world: World) -> None:
+        kept, erased, passing = await serving(world)
         put(world, kept, "default", range(8))
         put(world, erased, OTHER[erased.vrf], range(8))
         put(world, passing, "default", range(1))
@@ -138,7 +141,7 @@ def test_a_person_decides_of_each_node_and_a_leaf_that_is_right_again_has_cost_n
         assert holders(world, passing.id) == {"tenant"}
         await world.crash()
 
-    virtual_time.run(live())
+    branch(serve, live)
 
 
 def test_data_is_kept_for_the_tenant_alone_whose_it_is() -> None:

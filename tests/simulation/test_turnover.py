@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import virtual_time
+from branches import branch, certified_host, restart
 from returned import HOST, HOUR_S, SECRET
 from rig import World
 
@@ -33,15 +31,14 @@ async def released_to(world: World, name: str) -> Node:
 
 
 def turned_over(
-    directory: Path, second: str, *, for_repair: bool, **settings: object
+    second: str, *, for_repair: bool, **settings: object
 ) -> tuple[Node, list[str], bool, list[str]]:
     """Blue's node after it went to `second`: what was erased, whether blue's data is left."""
 
-    async def main() -> tuple[Node, list[str], bool, list[str]]:
-        world = World(directory, nodes=1, seed=3, **settings)  # type: ignore[arg-type]
-        await world.take_in()
+    async def main(world: World) -> tuple[Node, list[str], bool, list[str]]:
+        if settings:
+            await restart(world, **settings)
         await wanted(world, "blue")
-        await world.start()
         first = await released_to(world, "blue")
         disks = world.site.machines[HOST].disks.values()
         for disk in disks:
@@ -59,11 +56,11 @@ def turned_over(
         await world.crash()
         return again, sorted(erased), left, wrong
 
-    return virtual_time.run(main())
+    return branch(certified_host, main)
 
 
-def test_another_tenant_gets_a_node_of_which_every_disk_was_erased(tmp_path: Path) -> None:
-    node, erased, left, wrong = turned_over(tmp_path, "red", for_repair=False)
+def test_another_tenant_gets_a_node_of_which_every_disk_was_erased() -> None:
+    node, erased, left, wrong = turned_over("red", for_repair=False)
 
     assert erased == ["NVMe_0", "NVMe_1", "NVMe_2", "NVMe_3"]
     assert not left
@@ -72,11 +69,11 @@ def test_another_tenant_gets_a_node_of_which_every_disk_was_erased(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_repaired_node_goes_back_to_its_tenant_with_its_data_only_where_the_site_allows_it(
-    tmp_path: Path,
-) -> None:
-    kept = turned_over(tmp_path / "a", "blue", for_repair=True, erase_same_tenant_may_skip=True)
-    strict = turned_over(tmp_path / "b", "blue", for_repair=True)
+def test_a_repaired_node_goes_back_to_its_tenant_with_its_data_where_the_site_allows_it_only() -> (
+    None
+):
+    kept = turned_over("blue", for_repair=True, erase_same_tenant_may_skip=True)
+    strict = turned_over("blue", for_repair=True)
 
     assert (kept[1], kept[2], kept[3]) == ([], True, [])
     assert (len(strict[1]), strict[2], strict[3]) == (4, False, [])

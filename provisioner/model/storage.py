@@ -156,7 +156,8 @@ def _text(version: int, number: int) -> str:
 
 @dataclass(frozen=True)
 class SeenExport:
-    """One export as it was read. None: the system has no such limit, or several answers at once.
+    """One export as it was read. A limit of None: there is none. A rule of None: it does not hold
+    for all clients alike, or there is no client that it could be read of.
 
     `clients`: those that the export's own rules admit, whatever the space admits; a system without
     such rules gives the clients of the space. `foreign`: openings that these fields cannot say, as

@@ -171,3 +171,20 @@ class StorageSettings(Record):
         "`address`, `username`, `secret_env` or `secret_file`, `pin`, `client_networks`, `pools`, "
         "`options` (docs/storage.md). Without, tenants have none.",
     )
+    storage_gather_s: float = Field(
+        0.5, ge=0, description="Nodes that enter or leave a space within this share one change."
+    )
+    storage_limit_s: float = Field(
+        300.0, gt=0, description="An asynchronous task of the storage system ends within this."
+    )
+    storage_poll_s: float = Field(
+        2.0, gt=0, description="Between two looks at such a task, and at a busy storage system."
+    )
+    watch_storage_s: float = Field(
+        300.0, gt=0, description="Every tenant's space is read and judged this often."
+    )
+    storage_probe: Literal["rules", "mount"] = Field(
+        "rules",
+        description="How a release proves storage: by the rules that are read back, or also by a "
+        "mount in the host, which needs an NFS or Lustre client there.",
+    )

@@ -435,14 +435,16 @@ def _bring_export(
             ("it can be written to", at.read_only, export.read_only),
             ("root of a node is root in it", at.root_squash, export.root_squash),
         )
-        if rule and seen_rule is not True
+        if rule and (seen_rule is False or (seen_rule is None and at.clients))
     ]
     draft.foreign += [ForeignHand(ForeignKind.RULES, subject, w) for w in opened]
     if at.quota_bytes != quota:
         detail = f"its limit is {at.quota_bytes} bytes, and its record's {quota}"
         draft.foreign.append(ForeignHand(ForeignKind.QUOTA, subject, detail))
-    as_recorded = (export.read_only, export.root_squash, quota)
-    differs = (at.read_only, at.root_squash, at.quota_bytes) != as_recorded
+    rules = ((at.read_only, export.read_only), (at.root_squash, export.root_squash))
+    differs = at.quota_bytes != quota or any(
+        bool(at.clients) if held is None else held != rule for held, rule in rules
+    )
     if differs or at.foreign or subtract(admitted, at.clients):
         draft.making.append(needs)
 

@@ -1,0 +1,1 @@
+"""A simulated management system of shared storage; it shares no code with the adapter."""

@@ -160,6 +160,8 @@ COMMANDS: Mapping[str, Command] = {
     "set_user_data": C("tenant set-user-data", example="red --user-data-file first-boot.yaml"),
     "remove_user_data": C("tenant remove-user-data", destructive=True),
     "show_tenant_filters": C("tenant filters"),
+    "check_storage": C("storage check"),
+    "show_storage": C("storage show"),
     "show_placement": C("tenant places"),
     "list_partitions": C("tenant partitions"),
     "delete_tenant": C("tenant delete", destructive=True),

@@ -44,6 +44,7 @@ from provisioner.daemon.watches import (
     build_login_loops,
     build_partition_watch,
     build_resting_looks,
+    build_storage_watch,
     fold_journal,
     list_senders,
 )
@@ -206,6 +207,7 @@ class Daemon:
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
+        self.storage_watch = build_storage_watch(context, self.tenancy)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = build_fabric_sessions(context, tests, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)
@@ -273,6 +275,8 @@ class Daemon:
         self._begin(self.leaf_watch.run, "leaf watch")
         if self.partition_watch is not None:
             self._begin(self.partition_watch.run, "partition watch")
+        if self.storage_watch is not None:
+            self._begin(self.storage_watch.run, "storage watch")
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:

@@ -13,6 +13,7 @@ from provisioner.adapters.granted.hosts import (
     GrantedPdu,
     GrantedRunner,
     GrantedShell,
+    GrantedSpaces,
 )
 from provisioner.adapters.granted.switches import GrantedSwitches, GrantedSwitchPasswords
 from provisioner.control.context import Context
@@ -95,10 +96,14 @@ def guard_parts(parts: P, gate: CapabilityGate) -> P:
 
 
 def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate) -> Fabrics:
-    """Return fabrics whose partitions are behind the gate; leaves are so by their switches."""
-    if fabrics.partitions is None:
-        return fabrics
-    return replace(fabrics, partitions=GrantedPartitions(fabrics.partitions, gate))
+    """Return fabrics behind the gate: partitions and storage; leaves are so by their switches."""
+    partitions = fabrics.partitions
+    spaces = fabrics.spaces
+    return replace(
+        fabrics,
+        partitions=None if partitions is None else GrantedPartitions(partitions, gate),
+        spaces=None if spaces is None else GrantedSpaces(spaces, gate),
+    )
 
 
 def build_context(parts: ActingParts) -> Context:

@@ -18,6 +18,7 @@ from provisioner.adapters.read_only.hosts import (
     ReadOnlyPartitions,
     ReadOnlyPdu,
     ReadOnlyShell,
+    ReadOnlySpaces,
     ReadOnlySwitchWire,
 )
 from provisioner.adapters.read_only.sources import BmcSource, HostSource, OutletSource, SwitchSource
@@ -57,10 +58,14 @@ def narrow_shell(shell: HostShell) -> HostShell:
 
 
 def narrow_fabrics(fabrics: Fabrics) -> Fabrics:
-    """Return fabrics whose partitions are read; leaves are so by their switches."""
-    if fabrics.partitions is None:
-        return fabrics
-    return replace(fabrics, partitions=ReadOnlyPartitions(fabrics.partitions))
+    """Return fabrics whose partitions and storage are read; leaves are so by their switches."""
+    partitions = fabrics.partitions
+    spaces = fabrics.spaces
+    return replace(
+        fabrics,
+        partitions=None if partitions is None else ReadOnlyPartitions(partitions),
+        spaces=None if spaces is None else ReadOnlySpaces(spaces),
+    )
 
 
 def narrow_parts(parts: Parts) -> Parts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,14 +18,16 @@ from provisioner.daemon.granting import guard_fabrics
 from provisioner.daemon.observing import narrow_fabrics
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.tenancy.release_recheck import TenantSessions
+from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, Isolation
 from provisioner.ports.isolation import UfmAddress
 from provisioner.runtime import permit
-from provisioner.runtime.integrations import open_partitions
+from provisioner.runtime.integrations import open_partitions, open_spaces
 from provisioner.runtime.permit import CapabilityGate
 from provisioner.runtime.switch_systems import make_switches
+from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -42,15 +45,17 @@ class FabricAccess:
 
 @asynccontextmanager
 async def open_fabrics(access: FabricAccess) -> AsyncIterator[Fabrics]:
-    """Yield the fabrics of a daemon, and close the connection to UFM at the end."""
-    if access.ufm is None:
-        yield Fabrics(access.plan)
-        return
-    partitions = open_partitions(access.ufm, access.ca_file, limited=access.default_limited)
-    try:
-        yield Fabrics(access.plan, partitions)
-    finally:
-        await partitions.close()
+    """Yield the fabrics of a daemon, and close the connections to UFM and storage at the end."""
+    opening = open_spaces(access.settings, WallClock(), os.environ, access.ca_file)
+    async with opening as spaces:
+        if access.ufm is None:
+            yield Fabrics(access.plan, spaces=spaces)
+            return
+        partitions = open_partitions(access.ufm, access.ca_file, limited=access.default_limited)
+        try:
+            yield Fabrics(access.plan, partitions, spaces)
+        finally:
+            await partitions.close()
 
 
 @asynccontextmanager
@@ -81,6 +86,10 @@ async def open_keeper(
         isolations: list[Isolation] = [vrfs]
         if fabrics.partitions is not None:
             isolations.append(fabrics.partitions)
+        spaces = None
+        if fabrics.spaces is not None:
+            spaces = TenantSpaces(fabrics.spaces, store, clock, access.settings)
+            isolations.append(spaces)
         try:
             yield TenantKeeper(
                 store,
@@ -90,6 +99,7 @@ async def open_keeper(
                 sessions.missing,
                 fabrics.partitions,
                 vrfs.read_filters,
+                spaces,
             )
         finally:
             await vrfs.close()

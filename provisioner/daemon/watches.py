@@ -28,6 +28,7 @@ from provisioner.control.watch.leaf_watch import ApartWatch, LeafWatch
 from provisioner.control.watch.outbox import AuditExport, Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.storage_watch import StorageWatch
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
@@ -74,6 +75,11 @@ def build_partition_watch(
         return None
     tenancy, violations, released = watched
     return PartitionWatch(context, tenancy, partitions, violations, released.take_back)
+
+
+def build_storage_watch(context: Context, tenancy: Tenancy) -> StorageWatch | None:
+    """Return the watch of shared storage; None where the site has none."""
+    return None if tenancy.spaces is None else StorageWatch(context, tenancy.spaces)
 
 
 def build_console_watch(

@@ -67,6 +67,8 @@ class GateCheck(StrEnum):
     NIC_ERRORS = "nic_errors"  # and counted no error while packets were sent
     CABLES = "cables"  # both ends of each cable report the planned neighbour
     HOSTS_APART = "hosts_apart"  # in maintenance no host reaches another on the agents' network
+    STORAGE_OPEN = "storage_open"  # its tenant's export answers its addresses
+    STORAGE_SHUT = "storage_shut"  # and those of no other tenant, nor another's export the node
     STANDS = "stands"  # unchanged after a while
     TENANT_LOGIN = "tenant_login"  # its system has the login and the keys of its tenant
     TENANT_USER_DATA = "tenant_user_data"  # its system has the user data of its tenant

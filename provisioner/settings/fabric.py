@@ -183,8 +183,3 @@ class StorageSettings(Record):
     watch_storage_s: float = Field(
         300.0, gt=0, description="Every tenant's space is read and judged this often."
     )
-    storage_probe: Literal["rules", "mount"] = Field(
-        "rules",
-        description="How a release proves storage: by the rules that are read back, or also by a "
-        "mount in the host, which needs an NFS or Lustre client there.",
-    )

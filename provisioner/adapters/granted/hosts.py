@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from provisioner.adapters.read_only.hosts import ReadOnlyPartitions
+from provisioner.adapters.read_only.hosts import ReadOnlyPartitions, ReadOnlySpaces
 from provisioner.model.adoption.capability import Capability
 from provisioner.model.location import OutletState
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.model.storage import SpaceAct
 from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.planning.release.adoption import (
@@ -38,6 +39,7 @@ from provisioner.ports import (
 from provisioner.ports.agents import AgentAddress, AgentResult
 from provisioner.ports.inband import READING_METHODS
 from provisioner.ports.isolation import Partitions, Pdu
+from provisioner.ports.storage import Spaces
 from provisioner.runtime import permit
 from provisioner.runtime.permit import CapabilityGate, Need
 
@@ -207,6 +209,24 @@ class GrantedPartitions(ReadOnlyPartitions):
                 return await self._partitions.place(members, vrf, tenants)
         except NotGranted as refused:
             return (_refuse(nodes[0].id, refused),)
+
+
+class GrantedSpaces(ReadOnlySpaces):
+    """`Spaces` whose every change passes the gate, for the nodes whose network it belongs to."""
+
+    def __init__(self, spaces: Spaces, gate: CapabilityGate) -> None:
+        super().__init__(spaces)
+        self._spaces = spaces
+        self._gate = gate
+
+    async def apply(self, act: SpaceAct) -> Blocker | None:
+        nodes = [n for n in await self._gate.list_guarded() if act.space.endswith(n.tenant or "?")]
+        words = f"storage: {act.verb} of space {act.space}"
+        try:
+            async with admit_act(self._gate, nodes, Capability.ISOLATION, words):
+                return await self._spaces.apply(act)
+        except NotGranted as refused:
+            return _refuse(f"storage/{act.space}", refused)
 
 
 def _has(node: Node, guids: Collection[str]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.location import OutletState
 from provisioner.model.outcome import Blocker
+from provisioner.model.storage import SpaceAct, SpaceState
 from provisioner.model.tenant import Tenant
 from provisioner.planning.intake.inband_facts import is_reading_command
 from provisioner.ports import (
@@ -39,6 +40,7 @@ from provisioner.ports.inband import (
     SwitchWireReads,
 )
 from provisioner.ports.isolation import PartitionReads
+from provisioner.ports.storage import SpaceReads
 from provisioner.runtime import permit
 
 # ------------------------------------------------------------------------------
@@ -84,6 +86,27 @@ class ReadOnlyPartitions:
         self, members: Sequence[Member], vrf: str, tenants: Sequence[Tenant]
     ) -> tuple[Blocker, ...]:
         raise refuse_act("UFM", f"a move of {len(members)} ports into the partition of {vrf}")
+
+    async def close(self) -> None:
+        await self._reads.close()
+
+
+class ReadOnlySpaces:
+    """`Spaces` over `SpaceReads`: no change has a method to leave by."""
+
+    def __init__(self, reads: SpaceReads) -> None:
+        self._reads = reads
+
+    async def read(self, spaces: Collection[str]) -> Mapping[str, SpaceState] | Blocker:
+        return await self._reads.read(spaces)
+
+    async def find_admitting(
+        self, addresses: Collection[str]
+    ) -> Mapping[str, frozenset[str]] | Blocker:
+        return await self._reads.find_admitting(addresses)
+
+    async def apply(self, act: SpaceAct) -> Blocker | None:
+        raise refuse_act("storage", f"{act.verb} of space {act.space}")
 
     async def close(self) -> None:
         await self._reads.close()

@@ -35,6 +35,7 @@ from provisioner.model.base import Record
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.storage import FileStorage
 from provisioner.model.tenant import Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import SecurityGroup, TenantFilters
 from provisioner.planning.erasure.erasure import policy_of
@@ -171,6 +172,7 @@ DEFAULTS: Mapping[str, Any] = {
     "spread": False,
     "outside": [],
     "storage": [],
+    "file_storage": {},
     "security_groups": [],
     "quota": {},
 }
@@ -205,6 +207,9 @@ class Wanted(Record):
     )
     storage: tuple[str, ...] | None = Field(
         default=None, description="Prefixes of shared storage that its nodes reach."
+    )
+    file_storage: FileStorage | None = Field(
+        default=None, description="Its shared file storage; an empty object: none."
     )
     security_groups: tuple[SecurityGroup, ...] | None = Field(
         default=None, description="The connections that may reach its nodes' ports."

@@ -13,6 +13,7 @@ from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.partition_tenancy import PartitionTenancy
 from provisioner.execution.tenancy.release_recheck import TenantSessions
+from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.tenancy.vrf_fabric import VrfIsolation
 from provisioner.model.certificate import Certificate
@@ -26,6 +27,7 @@ from provisioner.planning.fault_location import fabric_session
 from provisioner.planning.lifecycle.decide import View
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Isolation, Partitions
+from provisioner.ports.storage import Spaces
 from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
@@ -126,16 +128,20 @@ class Fabrics:
 
     plan: AddressPlan
     partitions: Partitions | None = None
+    spaces: Spaces | None = None  # of the site's shared storage; closed by the same caller
 
 
 def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
     """The mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
     leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
-    if site.settings.isolation == "vrf":
-        return leaves
-    assert fabrics is not None
-    assert fabrics.partitions is not None
-    return PartitionTenancy(leaves, fabrics.partitions, store)
+    chosen = leaves
+    if site.settings.isolation == "infiniband":
+        assert fabrics is not None
+        assert fabrics.partitions is not None
+        chosen = PartitionTenancy(leaves, fabrics.partitions, store)
+    if fabrics is not None and fabrics.spaces is not None:
+        chosen.spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
+    return chosen
 
 
 def keeper_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> TenantKeeper | None:
@@ -147,8 +153,13 @@ def keeper_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> TenantKee
     isolations: list[Isolation] = [vrfs]
     if fabrics.partitions is not None:
         isolations.append(fabrics.partitions)
+    spaces = None
+    if fabrics.spaces is not None:
+        spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
+        isolations.append(spaces)
     return TenantKeeper(
-        store, site.clock, isolations, vrfs.fabric, sessions.missing, fabrics.partitions
+        *(store, site.clock, isolations, vrfs.fabric, sessions.missing, fabrics.partitions),
+        spaces=spaces,
     )
 
 

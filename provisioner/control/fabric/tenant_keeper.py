@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from provisioner.execution.tenancy.spaces import StandingSpace, TenantSpaces
 from provisioner.model.integrations.partition import FabricPartitions
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
@@ -49,7 +50,7 @@ class TenantKeeper:
 
     `prove` reads the fabric's behaviour for a tenant besides its configuration, before it is ready.
     `partitions`: readings of UFM, which is among the isolations then. `filters` reads the filters
-    of a tenant's ports.
+    of a tenant's ports. `spaces`: its shared storage, which is among the isolations then.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class TenantKeeper:
         prove: Prove | None = None,
         partitions: PartitionReads | None = None,
         filters: ReadFilters | None = None,
+        spaces: TenantSpaces | None = None,
     ) -> None:
         self._filters = filters
+        self._spaces = spaces
         self._store = store
         self._clock = clock
         self._isolations = tuple(isolations)
@@ -182,6 +185,8 @@ class TenantKeeper:
             row = next((t for t in rows if t.name == name), None)
             if row is None or row.number is None:
                 return Answer(row)
+            if row.phase is Phase.READY and self._spaces is not None:
+                return await self._settle_storage(row)
             return await self._settled(row, rows, dry_run=False)
 
     async def audit(self) -> Answer:
@@ -194,6 +199,10 @@ class TenantKeeper:
         if self._filters is None:
             return TenantFilters(ports=())
         return await self._filters(tenant)
+
+    async def read_storage(self, name: str = "") -> tuple[StandingSpace, ...] | Blocker | None:
+        """Return tenants' spaces as the storage has them now; None: this site has no storage."""
+        return None if self._spaces is None else await self._spaces.stand(name)
 
     async def list_partitions(self) -> FabricPartitions | None:
         """Return the InfiniBand partitions as UFM lists them now; None: this site has no UFM."""
@@ -220,6 +229,8 @@ class TenantKeeper:
             return Answer(blockers=made)
         if damaged := tenants.find_damaged(rows):
             return Answer(blockers=damaged)
+        if made.file_storage is not None and self._spaces is None:
+            return Answer(blockers=(_no_storage(made.name),))
         stored = next((t for t in rows if t.name == made.name), None)
         if not dry_run and made != stored:
             try:
@@ -250,7 +261,7 @@ class TenantKeeper:
         steps, blockers = await self._look(rows, (row.name,))
         if dry_run or blockers:
             return Answer(row, steps=steps, blockers=blockers)
-        for isolation in self._isolations:
+        for isolation in self._isolations[:: -1 if row.phase is Phase.LEAVING else 1]:
             # read again: the one fabric may have needed its time
             delta = await isolation.delta(rows, (row.name,))
             blockers = delta.blockers or await isolation.bring(delta)
@@ -261,6 +272,7 @@ class TenantKeeper:
             if blockers:
                 return Answer(row, steps=steps, blockers=blockers)
         now = self._clock.now()
+        row = await self._take_handle(row)
         try:
             if row.phase is Phase.LEAVING:
                 await self._store.tenants.remove(row, now)
@@ -273,6 +285,23 @@ class TenantKeeper:
             return await self._compare_newer(row, steps, stale)
         return Answer(saved, steps=steps)
 
+    async def _settle_storage(self, row: Tenant) -> Answer:
+        """Bring the space of a ready tenant to its record, and let in nodes that are shut out."""
+        assert self._spaces is not None
+        delta = await self._spaces.delta([row], (row.name,))
+        blockers = delta.blockers or await self._spaces.bring(delta)
+        return Answer(row, steps=delta.steps, blockers=blockers)
+
+    async def _take_handle(self, row: Tenant) -> Tenant:
+        """Return the row with the space that was recorded while its storage was made, if only that
+        changed meanwhile.
+        """
+        newer = next((t for t in await self._store.tenants.list() if t.name == row.name), None)
+        if newer is None:
+            return row
+        written = {"space_handle": newer.space_handle, "generation": newer.generation}
+        return newer if newer == row.model_copy(update=written) else row
+
     async def _compare_newer(
         self, row: Tenant, steps: tuple[FabricStep, ...], stale: StaleWrite
     ) -> Answer:
@@ -284,7 +313,11 @@ class TenantKeeper:
         if newer is None and row.phase is Phase.LEAVING:
             return Answer(None, steps=steps)
         if newer is not None:
-            ended = {"phase": Phase.READY, "generation": newer.generation}
+            ended = {
+                "phase": Phase.READY,
+                "generation": newer.generation,
+                "space_handle": newer.space_handle,
+            }
             if row.phase is Phase.MAKING and newer == row.model_copy(update=ended):
                 return Answer(newer, steps=steps)
         return Answer(row, steps=steps, blockers=(_stale(row.name, stale),))
@@ -300,6 +333,15 @@ class TenantKeeper:
             tuple(step for delta in deltas for step in delta.steps),
             tuple(blocker for delta in deltas for blocker in delta.blockers),
         )
+
+
+def _no_storage(name: str) -> Blocker:
+    return Blocker(
+        reason=Reason.NOT_OFFERED,
+        subject=name,
+        detail="this site has no shared storage that the daemon manages",
+        unblock="Set `storage` in the settings (docs/storage.md), or leave `file_storage` out.",
+    )
 
 
 def _stale(name: str, stale: StaleWrite) -> Blocker:

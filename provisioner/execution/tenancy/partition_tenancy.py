@@ -119,7 +119,7 @@ class PartitionTenancy(Tenancy):
         """Wait until nothing goes out of the Ethernet ports."""
         return await self._leaves_only.quiet(_parted(ports)[0], limit_s)
 
-    async def move(
+    async def move_ports(
         self,
         ports: Sequence[Port],
         vrf: str,
@@ -137,7 +137,7 @@ class PartitionTenancy(Tenancy):
         moved = MoveOutcome(persisted=True)
         if plain:
             self._leaves_only.mark = self.mark
-            moved = await self._leaves_only.move(
+            moved = await self._leaves_only.move_ports(
                 plain, vrf, look_for_leaks=look_for_leaks, objections=objections, node=node
             )
         if moved.blockers and not homeward:
@@ -160,6 +160,8 @@ class PartitionTenancy(Tenancy):
     async def close(self) -> None:
         """Stop the leaves' writers. The caller that opened the partitions closes them."""
         await self._leaves_only.close()
+        if self.spaces is not None:
+            await self.spaces.close()
 
 
 def _parted(ports: Sequence[Port]) -> tuple[list[Port], dict[Port, Member]]:

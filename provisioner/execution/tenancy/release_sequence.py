@@ -215,6 +215,8 @@ class Releases:
         if not _bad(rows):
             rows += await self._elsewhere(node, ask)
         if not _bad(rows):
+            rows += await self._tenancy.judge_storage(node)
+        if not _bad(rows):
             rows += await self._hosts(node, ask, judged.leaves)
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
@@ -289,8 +291,11 @@ class Releases:
         """Move a node out of a customer's VRF: denied first, moved when it is quiet, or after a
         while.
 
-        A leaf that takes no filter is moved all the same: the move is the better fence.
+        A leaf that takes no filter is moved all the same: the move is the better fence. Storage is
+        left first: while it cannot be, the node stays whole with its tenant.
         """
+        if refused := await self._tenancy.leave_storage(node):
+            return MoveOutcome(blockers=refused)
         placed = await self._tenancy.read(node.ports)
         if not isinstance(placed, Blocker):
             # a successor of an interrupted release finds some of them moved already

@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from provisioner.execution.actions.reach import Lookup, SwitchSource
 from provisioner.execution.actions.work import Site
 from provisioner.execution.tenancy.leaf import Leaf, LeafOutcome, Objections, Routes
 from provisioner.execution.tenancy.release_recheck import Rechecks
+from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.model.host_filter import DatabaseMark, Door, FilterState, PortLabel, write_label
 from provisioner.model.location import Port
 from provisioner.model.node import Node
@@ -169,6 +171,7 @@ class Tenancy:
         self.site = self._site = site
         self.plan = plan
         self._store = store
+        self.spaces: TenantSpaces | None = None  # None: the site has no shared storage
         self.mark: DatabaseMark | None = None  # None: ports' descriptions are left alone
         self._leaves: dict[str, Leaf] = {}
         self._looks: dict[str, LeafLook] = {}
@@ -296,7 +299,52 @@ class Tenancy:
             await clock.sleep(settings.switch_poll_s)
         return False
 
+    async def leave_storage(self, node: Node) -> tuple[Blocker, ...]:
+        """Take a node's addresses out of every tenant's space; () if that is proved."""
+        return () if self.spaces is None else await self.spaces.expel(node)
+
+    async def judge_storage(self, node: Node) -> tuple[GateRow, ...]:
+        """Return the gate's rows of shared storage; () for a tenant without."""
+        return () if self.spaces is None else await self.spaces.judge(node)
+
     async def move(
+        self,
+        ports: Sequence[Port],
+        vrf: str,
+        *,
+        look_for_leaks: bool = True,
+        objections: Objections | None = None,
+        node: Node | None = None,
+    ) -> MoveOutcome:
+        """Bring exactly these ports into `vrf`, and their node in or out of storage; prove both.
+
+        A node leaves storage before its ports leave the tenant's network, and enters it after they
+        are in it. Towards maintenance the ports are moved although the storage refuses: each
+        of the two is a fence by itself, and what is left open is a blocker.
+        """
+        move = partial(
+            self.move_ports,
+            *(ports, vrf),
+            look_for_leaks=look_for_leaks,
+            objections=objections,
+            node=node,
+        )
+        if self.spaces is None or node is None:
+            return await move()
+        if vrf == MAINTENANCE_VRF:
+            held = await self.spaces.expel(node)
+            moved = await move()
+            blockers = (*moved.blockers, *held)
+            return replace(moved, blockers=blockers, persisted=moved.persisted and not held)
+        moved = await move()
+        if moved.blockers:
+            return moved
+        if objections is not None and (objected := tuple(await objections())):
+            return replace(moved, blockers=objected, persisted=False)
+        refused = await self.spaces.admit(node)
+        return replace(moved, blockers=refused, persisted=moved.persisted and not refused)
+
+    async def move_ports(
         self,
         ports: Sequence[Port],
         vrf: str,
@@ -356,7 +404,7 @@ class Tenancy:
 
     async def fence(self, ports: Sequence[Port], node: Node | None = None) -> MoveOutcome:
         """Bring ports of leaves into the maintenance VRF, and prove where they are."""
-        return await self.move(ports, MAINTENANCE_VRF, look_for_leaks=False, node=node)
+        return await self.move_ports(ports, MAINTENANCE_VRF, look_for_leaks=False, node=node)
 
     def _label(self, node: Node | None, vrf: str) -> str:
         if node is None or self.mark is None:
@@ -402,6 +450,8 @@ class Tenancy:
     async def close(self) -> None:
         await asyncio.gather(*(leaf.close() for leaf in self._leaves.values()))
         await asyncio.gather(*(look.close() for look in self._looks.values()))
+        if self.spaces is not None:
+            await self.spaces.close()
 
     async def _leaks(
         self, ports: Sequence[Port], prefixes: tuple[str, ...], vrf: str

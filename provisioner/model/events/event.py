@@ -51,6 +51,8 @@ class EventKind(StrEnum):
     TRESPASS = "trespass"
     TAKEN_BACK = "taken_back"
     TENANT = "tenant"
+    SPACE = "space"
+    SPACE_FOREIGN = "space_foreign"
     NOTICE = "notice"
     HOSTS_NOT_APART = "hosts_not_apart"
     HOSTS_KEPT_APART = "hosts_kept_apart"

@@ -100,6 +100,25 @@ class TenantChanged(Event):
     by: str = ""
 
 
+class SpaceChanged(Event):
+    """An act on a tenant's space of shared storage, written before it is sent."""
+
+    KIND: ClassVar = EventKind.SPACE
+    space: str = Field(description="Name of the space on the storage.")
+    act: str = Field(description="make, limit, export, admit, expel, unexport or remove.")
+    text: str = Field(description="The act with its clients, as a line for people.")
+
+
+class SpaceForeign(Event):
+    """A tenant's space differs from its record, and not by an act of the daemon."""
+
+    KIND: ClassVar = EventKind.SPACE_FOREIGN
+    space: str = Field(description="Name of the space on the storage.")
+    hand: str = Field(description="clients, export, rules, quota, shut or replaced.")
+    subject: str = Field(description="The space, or the export in it.")
+    text: str = Field(description="The difference, as a line for people.")
+
+
 class NoticeWritten(Event):
     """A tenant is to read something about one of its nodes."""
 

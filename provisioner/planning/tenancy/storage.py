@@ -212,7 +212,7 @@ def plan_clients(
             Reason.PRECONDITION,
             wish.space,
             "the tenant's space is not made yet",
-            "Wait until the tenant is ready, or see `provisioner storage check`.",
+            "Wait until the tenant is ready; `provisioner storage show` has its state.",
         )
         return SpacePlan(blockers=(blocker,), foreign=settled.foreign)
     blockers = (*find_full(wish.space, wish.storage, seen), *_unsettled(wish.space, remaining))
@@ -303,6 +303,8 @@ class _ActsOf:
 
 def _find_stranger(wish: SpaceWish, seen: SpaceState) -> SpacePlan | None:
     """Return the plan for a space that is not, or may not be, the one made for the tenant."""
+    if wish.storage is None and seen.handle and wish.handle != seen.handle:
+        return SpacePlan()  # it is not ours, and left alone
     if wish.handle and seen.handle and wish.handle != seen.handle:
         detail = f"another space has its name now ({seen.handle[:64]}, not {wish.handle[:64]})"
     elif wish.handle and not seen.handle and wish.storage is not None:
@@ -324,8 +326,8 @@ def _find_stranger(wish: SpaceWish, seen: SpaceState) -> SpacePlan | None:
         Reason.PRECONDITION,
         wish.space,
         detail,
-        "Find out who did it and put the space back; or let the tenant begin anew with "
-        "`provisioner storage forget`.",
+        "Find out who did it and put the space back; or take the tenant's storage away "
+        "(`file_storage: {}`) and give it anew, in a new space.",
     )
     hand = ForeignHand(ForeignKind.REPLACED, wish.space, detail)
     return SpacePlan(blockers=(blocker,), foreign=(hand,))
@@ -464,7 +466,7 @@ def _unsettled(space: str, acts: Sequence[SpaceAct]) -> tuple[Blocker, ...]:
             Reason.PRECONDITION,
             space,
             f"it is not as its record asks: {describe_act(act)}",
-            f"The watch puts it right; see `provisioner storage check {space}`.",
+            "The watch closes it; `provisioner storage show` has it, `tenant settle` brings it.",
         )
         for act in acts[:3]
     )

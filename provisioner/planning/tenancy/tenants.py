@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.storage import FileStorage
 from provisioner.model.tenant import PKEYS, Outside, Phase, Quota, Tenant
 from provisioner.model.tenant_network import PORT_MAX, VRF_NAME_MAX, GroupRule, SecurityGroup
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
@@ -118,7 +119,13 @@ PKEY_FIRST = 0x100
 PREFIXES_MAX = 256  # of one session and direction: a summary is better than a list
 SESSIONS_MAX = 64
 _ASKED = ("vrf", "nodes_wanted", "picked", "spread", "quota")  # kept in the record only
-_OF_NETWORK = ("units", "outside", "storage", "security_groups")  # written to devices
+_OF_NETWORK = (
+    "units",
+    "outside",
+    "storage",
+    "security_groups",
+    "file_storage",
+)  # written to devices
 _TENANTS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 Refused = tuple[Blocker, ...]
@@ -135,6 +142,7 @@ class Request(Record):
     spread: bool | None = None
     outside: tuple[Outside, ...] | None = None
     storage: tuple[str, ...] | None = None
+    file_storage: FileStorage | None = None  # an empty one: none any more
     security_groups: tuple[SecurityGroup, ...] | None = None
     quota: Quota | None = None
 
@@ -153,6 +161,7 @@ def create(
         spread=bool(asked.spread),
         outside=asked.outside or (),
         storage=tuple(sorted(set(asked.storage or ()))),
+        file_storage=_or_none(asked.file_storage),
         security_groups=asked.security_groups or (),
         quota=asked.quota or Quota(),
         phase=Phase.MAKING,
@@ -206,6 +215,9 @@ def change_tenant(
         "spread": existing.spread if asked.spread is None else asked.spread,
         "outside": existing.outside if asked.outside is None else asked.outside,
         "storage": existing.storage if asked.storage is None else tuple(sorted(set(asked.storage))),
+        "file_storage": existing.file_storage
+        if asked.file_storage is None
+        else _or_none(asked.file_storage),
         "security_groups": existing.security_groups
         if asked.security_groups is None
         else asked.security_groups,
@@ -232,6 +244,10 @@ def change_tenant(
         detail = f"{', '.join(stranded[:4])} would stand outside of its units"
         problems.append(_no(Reason.ISOLATION, existing.name, detail, "Shrink it by them first."))
     return tuple(problems) or _within_quota(changed, nodes)
+
+
+def _or_none(asked: FileStorage | None) -> FileStorage | None:
+    return None if asked == FileStorage() else asked
 
 
 class Shrunk(Record):

@@ -176,9 +176,10 @@ class SimulatedVms:
                 return 400, {}, {"detail": "Tenant has views"}
             if any(tenant == row["name"] and size for (tenant, _), size in self.files.items()):
                 return 400, {}, {"detail": "Tenant directory is not empty"}
-            task = {"id": next(self._ids), "name": "tenant_delete", "state": "RUNNING"}
-            self.tasks[task["id"]] = {**task, "messages": {}, "looks": 0, "ends": number}
-            answer = (200, {}, {"async_task": task})
+            made = next(self._ids)
+            task = {"id": made, "name": "tenant_delete", "state": "RUNNING"}
+            self.tasks[made] = {**task, "messages": {}, "looks": 0, "ends": number}
+            answer: Answer = (200, {}, {"async_task": task})
             return self._done("DELETE", f"/tenants/{number}/", None, answer)
         in_use = any(v["policy_id"] == number for v in self.rows["views"].values())
         if noun == "viewpolicies" and in_use:

@@ -86,6 +86,7 @@ COMMANDS = {
     ),
     "node": Command(ROUTES, "", "Nodes: their states, the causes, and the actions on them."),
     "switch": Command(ROUTES, "", "Switches."),
+    "storage": Command(ROUTES, "", "Shared storage of tenants, against their records."),
     "tenant": Command(ROUTES, "", "Tenants: their networks, quotas and nodes."),
     "campaign": Command(
         ROUTES, "", "Campaigns: upgrades in waves, with limits, stop conditions and a way back."
@@ -227,8 +228,8 @@ COMMANDS = {
 
 # the commands by what people do with them, in the order of the program's help
 GROUPS: dict[str, str] = {
-    "Every day": "search intake explain node case alert notice tenant switch certificate log drift "
-    "debt usage event",
+    "Every day": "search intake explain node case alert notice tenant storage switch certificate "
+    "log drift debt usage event",
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
     "Who may do what": "whoami sign-in sign-out token session credential request operation audit",

@@ -1,0 +1,182 @@
+"""The daemon dies at each await of an onboarding and a reclaim with storage: no tenant is half.
+
+The journey is the first two legs of `legs.py`: to tenant blue, taken back, to tenant red. Both have
+shared storage, and the judge compares leaves and storage by their own state at each change of
+either: whoever may read has all ports in that tenant's network.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import legs
+import lives
+import pytest
+from hurt_world import HurtWorld
+from lives import Journey, explore
+from points import Place
+from returned import HOST, node_of
+
+from provisioner.control.fabric.fabric_standing import Fabrics
+from provisioner.execution.tenancy.spaces import TenantSpaces
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
+from provisioner.integrations.sim.storage.vms import SimulatedVms
+from provisioner.model.node import State
+from provisioner.model.storage import Export, FileStorage, SpaceState
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.storage import SpaceWish, list_client_addresses, plan_space
+from provisioner.settings.fabric import StorageSystem
+
+sys.path.append(str(Path(__file__).parents[1] / "storage"))
+from vms_rig import SimulatedWire, open_simulated
+
+STORAGE = FileStorage(exports=(Export(name="scratch", path="/scratch", quota_bytes=1000),))
+SYSTEM = StorageSystem(provider="vast", address="https://vms.test", username="admin")
+LINES = ("tenancy/spaces.py", "integrations/vast/")  # an await within these is a place
+SEED = int(os.environ.get("SEED", "8"))
+WAY_S = 0.05
+
+
+class StorageWorld(HurtWorld):
+    """`half` grows: what the devices show that must never be."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more, storage=SYSTEM)
+        self.vms = SimulatedVms()
+        self.half: list[str] = []
+        self.addresses: tuple[str, ...] = ()
+        self.vms.on_change.append(lambda: self.look("a change of the storage"))
+        for switch in self.site.switches.values():
+            self.hear(switch)
+
+    def hear(self, switch: Any) -> None:
+        noted = switch.log_event
+
+        def note(now: float, kind: str, subject: str, detail: str = "") -> None:
+            noted(now, kind, subject, detail)
+            if kind == "vrf":
+                self.look(f"a move of {subject}")
+
+        switch.log_event = note
+
+    def look(self, when: str) -> None:
+        """Judge the devices as they are at this moment."""
+        interface = self.site.places[HOST].interface
+        vrfs = {leaf.get_vrf(interface) for leaf in self.judge.leaves()}
+        for address in self.addresses:
+            read = {tenant for tenant, _ in self.vms.list_readable(address)}
+            if read and vrfs != {tenant.upper() for tenant in read}:
+                self.half.append(f"{when}: {address} reads of {read}, its ports are in {vrfs}")
+
+    async def take_in(self) -> None:
+        """The site has a space for both tenants."""
+        await super().take_in()
+        spaces, _ = open_simulated(self.vms, self.clock)
+        for tenant in await self.store.tenants.list():
+            state = SpaceState()
+            for _ in range(10):
+                read = await spaces.read([tenant.name])
+                assert isinstance(read, dict)
+                state = read[tenant.name]
+                acts = plan_space(SpaceWish(tenant.name, STORAGE, state.handle), state).acts
+                if not acts:
+                    break
+                assert await spaces.apply(acts[0]) is None
+            stored = {"file_storage": STORAGE, "space_handle": state.handle}
+            await self.store.tenants.put(tenant.model_copy(update=stored))
+        listed = list_client_addresses(await node_of(self))
+        assert isinstance(listed, tuple)
+        self.addresses = listed
+
+    async def build(self) -> Any:
+        """A daemon has connections of its own, and none of a dead one's."""
+        spaces, wire = open_simulated(self.vms, self.clock)
+        wire.send = self.far(wire)  # type: ignore[method-assign]
+        self.fabrics = Fabrics(AddressPlan(), spaces=spaces)
+        return await super().build()
+
+    def far(self, wire: SimulatedWire) -> Any:
+        """A request takes its time there and back: a daemon may be dead when the answer comes."""
+        send = wire.send
+
+        async def slowly(*given: Any) -> Any:
+            await self.clock.sleep(WAY_S)
+            answer = await send(*given)
+            await self.clock.sleep(WAY_S)
+            return answer
+
+        return slowly
+
+    async def violations(self) -> list[str]:
+        node = await node_of(self)
+        found = [*await super().violations(), *self.half]
+        owner = {node.tenant} if node.state is State.RELEASED else set()
+        for address in self.addresses:
+            read = {tenant for tenant, _ in self.vms.list_readable(address)}
+            if read != owner:
+                found.append(f"at rest {address} reads of {read}, and {HOST} is {node.state}")
+        return found
+
+
+def _is_chosen_in_storage(self: Journey, place: Place) -> bool:
+    if self.deaths or not any(part in line for line in place for part in LINES):
+        return False
+    self.run.legs[self.leg.name] += 1
+    return self.chosen(self.leg.name, self.run.legs[self.leg.name])
+
+
+@pytest.fixture(autouse=True)
+def with_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legs, "HurtWorld", StorageWorld)
+    monkeypatch.setattr(lives.Journey, "_is_chosen", _is_chosen_in_storage)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leg", ["blue", "red"])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork on this system")
+def test_no_death_within_storage_leaves_a_half_tenant(tmp_path: Path, leg: str) -> None:
+    every = int(os.environ.get("EVERY", "1"))
+    first = random.Random(SEED).randrange(every)
+
+    run = explore(tmp_path, lambda n, i: n == leg and i % every == first, jobs=2, last=leg)
+
+    assert run.wrong == ""
+    assert {place: told for place, told in run.verdicts.items() if told} == {}
+    assert run.legs[leg] > 20
+    assert len(run.verdicts) >= run.legs[leg] // every
+
+
+async def _admit_first(
+    self: Tenancy, ports: Any, vrf: str, *, node: Any = None, **ways: Any
+) -> MoveOutcome:
+    """Open the storage before the network, and close it after."""
+    if self.spaces is not None and node is not None and vrf != "MAINT":
+        await self.spaces.admit(node)
+    return await self.move_ports(ports, vrf, node=node, **ways)
+
+
+async def _forget(self: TenantSpaces, node: Any) -> tuple[()]:
+    return ()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("place", "name", "instead", "leg", "words"),
+    [
+        (Tenancy, "move", _admit_first, "blue", "reads of"),
+        (TenantSpaces, "expel", _forget, "red", "reads of"),
+    ],
+)
+def test_a_daemon_that_keeps_another_order_is_judged_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, instead: Any,
+    leg: str, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(place, name, instead)
+
+    run = explore(tmp_path, lambda _leg, _number: False, jobs=1, last=leg)
+
+    assert words in run.wrong

@@ -179,7 +179,8 @@ class TenantSpaces:
     async def _serve(self) -> None:
         while self._waiting:
             await self._clock.sleep(self._settings.storage_gather_s)
-            batch, self._waiting = self._waiting, []
+            batch = self._waiting
+            self._waiting = []
             try:
                 async with turn(TURN):
                     told = await self._carry_out(batch)

@@ -136,7 +136,8 @@ def write_hosts(clients: AddressSet) -> list[str]:
     """Return a set as hosts of a policy: addresses, and networks where they fill one."""
     written: list[str] = []
     for first, last in clients:
-        low, high = ipaddress.ip_address(first), ipaddress.ip_address(last)
+        low = ipaddress.ip_address(first)
+        high = ipaddress.ip_address(last)
         written += [
             str(n.network_address) if n.num_addresses == 1 else str(n)
             for n in ipaddress.summarize_address_range(low, high)
@@ -197,11 +198,13 @@ def read_policy(
     lists = {
         n: read_hosts(policy, n, what) for n in (READ_WRITE, READ_ONLY, ROOT_SQUASH, NO_SQUASH)
     }
-    writing, reading = lists[READ_WRITE][0], lists[READ_ONLY][0]
+    writing = lists[READ_WRITE][0]
+    reading = lists[READ_ONLY][0]
     clients = unite(writing, reading)
     foreign = [f"it lets in {n}" for _, named in lists.values() for n in named[:4]]
     read_only = None if bool(writing) == bool(reading) else bool(reading)
-    squashed, bare = lists[ROOT_SQUASH][0], lists[NO_SQUASH][0]
+    squashed = lists[ROOT_SQUASH][0]
+    bare = lists[NO_SQUASH][0]
     root_squash: bool | None = None
     if clients and not intersect(bare, clients) and not subtract(clients, squashed):
         root_squash = True

@@ -6,6 +6,8 @@ A folder holds `<command>.txt` and `expected.json`. The texts are our own, in th
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -26,6 +28,12 @@ LINES = {command.name: command.line for check in checks.ALL for command in check
 
 def outputs(case: Path) -> dict[str, Evidence]:
     """The evidence that a folder holds."""
+    return dict(read_outputs(case))
+
+
+@cache
+def read_outputs(case: Path) -> Mapping[str, Evidence]:
+    """Each folder is read once: properties ask for it with every example."""
     codes = json.loads((case / "expected.json").read_text())["exit_codes"]
     return {
         file.stem: Evidence(
@@ -84,15 +92,6 @@ def test_a_silent_or_hostile_command_never_passes(check: Check) -> None:
 
         assert result.verdict is Verdict.FAIL, (name, words)
         assert result.findings, (name, words)
-
-
-@pytest.mark.parametrize("check", checks.ALL, ids=lambda c: c.name)
-@settings(max_examples=25, deadline=None)
-@given(noise=st.text(max_size=400))
-def test_noise_never_passes_and_never_raises(check: Check, noise: str) -> None:
-    evidence = {name: e.model_copy(update={"text": noise}) for name, e in good(check).items()}
-
-    assert check.judge(evidence, CONTEXT).verdict is Verdict.FAIL
 
 
 # a kernel log's beginning is a kernel log

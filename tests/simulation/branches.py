@@ -115,5 +115,10 @@ async def certified_host(folder: Path) -> World:
 async def restart(world: World, **settings: object) -> None:
     """Replace the daemon by one with other settings."""
     await world.crash()
-    world.settings = world.settings.model_validate({**world.settings.model_dump(), **settings})
+    change_settings(world, **settings)
     await world.start()
+
+
+def change_settings(world: World, **settings: object) -> None:
+    """Change what the next daemon is started with."""
+    world.settings = world.settings.model_validate({**world.settings.model_dump(), **settings})

@@ -27,11 +27,17 @@ async def give_back(world: World) -> Node:
         if (await node_of(world)).state is State.CONVERGING:
             break
         await world.clock.sleep(0.05)
+    node = await node_of(world)
+    assert node.state is State.CONVERGING, node.note
+    return await take_from_tenant(world)
+
+
+async def take_from_tenant(world: World) -> Node:
+    """The fenced node as if it had served until now, as it is stored; no daemon runs."""
     await world.crash()
     for disk in world.site.machines[HOST].disks.values():
         disk.content, disk.holds = SECRET, "tenant"
     node = await node_of(world)
-    assert node.state is State.CONVERGING, node.note
     return await world.store.nodes.save(
         in_state(node, State.DRAINING, world.clock.now(), served=TENANT)
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-import virtual_time
+from branches import branch, certified_host, change_settings
 from cryptography.hazmat.primitives.asymmetric import ec
 from given_events import in_state
-from returned import HOST, HOUR_S, TENANT, give_back, holds, node_of, until_settled
+from returned import HOST, HOUR_S, TENANT, holds, node_of, take_from_tenant, until_settled
 from rig import World
 
 from provisioner.checks.attestation.endorsement_certificates import read_endorsement
@@ -18,6 +19,8 @@ from provisioner.checks.attestation.tpm_quotes import digest_key, parse_attestat
 from provisioner.integrations.sim.hardware.simulated_tpm import MAKER, SimulatedTpm, make_authority
 from provisioner.model.node import BoardTpm, Node, NodeKind, State, TpmProof
 from provisioner.planning.lifecycle.operator_requests import retry_node
+
+Told = TypeVar("Told")
 
 
 async def say(world: World, kind: str) -> list[dict[str, Any]]:
@@ -32,17 +35,22 @@ def pin_maker(folder: Path) -> str:
     return str(path)
 
 
-def build_world(folder: Path, policy: str, makers: str = "") -> World:
-    changes: dict[str, Any] = {"agent_tpm": policy, "tpm_makers_file": makers}
-    return World(folder, nodes=1, seed=5, **changes)
+def returned(story: Callable[[World], Awaitable[Told]], policy: str, **changes: str) -> Told:
+    """What a story tells of a host that a tenant has just left; no daemon runs yet."""
+
+    async def main(world: World) -> Told:
+        assert (await node_of(world)).tpm is None
+        await take_from_tenant(world)
+        change_settings(world, agent_tpm=policy, **changes)
+        return await story(world)
+
+    return branch(certified_host, main)
 
 
 def test_a_board_is_enrolled_once_and_another_one_is_refused_until_a_person_says_so(
     tmp_path: Path,
 ) -> None:
-    async def main() -> tuple[Node, Node, dict[str, str], Node, list[dict[str, Any]]]:
-        world = build_world(tmp_path, "require", pin_maker(tmp_path))
-        await give_back(world)
+    async def main(world: World) -> tuple[Node, Node, dict[str, str], Node, list[dict[str, Any]]]:
         machine = world.site.machines[HOST]
         await world.start()
         first = await until_settled(world, 48 * HOUR_S)
@@ -64,7 +72,9 @@ def test_a_board_is_enrolled_once_and_another_one_is_refused_until_a_person_says
         await world.crash()
         return first, refused, disks, last, events
 
-    first, refused, disks, last, events = virtual_time.run(main())
+    first, refused, disks, last, events = returned(
+        main, "require", tpm_makers_file=pin_maker(tmp_path)
+    )
 
     assert first.tpm is not None
     assert (first.tpm.proof, first.tpm.maker) == (TpmProof.MAKER, MAKER)
@@ -83,9 +93,8 @@ def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
 ) -> None:
     """`record` writes down that the board is another one; a node without a TPM quotes none."""
 
-    async def main() -> tuple[Node, list[dict[str, Any]]]:
-        world = build_world(tmp_path, policy)
-        node = await give_back(world)
+    async def main(world: World) -> tuple[Node, list[dict[str, Any]]]:
+        node = await node_of(world)
         if enrolled:
             changes = {"tpm": BoardTpm(key_sha256="0" * 64, enrolled_at=1.0)}
             await world.store.nodes.save(node.model_copy(update=changes))
@@ -97,7 +106,7 @@ def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
         await world.crash()
         return node, events
 
-    node, events = virtual_time.run(main())
+    node, events = returned(main, policy)
 
     assert node.state is State.CONVERGING, node.note  # erased, and with its new system
     assert (node.tpm is not None) is enrolled
@@ -105,9 +114,7 @@ def test_a_board_without_a_proof_is_served_where_the_policy_permits_it(
 
 
 def test_a_tpm_of_an_unknown_maker_is_enrolled_by_a_person_only(tmp_path: Path) -> None:
-    async def main() -> tuple[Node, dict[str, str], Node, list[dict[str, Any]]]:
-        world = build_world(tmp_path, "require")
-        await give_back(world)
+    async def main(world: World) -> tuple[Node, dict[str, str], Node, list[dict[str, Any]]]:
         await world.start()
         refused = await until_settled(world, 48 * HOUR_S)
         disks = holds(world)
@@ -121,7 +128,7 @@ def test_a_tpm_of_an_unknown_maker_is_enrolled_by_a_person_only(tmp_path: Path) 
         await world.crash()
         return refused, disks, last, events
 
-    refused, disks, last, events = virtual_time.run(main())
+    refused, disks, last, events = returned(main, "require")
 
     assert refused.state is State.QUARANTINED, refused.note
     assert refused.tpm is None
@@ -139,9 +146,8 @@ def test_a_key_that_an_older_release_enrolled_by_its_first_quote_stays_and_says_
     tpm = SimulatedTpm(HOST)
     key = parse_attestation_key(tpm.area).spki_sha256
 
-    async def main() -> tuple[Node, list[dict[str, Any]]]:
-        world = build_world(tmp_path, "require", str(tmp_path / "no such file"))
-        node = await give_back(world)
+    async def main(world: World) -> tuple[Node, list[dict[str, Any]]]:
+        node = await node_of(world)
         changes = {"tpm": BoardTpm(key_sha256=key, enrolled_at=1.0)}
         await world.store.nodes.save(node.model_copy(update=changes))
         await world.start()
@@ -150,7 +156,7 @@ def test_a_key_that_an_older_release_enrolled_by_its_first_quote_stays_and_says_
         await world.crash()
         return node, events
 
-    node, events = virtual_time.run(main())
+    node, events = returned(main, "require", tpm_makers_file=str(tmp_path / "no such file"))
 
     assert node.state is State.CONVERGING, node.note
     assert node.tpm is not None
@@ -186,11 +192,7 @@ def test_a_genuine_tpm_enrols_for_the_node_that_the_site_names_and_for_no_second
     boards = write(tmp_path)
     key = parse_attestation_key(SimulatedTpm(HOST).area).spki_sha256
 
-    async def main() -> tuple[Node, dict[str, str]]:
-        makers = {"tpm_makers_file": pin_maker(tmp_path), "tpm_boards_file": boards}
-        changes: dict[str, Any] = {"agent_tpm": "require", **makers}
-        world = World(tmp_path, nodes=1, seed=5, **changes)
-        await give_back(world)
+    async def main(world: World) -> tuple[Node, dict[str, str]]:
         if case == "another node has it":
             tpm = BoardTpm(key_sha256=key, enrolled_at=1.0, proof=TpmProof.MAKER)
             await world.store.nodes.add(Node(id="n9", kind=NodeKind.HOST, tpm=tpm))
@@ -200,7 +202,9 @@ def test_a_genuine_tpm_enrols_for_the_node_that_the_site_names_and_for_no_second
         await world.crash()
         return node, disks
 
-    node, disks = virtual_time.run(main())
+    node, disks = returned(
+        main, "require", tpm_makers_file=pin_maker(tmp_path), tpm_boards_file=boards
+    )
 
     if not words:
         assert node.tpm is not None
@@ -236,9 +240,7 @@ def show_secure_boot(world: World) -> None:
 def test_a_bmc_that_states_another_secure_boot_than_the_tpm_measured_is_named(
     tmp_path: Path, lies: bool
 ) -> None:
-    async def main() -> tuple[Node, list[dict[str, Any]]]:
-        world = build_world(tmp_path, "require", pin_maker(tmp_path))
-        await give_back(world)
+    async def main(world: World) -> tuple[Node, list[dict[str, Any]]]:
         if lies:
             show_secure_boot(world)
         await world.start()
@@ -247,7 +249,7 @@ def test_a_bmc_that_states_another_secure_boot_than_the_tpm_measured_is_named(
         await world.crash()
         return node, events
 
-    node, events = virtual_time.run(main())
+    node, events = returned(main, "require", tpm_makers_file=pin_maker(tmp_path))
 
     assert node.tpm is not None
     assert (node.tpm.secure_boot, node.tpm.shown_secure_boot) == (False, lies)
@@ -258,12 +260,9 @@ def test_a_bmc_that_states_another_secure_boot_than_the_tpm_measured_is_named(
 def test_an_agent_that_denies_the_tpm_which_the_bmc_or_the_list_shows_is_refused(
     tmp_path: Path, listed: bool
 ) -> None:
-    async def main() -> tuple[Node, dict[str, str]]:
-        boards = list_keys(tmp_path, HOST, HOST) if listed else ""
-        makers = {"tpm_makers_file": pin_maker(tmp_path), "tpm_boards_file": boards}
-        changes: dict[str, Any] = {"agent_tpm": "require", **makers}
-        world = World(tmp_path, nodes=1, seed=5, **changes)
-        await give_back(world)
+    boards = list_keys(tmp_path, HOST, HOST) if listed else ""
+
+    async def main(world: World) -> tuple[Node, dict[str, str]]:
         world.site.machines[HOST].tpm = SimulatedTpm(HOST, denied=True)
         if not listed:
             show_tpm(world)
@@ -273,7 +272,9 @@ def test_an_agent_that_denies_the_tpm_which_the_bmc_or_the_list_shows_is_refused
         await world.crash()
         return node, disks
 
-    node, disks = virtual_time.run(main())
+    node, disks = returned(
+        main, "require", tpm_makers_file=pin_maker(tmp_path), tpm_boards_file=boards
+    )
 
     assert node.state is State.QUARANTINED, node.note
     words = "`tpm_boards_file` lists one" if listed else "the node's BMC shows an enabled one"

@@ -143,6 +143,7 @@ COMMANDS: Mapping[str, Command] = {
     "export_log": C("log export", example="su0-n03 --since 1024 --out su0-n03.log.json"),
     "list_versions": C("versions", example="--select 'rack=su0-*' --where 'standing=differs'"),
     "show_cohorts": C("cohort show"),
+    "list_suspects": C("cohort suspects", example="--days 30"),
     "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),
     "list_tenants": C("tenant list"),
     "show_tenant": C("tenant show"),

@@ -169,3 +169,32 @@ def test_a_crash_while_folding_counts_nothing_twice(
 
 def raises(*_: object) -> None:
     raise MemoryError
+
+
+def test_times_at_risk_end_with_faults_and_are_cut_where_the_versions_changed(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        async with open_data(tmp_path / "var", NOW) as opened:
+            store = opened.store
+            await fill(store)
+            while await store.usage.advance():
+                pass
+            operation = await store.operations.open("n1", "again", NOW + 1000.0)
+            assert operation is not None
+            operation = await store.operations.take(operation.id)
+            gpu = Component(kind="hgx.gpu", slot="GPU_SXM_1", version="97.00", source="/redfish/v1")
+            seen = Inventory(node="n1", vendor="generic", components=(gpu,))
+            await store.operations.record(operation, inventory=seen, now=NOW + 1000.0)
+            stays = await store.usage.list_stays(NOW, NOW + 9000.0)
+            _, sets = await store.evidence.list_versions()
+
+        mine = [(s.begins_at - NOW, s.ends_at - NOW, s.failed) for s in stays if s.node == "n1"]
+        assert [end for _, end, _ in mine] == [500.0, 1000.0, 600.0 + HOUR]
+        assert not any(s.failed for s in stays)  # it was drained first, and is a fault only then
+        versions = [s.versions for s in stays if s.node == "n1"]
+        assert versions[0] == versions[1] != versions[2]
+        assert set(versions) <= set(sets)  # also of the set that no node runs any more
+        assert {s.versions for s in stays if s.node == "n2"} == {""}
+
+    asyncio.run(play())

@@ -13,14 +13,14 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_expression, refuse_missing
-from provisioner.api.route import VIEWERS, Route
+from provisioner.api.route import VIEWERS, Nothing, Route
 from provisioner.checks.threshold_data import THRESHOLDS
 from provisioner.control.campaigns.selecting import list_under_way, select_nodes
 from provisioner.model.base import Record
 from provisioner.model.campaign import CampaignRow, ReleasePin
 from provisioner.model.cohort import Baseline, Sample
 from provisioner.model.input_error import InputError
-from provisioner.model.inventory import Inventory
+from provisioner.model.inventory import Inventory, ListedVersion
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
@@ -33,6 +33,7 @@ from provisioner.planning.certification.cohort import (
     describe_spreads,
     find_outliers,
 )
+from provisioner.planning.certification.fault_rates import DAY_S, Suspect, find_suspects
 from provisioner.planning.certification.regression import (
     Comparison,
     RegressionPolicy,
@@ -384,6 +385,20 @@ async def _read_each(
     return answers, frozenset(damaged)
 
 
+class SuspectQuery(Nothing):
+    """The time whose faults are weighed."""
+
+    days: int = Field(90, ge=1, le=730, description="Days until now.")
+
+
+class Suspects(Record):
+    """What the fleet's faults accuse."""
+
+    items: tuple[Suspect, ...] = Field(description="Versions and racks, the likeliest first.")
+    faults: int = Field(description="Faults of nodes that served or were free.")
+    node_days: float = Field(description="Days that nodes served or were free, summed.")
+
+
 async def show_cohorts(ask: Ask) -> Reply:
     """Return cohorts, the learned floors, and nodes that differ from their cohort."""
     samples, learned = await _read_samples(ask)
@@ -409,6 +424,26 @@ async def compare_cohorts(ask: Ask) -> Reply:
     earlier = _measured(samples, before)
     items = compare_metrics(earlier, _measured(samples, after), RegressionPolicy())
     return Reply(Comparisons(items=items))
+
+
+async def list_suspects(ask: Ask) -> Reply:
+    """Return which versions and racks make nodes fail, as far as faults tell."""
+    store = ask.parts.store
+    stays = await store.usage.list_stays(ask.now - ask.query.days * DAY_S, ask.now)
+    _, listed = await store.evidence.list_versions()
+    racks = {node.id: node.location.rack for node in await store.nodes.list()}
+    sets = {digest: name_versions(versions) for digest, versions in listed.items()}
+    found = await asyncio.to_thread(find_suspects, stays, sets, racks)
+    days = sum(stay.ends_at - stay.begins_at for stay in stays) / DAY_S
+    return Reply(Suspects(items=found, faults=sum(stay.failed for stay in stays), node_days=days))
+
+
+def name_versions(versions: Sequence[ListedVersion]) -> dict[str, str]:
+    """Return the versions of each kind of part in one text, the same for the same set."""
+    kinds: dict[str, set[str]] = {}
+    for one in versions:
+        kinds.setdefault(one.kind, set()).add(one.version or "?")
+    return {kind: "+".join(sorted(found)) for kind, found in kinds.items()}
 
 
 def _leave_out(samples: Sequence[Sample], versions: str) -> Sequence[Sample]:
@@ -489,6 +524,18 @@ ROUTES = (
         query=CohortQuery,
         heavy=True,
         refusals={404: "No node has this profile."},
+    ),
+    Route(
+        "GET",
+        "/cohorts/suspects",
+        "list_suspects",
+        TAG,
+        "Show which versions and racks make nodes fail, by the fleet's faults.",
+        VIEWERS,
+        list_suspects,
+        {200: Suspects},
+        query=SuspectQuery,
+        heavy=True,
     ),
     Route(
         "GET",

@@ -100,6 +100,7 @@ VIEWS: Mapping[str, str] = {
     "certificate keys": "views.show_keys",
     "agents ca": "views.show_authority",
     "cohort show": "views.show_cohorts",
+    "cohort suspects": "views.show_suspects",
     "recovery list": "views.show_recovery",
     "tenant apply": "views.show_tenant_change",
     "tenant shrink": "views.show_tenant_change",

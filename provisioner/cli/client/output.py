@@ -49,6 +49,7 @@ COLUMNS: dict[str, str] = {
     "versions": "component=kind version standing nodes parts=slots pinned=wanted:all",
     "drift": "component=kind has=running should_have=wanted nodes parts=slots names:some",
     "drift nodes": "node state release target why behind=behind:behind security:all",
+    "cohort suspects": "accused what ratio interval plot faults",
     "usage": "owner cause what node node_hours GPU_hours",
     "debt": "node component=kind version slots:all waits_for source",
     "observation list": (
@@ -101,6 +102,7 @@ EMPTY: dict[str, str] = {
     "search": "Nothing that you may see has that in its name.",
     "versions": "No inventory of a node is stored.",
     "drift": "Every node runs what it is to run, and no security notice concerns it.",
+    "cohort suspects": "Nothing can be compared: all nodes run the same, or no fault is known.",
     "usage": "No node was here in this time.",
     "debt": "Nothing waits for a reset.",
     "observation list": "No node was read: `provisioner mode` says whether this daemon observes.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,44 @@ def show_usage(told: Document, _given: Document) -> None:
         _print(f"{one['tenant']}: {share} of the time that counts was served")
     if told["behind"]:
         _print(f"{told['behind']} events are not counted yet: ask again in a minute", "yellow")
+
+
+def show_suspects(told: Document, _given: Document) -> None:
+    """Print what faults accuse, with a plot of the rate ratios and their intervals."""
+    _print(f"{told['faults']} faults in {told['node_days']:.0f} node-days")
+    rows = []
+    for one in told["items"]:
+        seen = one["evidence"]
+        rows.append(
+            {
+                "accused": "yes" if one["accused"] else "–",
+                "what": " and ".join(one["what"]),
+                "ratio": f"{seen['ratio']:.2f}",
+                "interval": f"{seen['low']:.2f} to {seen['high']:.2f}",
+                "plot": draw_ratio(seen["low"], seen["ratio"], seen["high"]),
+                "faults": f"{seen['faults_with']} with, {seen['faults_without']} without",
+            }
+        )
+    show_rows("cohort suspects", rows, (), "table")
+    for one in told["items"]:
+        if one["accused"] and one["decided_by"]:
+            told_apart = ", ".join(one["decided_by"])
+            _print(f"These always come together. To tell them apart, run: {told_apart}", "yellow")
+
+
+def draw_ratio(low: float, ratio: float, high: float) -> str:
+    """Return an interval on a line from a tenth to ten times, with a mark at one."""
+    width = 20
+
+    def place(value: float) -> int:
+        return round(min(max((math.log10(value) + 1) / 2, 0.0), 1.0) * width)
+
+    line = ["·"] * (width + 1)
+    line[width // 2] = "|"
+    for at in range(place(low), place(high) + 1):
+        line[at] = "─"
+    line[place(ratio)] = "●"
+    return "".join(line)
 
 
 def show_focus(told: Document, _given: Document) -> None:

@@ -45,6 +45,11 @@ from provisioner.planning.campaigns.campaign_moves import (
 )
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.select_expression import refuse_ungranted
+from provisioner.planning.certification.fault_rates import (
+    Evidence,
+    judge_fault_rate,
+    weigh_campaign,
+)
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, StoreFailed
@@ -210,6 +215,7 @@ log = logging.getLogger(__name__)
 SAMPLES_MAX = 1024  # newest samples of a profile that are searched for a node's measurements
 WRITTEN_MAX = 512  # rows in one transaction: drivers of nodes wait some 100 ms for it
 ADMITTED_MAX = 64  # at the same time: they share a commit (`store/database/lanes.py`)
+WEIGHED_EVERY_S = 600.0  # between two looks at the faults of a campaign's nodes
 _RUNS = (CampaignState.STARTED, CampaignState.ROLLING_BACK)
 _DECIDES = (*_RUNS, CampaignState.PAUSED)  # of a paused one, soaks go on
 _REGRESSION = RegressionPolicy()
@@ -229,6 +235,7 @@ class Campaigns:
         self._clock = context.clock
         self._settings = context.settings
         self._over: set[str] = set()  # aborted ones with nothing under way any more
+        self._weighed: dict[str, tuple[float, Evidence]] = {}  # by campaign, and since when
         self._memory: dict[str, Memory] = {}  # by campaign; dropped at the least doubt
 
     async def run(self) -> None:
@@ -254,6 +261,7 @@ class Campaigns:
         for campaign in await self._book.list():
             if campaign.state in (CampaignState.DRAFT, CampaignState.DONE):
                 self._memory.pop(campaign.id, None)
+                self._weighed.pop(campaign.id, None)
                 continue
             if campaign.id in self._over and campaign.state is CampaignState.ABORTED:
                 continue
@@ -303,11 +311,24 @@ class Campaigns:
         standing = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
         facts = refuse_ungranted(standing, nodes, await self._store.grants.list())
         progress = {name: row.progress for name, row in rows.items()}
-        decision = decide(
-            campaign, facts, progress, judge_campaign(campaign, rows, _REGRESSION), now
+        verdicts = (
+            *judge_campaign(campaign, rows, _REGRESSION),
+            *await self._judge_faults(campaign, rows, now),
         )
+        decision = decide(campaign, facts, progress, verdicts, now)
         await self._carry_out(campaign, decision, memory, nodes, now)
         return decision
+
+    async def _judge_faults(
+        self, campaign: Campaign, rows: Mapping[str, CampaignRow], now: float
+    ) -> tuple[Blocker, ...]:
+        """Return whether nodes fail more often since they run the campaign's release."""
+        at, evidence = self._weighed.get(campaign.id, (float("-inf"), None))
+        if evidence is None or at + WEIGHED_EVERY_S <= now:
+            stays = await self._store.usage.list_stays(campaign.started_at, now)
+            evidence = await asyncio.to_thread(weigh_campaign, stays, dict(rows))
+            self._weighed[campaign.id] = (now, evidence)
+        return judge_fault_rate(campaign, evidence)
 
     async def _observe(
         self, campaign: Campaign, memory: Memory, nodes: Mapping[str, Node], now: float

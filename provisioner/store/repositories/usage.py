@@ -7,12 +7,13 @@ leader or a restored database folds no row twice and leaves none out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select
 from sqlalchemy.sql.selectable import Select
 
+from provisioner.planning.certification.fault_rates import Stay
 from provisioner.planning.lifecycle.usage import (
     FOLLOWED,
     UNCOUNTED,
@@ -26,7 +27,12 @@ from provisioner.planning.lifecycle.usage import (
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import journal, node_versions, version_sets
-from provisioner.store.schema.usage_tables import usage_open, usage_place, usage_spans
+from provisioner.store.schema.usage_tables import (
+    usage_open,
+    usage_place,
+    usage_spans,
+    version_spans,
+)
 
 ROWS_MAX = 2_000  # of the journal in one transaction: some 40 ms
 GPU = "hgx.gpu"
@@ -56,6 +62,10 @@ class SqlUsageRepository:
     async def sum_usage(self, query: UsageQuery) -> tuple[UsageRow, ...]:
         """Return the node-seconds within a time, by owner, cause and what it is about."""
         return await self._transactions.read(lambda c: sum_usage(c, query))
+
+    async def list_stays(self, since: float, now: float) -> tuple[Stay, ...]:
+        """Return the times in which nodes could fail, by the versions that they ran."""
+        return await self._transactions.read(lambda c: list_stays(c, since, now))
 
     async def count_behind(self) -> int:
         """Return how many events of the journal are not folded yet."""
@@ -195,3 +205,45 @@ def _count_gpus(connection: Connection) -> dict[str | None, int]:
     for digest, body in connection.execute(select(version_sets.c.digest, version_sets.c.body)):
         counts[digest] = sum(row[-1] for row in json.loads(body or "[]") if row[0] == GPU)
     return counts
+
+
+# ------------------------------------------------------------------------------
+# Times in which nodes could fail, by the versions that they ran.
+
+AT_RISK = frozenset({Cause.SERVING.value, Cause.FREE.value})
+FAULTY = frozenset({Cause.DEGRADED.value, Cause.FAULT.value, Cause.CASE.value})
+
+
+def list_stays(connection: Connection, since: float, now: float) -> tuple[Stay, ...]:
+    """Return each time at risk since `since`, cut where the versions changed."""
+    changes: dict[str, list[tuple[float, str]]] = {}
+    for row in connection.execute(select(version_spans).order_by(version_spans.c.begins_at)):
+        changes.setdefault(row.node, []).append((row.begins_at, row.versions))
+    columns = ("node", "begins_at", "ends_at", "cause")
+    closed = select(*(usage_spans.c[name] for name in columns)).where(usage_spans.c.ends_at > since)
+    going = select(
+        usage_open.c.node, usage_open.c.begins_at, literal(now).label("ends_at"), usage_open.c.cause
+    )
+    rows = sorted([*connection.execute(closed).all(), *connection.execute(going).all()])
+    stays: list[Stay] = []
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        if row.cause not in AT_RISK:
+            continue
+        follows = after is not None and after.node == row.node and after.begins_at == row.ends_at
+        failed = follows and after is not None and after.cause in FAULTY
+        stay = Stay(row.node, max(row.begins_at, since), row.ends_at, failed, "")
+        stays += _cut_by_versions(stay, changes.get(row.node, []))
+    return tuple(stays)
+
+
+def _cut_by_versions(stay: Stay, changes: Sequence[tuple[float, str]]) -> list[Stay]:
+    """Return the pieces of a time at risk, each under one set of versions."""
+    pieces = []
+    rest = stay
+    for at, versions in changes:
+        if at <= rest.begins_at:
+            rest = rest._replace(versions=versions)
+        elif at < rest.ends_at:
+            pieces.append(rest._replace(ends_at=at, failed=False))
+            rest = rest._replace(begins_at=at, versions=versions)
+    return [*pieces, rest]

@@ -43,6 +43,7 @@ from provisioner.store.schema.schema import (
     samples,
     version_sets,
 )
+from provisioner.store.schema.usage_tables import version_spans
 
 # ------------------------------------------------------------------------------
 # Rows of what nodes measured, and of what their fleet taught.
@@ -221,11 +222,14 @@ def put_inventory(connection: Connection, inventory: Inventory, now: float) -> N
         number = connection.execute(added.returning(inventories.c.id)).scalar_one()
     elif newest is not None and newest.listed == number:
         return
-    _list_inventory(connection, inventory, number)
+    _list_inventory(connection, inventory, number, now)
 
 
-def _list_inventory(connection: Connection, inventory: Inventory, number: int) -> None:
-    """Write what lists need of a node's newest inventory in place of what they had."""
+def _list_inventory(connection: Connection, inventory: Inventory, number: int, now: float) -> None:
+    """Write what lists need of a node's newest inventory in place of what they had.
+
+    A set of versions that a node ran once stays: faults are weighed by it.
+    """
     node = inventory.node
     versions = json.dumps(list_versions(inventory), separators=(",", ":"))
     digest = hashlib.sha256(versions.encode()).hexdigest()
@@ -234,6 +238,8 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int) -
         same = select(version_sets.c.digest).where(version_sets.c.digest == digest)
         if connection.scalar(same) is None:
             connection.execute(insert(version_sets).values(digest=digest, body=versions))
+        values = {"node": node, "begins_at": now, "versions": digest}
+        connection.execute(insert(version_spans).values(**values))
     connection.execute(delete(node_versions).where(node_versions.c.node == node))
     connection.execute(
         insert(node_versions).values(
@@ -244,9 +250,6 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int) -
             models=clean("\n".join(list_models(inventory))),
         )
     )
-    if before is not None and before != digest:
-        used = select(node_versions.c.node).where(node_versions.c.versions == before).exists()
-        connection.execute(delete(version_sets).where(version_sets.c.digest == before, ~used))
 
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:

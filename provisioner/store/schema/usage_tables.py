@@ -31,6 +31,15 @@ usage_open = Table(
     Column("standing", Text, nullable=False),
 )
 
+# which versions each node ran from when on, as far as inventories were read
+version_spans = Table(
+    "version_spans",
+    metadata,
+    Column("node", String, primary_key=True),
+    Column("begins_at", Double, primary_key=True),
+    Column("versions", String, nullable=False),  # digest of the set
+)
+
 usage_place = Table(
     "usage_place",
     metadata,

@@ -1,0 +1,190 @@
+"""Rates of faults: what they accuse, what they do not, and what they cannot tell apart."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from math import log
+
+import pytest
+
+from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, NodeProgress
+from provisioner.model.node import NodeKind
+from provisioner.planning.certification.fault_rates import (
+    ALPHA_HOLD,
+    DAY_S,
+    FAULT_RATE,
+    Evidence,
+    Interval,
+    Stay,
+    find_bar,
+    find_suspects,
+    judge_fault_rate,
+    weigh_campaign,
+    weigh_faults,
+)
+
+SETS: Mapping[str, Mapping[str, str]] = {
+    "old": {"driver": "570", "vbios": "A", "doca": "2.9"},
+    "new": {"driver": "580", "vbios": "A", "doca": "2.9"},
+    "both": {"driver": "580", "vbios": "B", "doca": "2.9"},
+}
+
+
+def live(
+    versions: Mapping[str, str], rates: Mapping[str, float], days: float, seed: int
+) -> Iterator[Stay]:
+    """Yield the stays of nodes that fail at a rate per day and are repaired within one."""
+    rng = random.Random(seed)
+    for node, digest in versions.items():
+        at = 0.0
+        while at < days * DAY_S:
+            end = at + rng.expovariate(rates[digest]) * DAY_S
+            last = min(end, days * DAY_S)
+            yield Stay(node, at, last, end <= days * DAY_S, digest)
+            at = last + DAY_S
+
+
+def fleet(*digests: str) -> dict[str, str]:
+    return {f"n{i}": digests[i % len(digests)] for i in range(240)}
+
+
+def test_a_driver_that_doubles_the_faults_is_accused_and_nothing_else() -> None:
+    stays = list(live(fleet("old", "new"), {"old": 0.02, "new": 0.04}, 60, seed=1))
+
+    found = find_suspects(stays, SETS, {f"n{i}": f"r{i % 8}" for i in range(240)})
+
+    first = found[0]
+    assert first.what == ("driver=580",)
+    assert first.evidence.ratio is not None
+    assert first.evidence.low is not None
+    assert first.evidence.high is not None
+    assert first.evidence.low < 2.0 < first.evidence.high
+    assert [s.what for s in found if s.accused] == [("driver=580",)]
+
+
+def test_two_versions_that_always_come_together_are_named_together_with_what_would_tell() -> None:
+    stays = list(live(fleet("old", "both"), {"old": 0.02, "both": 0.05}, 60, seed=2))
+
+    accused = [s for s in find_suspects(stays, SETS, {}) if s.accused]
+
+    assert [s.what for s in accused] == [("driver=580", "vbios=B")]
+    assert accused[0].decided_by == ("driver=580", "vbios=A")
+
+
+def test_a_third_set_tells_them_apart() -> None:
+    rates = {"old": 0.02, "new": 0.02, "both": 0.05}
+    stays = list(live(fleet("old", "new", "both"), rates, 90, seed=3))
+
+    accused = [s.what for s in find_suspects(stays, SETS, {}) if s.accused]
+
+    assert accused == [("vbios=B",)]
+
+
+def test_a_bad_rack_is_accused_and_not_the_version() -> None:
+    racks = {f"n{i}": f"r{i // 30}" for i in range(240)}
+    quick = {n: "new" for n, r in racks.items() if r == "r3"}
+    stays = [
+        *live({n: "new" for n in racks if n not in quick}, {"new": 0.02}, 60, seed=4),
+        *live(quick, {"new": 0.06}, 60, seed=5),
+    ]
+
+    accused = [s.what for s in find_suspects(stays, SETS, racks) if s.accused]
+
+    assert accused == [("rack=r3",)]
+
+
+def test_a_heat_wave_that_hits_all_accuses_nothing() -> None:
+    """The rate triples for everybody while the new version is rolled out."""
+    stays: list[Stay] = []
+    for stay in live(fleet("old"), {"old": 0.02}, 30, seed=6):
+        stays.append(stay)
+    for stay in live(fleet("new", "old"), {"old": 0.06, "new": 0.06}, 30, seed=7):
+        later = 30 * DAY_S
+        stays.append(stay._replace(begins_at=stay.begins_at + later, ends_at=stay.ends_at + later))
+
+    assert not [s for s in find_suspects(stays, SETS, {}) if s.accused]
+
+
+@pytest.mark.parametrize(
+    "intervals",
+    [
+        [],
+        [Interval(0.0, 1.0, failed=False, suspect=True)],
+        [Interval(0.0, 1.0, failed=True, suspect=True)],
+        [Interval(0.0, 1.0, failed=True, suspect=True), Interval(2.0, 3.0, True, False)],
+        [Interval(0.0, 2.0, True, True, "a"), Interval(0.0, 2.0, True, False, "b")],
+        [Interval(1.0, 1.0, True, True), Interval(1.0, 1.0, True, False)],
+    ],
+)
+def test_where_nothing_can_be_compared_nothing_is_known(intervals: list[Interval]) -> None:
+    told = weigh_faults(intervals)
+
+    assert (told.ratio, told.log_e) == (None, 0.0)
+
+
+def test_evidence_does_not_depend_on_the_order_and_a_fault_compares_with_itself_at_risk() -> None:
+    stays = list(live(fleet("old", "new"), {"old": 0.02, "new": 0.05}, 20, seed=8))
+    random.Random(1).shuffle(stays)
+    intervals = [Interval(s.begins_at, s.ends_at, s.failed, s.versions == "new") for s in stays]
+
+    assert weigh_faults(intervals) == weigh_faults(sorted(intervals))
+    pair = [Interval(0.0, 1.0, True, True), Interval(0.0, 2.0, False, False)]
+    ratio = weigh_faults(pair).ratio
+    assert ratio is not None
+    assert ratio > 1e4  # one fault, and it hit the suspect
+
+
+def test_the_bar_is_that_of_e_bh() -> None:
+    assert find_bar([]) == float("inf")
+    assert find_bar([log(39.0), 0.0]) == float("inf")  # two suspects: 2 / 0.05 = 40
+    assert find_bar([log(41.0), 0.0]) == pytest.approx(log(41.0))
+    assert find_bar([log(21.0), log(21.0)]) == pytest.approx(log(21.0))
+
+
+def _row(node: str, finished_at: float) -> CampaignRow:
+    facts = CampaignNode(name=node, profile="h100")
+    return CampaignRow(
+        node=node,
+        kind=NodeKind.HOST,
+        facts=facts,
+        progress=NodeProgress(node=node, finished_at=finished_at),
+    )
+
+
+def campaign_world(factor: float, seed: int) -> Evidence:
+    """400 nodes, of which ten a day are upgraded; faults at one in fifty days, times `factor`."""
+    rng = random.Random(seed)
+    rows = {f"n{i}": _row(f"n{i}", (i / 10) * DAY_S) for i in range(1, 401)}
+    stays = []
+    for node, row in rows.items():
+        since = row.progress.finished_at
+        before = list(live({node: "x"}, {"x": 0.02}, since / DAY_S, rng.randrange(2**32)))
+        stays += before
+        rate = {"x": 0.02 * factor}
+        for stay in live({node: "x"}, rate, (40 * DAY_S - since) / DAY_S, rng.randrange(2**32)):
+            stays.append(
+                stay._replace(begins_at=stay.begins_at + since, ends_at=stay.ends_at + since)
+            )
+    return weigh_campaign(stays, rows)
+
+
+def test_a_campaign_whose_nodes_fail_more_often_is_held_and_an_accepted_one_is_not() -> None:
+    campaign = Campaign(id="c1", release="r2", select="all")
+    worse = campaign_world(3.0, seed=9)
+
+    (held,) = judge_fault_rate(campaign, worse)
+    assert held.subject == FAULT_RATE
+    assert "times as often" in held.detail
+    assert judge_fault_rate(campaign.model_copy(update={"accepted": (FAULT_RATE,)}), worse) == ()
+    assert judge_fault_rate(campaign.model_copy(update={"going_back": True}), worse) == ()
+
+
+def test_no_campaign_is_held_where_nothing_changed_or_it_became_better() -> None:
+    campaign = Campaign(id="c1", release="r2", select="all")
+
+    for seed in range(8):
+        for factor in (1.0, 0.3):
+            evidence = campaign_world(factor, seed)
+            assert judge_fault_rate(campaign, evidence) == ()
+            assert evidence.log_e < -log(ALPHA_HOLD)

@@ -180,12 +180,9 @@ def test_times_at_risk_end_with_faults_and_are_cut_where_the_versions_changed(
             await fill(store)
             while await store.usage.advance():
                 pass
-            operation = await store.operations.open("n1", "again", NOW + 1000.0)
-            assert operation is not None
-            operation = await store.operations.take(operation.id)
             gpu = Component(kind="hgx.gpu", slot="GPU_SXM_1", version="97.00", source="/redfish/v1")
             seen = Inventory(node="n1", vendor="generic", components=(gpu,))
-            await store.operations.record(operation, inventory=seen, now=NOW + 1000.0)
+            await store.evidence.put_inventory(seen, NOW + 1000.0)
             stays = await store.usage.list_stays(NOW, NOW + 9000.0)
             _, sets = await store.evidence.list_versions()
 

@@ -9,7 +9,6 @@ from math import log
 import pytest
 
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, NodeProgress
-from provisioner.model.node import NodeKind
 from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
     DAY_S,
@@ -145,8 +144,7 @@ def test_the_bar_is_that_of_e_bh() -> None:
 def _row(node: str, finished_at: float) -> CampaignRow:
     facts = CampaignNode(name=node, profile="h100")
     return CampaignRow(
-        node=node,
-        kind=NodeKind.HOST,
+        campaign="c1",
         facts=facts,
         progress=NodeProgress(node=node, finished_at=finished_at),
     )

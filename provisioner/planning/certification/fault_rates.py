@@ -250,27 +250,24 @@ def find_suspects(
             for s in known
         ]
         judged.append((group, weigh_faults(intervals), _tell_apart(group, sets, used)))
-    for holding_set, other in _list_pairs(known, sets):
-        pair = {holding_set, other}
-        group = tuple(
-            sorted(
-                f"{c}={v}"
-                for c, v in sets[holding_set].items()
-                if not _has(sets[other], f"{c}={v}")
-            )
-        )
+    alone = {pin for group, evidence, _ in judged if evidence.ratio is not None for pin in group}
+    for mine, other in _list_pairs(known, sets):
+        pins = (f"{c}={v}" for c, v in sets[mine].items() if sets[other].get(c) != v)
+        group = tuple(sorted(pins))
+        if set(group) <= alone:
+            continue  # each is judged by nodes that differ in nothing else
         intervals = [
-            Interval(s.begins_at, s.ends_at, s.failed, s.versions == holding_set)
+            Interval(s.begins_at, s.ends_at, s.failed, s.versions == mine)
             for s in known
-            if s.versions in pair
+            if s.versions in (mine, other)
         ]
-        judged.append((group, weigh_faults(intervals), _tell_apart(group, sets, pair)))
+        judged.append((group, weigh_faults(intervals), _tell_apart(group, sets, (mine, other))))
     for rack in sorted({racks.get(stay.node, "") for stay in known} - {""}):
-        mine = [
+        intervals = [
             Interval(s.begins_at, s.ends_at, s.failed, racks.get(s.node) == rack, s.versions)
             for s in known
         ]
-        judged.append(((f"rack={rack}",), weigh_faults(mine), ()))
+        judged.append(((f"rack={rack}",), weigh_faults(intervals), ()))
     compared = [each for each in judged if each[1].ratio is not None]
     bar = find_bar([evidence.log_e for _, evidence, _ in compared])
     suspects = [

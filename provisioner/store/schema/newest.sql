@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0034');
+INSERT INTO "alembic_version" VALUES('0035');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -444,6 +444,12 @@ CREATE TABLE version_sets (
 	digest VARCHAR NOT NULL,
 	body TEXT,
 	CONSTRAINT pk_version_sets PRIMARY KEY (digest)
+);
+CREATE TABLE version_spans (
+	node VARCHAR NOT NULL,
+	begins_at DOUBLE NOT NULL,
+	versions VARCHAR NOT NULL,
+	CONSTRAINT pk_version_spans PRIMARY KEY (node, begins_at)
 );
 CREATE TABLE webhook_deliveries (
     webhook VARCHAR NOT NULL,

@@ -364,6 +364,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,
+    "planning.certification.fault_rates:judge_fault_rate": _OURS,
     "planning.erasure.deployment:write_command": _OURS,
     "integrations.cumulus.nvue_calls:move_ports": _OURS,
     "planning.release.release_cables:find_gaps": (

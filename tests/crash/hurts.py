@@ -39,7 +39,8 @@ from provisioner.store.repositories.recovery import SqlRecoveryRepository
 FIRST, SECOND = ("blue", "BLUE"), ("red", "RED")  # tenants of the journey, with their VRFs
 OLD_RAIL, HAND_RAIL = 0, 1
 FAR_S = 0.75  # one way: a round trip of 1,500 ms, the slowest of `port_members`
-CUT_S = 900.0
+CUT_S = 3600.0
+CUT_OF_BMCS_S = 300.0  # of it
 ANSWERS_MAX = 3  # how often people are asked in a leg
 
 
@@ -303,23 +304,34 @@ async def judge_slow(world: HurtWorld, since: float) -> list[str]:
 
 
 async def begin_reach(world: HurtWorld) -> None:
-    """Half of the host's BMCs and of its leaves give no answer, while its tenant gives it back."""
+    """Half of the host's BMCs and of its leaves give no answer, while its tenant gives it back.
+
+    The BMCs answer again first: it could be erased then, and nobody knows where its ports are.
+    """
     names = sorted(url for url in world.services if url.startswith(f"https://{HOST}."))
-    leaves = sorted({s.name for s in world.judge.leaves()})
-    world.transport.loss.silent = frozenset((*names[::2], *leaves[::2]))
+    leaves = _half_of_leaves(world)
+    world.transport.loss.silent = frozenset((*names[::2], *leaves))
     world.transport.loss.unanswered = 0
     world.step = 0
     await _change_hands(world, FIRST[0])
     world.cut_until = world.clock.now() + CUT_S
 
 
+def _half_of_leaves(world: HurtWorld) -> tuple[str, ...]:
+    return tuple(sorted({s.name for s in world.judge.leaves()})[::2])
+
+
 async def end_reach(world: HurtWorld) -> str | None:
     """There is a way to all again, and it is the first tenant's."""
-    if world.step == 0 and world.clock.now() >= world.cut_until:
-        world.transport.loss.silent = frozenset()
+    left_s = world.cut_until - world.clock.now()
+    if world.step == 0 and left_s <= CUT_S - CUT_OF_BMCS_S:
+        world.transport.loss.silent = frozenset(_half_of_leaves(world))
         world.step = 1
+    if world.step == 1 and left_s <= 0:
+        world.transport.loss.silent = frozenset()
+        world.step = 2
     node = await node_of(world)
-    if world.step and node.state is State.RELEASED and node.tenant == FIRST[0]:
+    if world.step == 2 and node.state is State.RELEASED and node.tenant == FIRST[0]:
         return ""
     return None
 

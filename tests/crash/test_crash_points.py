@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hurt_world import MemoryMark
@@ -13,8 +15,10 @@ from lives import explore, seconds
 
 from provisioner.control.node.observer import Observer
 from provisioner.control.watch.isolation_violations import IsolationViolations
+from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
+from provisioner.planning.lifecycle.decide import Placement, View
 from provisioner.planning.release.entitlement import mark_served
 
 DEATHS = 2  # each costs some seconds of a core
@@ -97,10 +101,30 @@ async def _ask_nobody(*_given: object) -> tuple[Blocker, ...]:
     return ()
 
 
+async def _take_silence_for_a_fence(self: Observer, node: Node, view: View) -> View:
+    """A leaf that gives no answer passes for one that shows the maintenance network."""
+    placed = await _place(self, node, view)
+    if not placed.unseen:
+        return placed
+    return placed.model_copy(update={"unseen": (), "placement": Placement.MAINTENANCE})
+
+
+async def _fence_what_answers(self: Tenancy, *given: Any, **named: Any) -> MoveOutcome:
+    """A move is over when the leaves that answer have made it."""
+    outcome = await _move(self, *given, **named)
+    return replace(outcome, blockers=())
+
+
+_place, _move = Observer._place, Tenancy.move
 SPOILT = {  # leg -> what is spoilt: place, name, instead; what the judge says of it
-    "hands": (IsolationViolations, "_begin_stay", _count_old_erasures, "was not erased"),
-    "lapses": (Observer, "objections", _ask_nobody, "its certificate was revoked"),
-    "restored": (MemoryMark, "read", lambda _mark: None, "before anybody had settled the restore"),
+    "hands": ([(IsolationViolations, "_begin_stay", _count_old_erasures)], "was not erased"),
+    "lapses": ([(Observer, "objections", _ask_nobody)], "its certificate was revoked"),
+    "restored": ([(MemoryMark, "read", lambda _mark: None)], "had settled the restore"),
+    # either alone changes nothing: the fence refuses, or the next look does
+    "half-reach": (
+        [(Observer, "_place", _take_silence_for_a_fence), (Tenancy, "move", _fence_what_answers)],
+        "of its leaves gave no answer",
+    ),
 }
 
 
@@ -109,8 +133,9 @@ SPOILT = {  # leg -> what is spoilt: place, name, instead; what the judge says o
 def test_a_daemon_that_is_spoilt_on_purpose_is_judged_wrong(
     tmp_path: Path, leg: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, name, instead, words = SPOILT[leg]
-    monkeypatch.setattr(place, name, instead)
+    spoilt, words = SPOILT[leg]
+    for place, name, instead in spoilt:
+        monkeypatch.setattr(place, name, instead)
 
     run = explore(tmp_path, lambda _leg, _number: False, jobs=1, last=leg)
 

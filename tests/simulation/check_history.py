@@ -1,11 +1,14 @@
 """Many histories of two and three daemons on one database, each judged; `make soak NAME=history`.
 
     python tests/simulation/check_history.py [histories] [--jobs N] [--seed FIRST] [--only NUMBER]
+    python tests/simulation/check_history.py [histories] --plant "no fence of epochs"
 
 A trunk is one journey of a small site, driven by whole daemons under virtual time. Every minute or
 so the process forks: the child goes on from there for a quarter of an hour in which daemons are
 killed, stopped, cut off and failed over, and is judged. The trunk itself has a little trouble, goes
 on to its rest, and is judged as a whole. `--seed S --only N` replays history N of trunk S.
+`--plant` takes a protection away (`history_plants.py`) and ends with the first history that shows
+it, 1 if none does.
 
 Prints each anomaly with its seed; the last line is JSON.
 """
@@ -22,10 +25,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from history_check import check
+from history_plants import PLANTS, shows
 from history_trouble import Trouble
 from history_world import SENT_WITHIN_S, ClusterWorld
 from virtual_time import run
@@ -120,9 +125,11 @@ def _append(file: Path, told: dict[str, Any]) -> None:
         out.write(json.dumps(told) + "\n")
 
 
-def grow(given: tuple[int, int, int | None]) -> list[dict[str, Any]]:
+def grow(given: tuple[int, int, int | None], planted: str = "") -> list[dict[str, Any]]:
     """One trunk with its branches; the reports of all."""
     seed, branches, only = given
+    if planted:
+        PLANTS[planted][0](setattr)
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "branches"
@@ -157,6 +164,29 @@ def summary(reports: list[dict[str, Any]], took_s: float) -> dict[str, Any]:
     }
 
 
+def search(planted: str, histories: int, seed: int, jobs: int) -> int:
+    """Tell in how many histories the absence of a protection shows; 0 if it does."""
+    began, lived, found = time.monotonic(), 0, list[dict[str, Any]]()
+    # a process for each trunk: what was taken away is taken away once
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        trunks = [(seed + n, 11, None) for n in range(histories // 12 + 1)]
+        for told in pool.imap(partial(grow, planted=planted), trunks):
+            for number, one in enumerate(told, lived + 1):
+                if any(shows(planted, a) for a in one["anomalies"]):
+                    found.append({"history": number, "seed": one["seed"]})
+            lived += len(told)
+            say(f"{lived} histories, {len(found)} show it")
+            if found or lived >= histories:
+                break
+    first = found[0] if found and found[0]["history"] <= histories else {"history": 0, "seed": ""}
+    took_s = round(time.monotonic() - began)
+    counts = {"lived": lived, "show": len(found), "seconds": took_s}
+    say(
+        json.dumps({"planted": planted, "first": first["history"], "seed": first["seed"], **counts})
+    )
+    return 0 if first["history"] else 1
+
+
 def main() -> int:
     """0: as many histories as were asked for, and no anomaly in any."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -164,7 +194,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="one branch of the trunk --seed, again")
+    parser.add_argument("--plant", choices=PLANTS, help="take this protection away")
     given = parser.parse_args()
+    if given.plant:
+        return search(given.plant, given.histories, given.seed, given.jobs)
     began, reports, seed = time.monotonic(), list[dict[str, Any]](), given.seed
     if given.only is not None:
         reports = grow((seed, given.only + 1, given.only))[:-1]

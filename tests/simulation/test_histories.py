@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,19 +12,8 @@ import pytest
 import virtual_time
 from history_check import check
 from history_log import Certified, Entered, History, Intent, Settled, Taken, Undriven, Write
+from history_plants import PLANTS, shows
 from history_world import SENT_WITHIN_S, ClusterWorld
-from linear_log import record_effects, recorded_fence
-from sqlalchemy import update
-
-from provisioner.control.engine import cluster
-from provisioner.control.engine.engine_shared import SharedEngine
-from provisioner.execution.actions import once
-from provisioner.execution.observe import rotation as switch_api
-from provisioner.execution.steps import methods_switch_settings as switch_drain
-from provisioner.execution.tenancy import leaf
-from provisioner.execution.tenancy import vrf_fabric as leaf_config
-from provisioner.store.rows import operation_rows
-from provisioner.store.schema.schema import operations
 
 PUSH = Write(11.0, "n1", "push", "a", "push", slot="DPU_0")
 UPDATE = Intent(10.0, 100.0, "n1", "update bluefield.bundle DPU_0 to 2", ("DPU_0",), "a")
@@ -169,12 +156,6 @@ def test_more_histories_of_two_and_three_daemons_have_no_anomaly():
     assert lived(range(4), 2) == []
 
 
-@asynccontextmanager
-async def no_turn(_switch: str) -> AsyncIterator[None]:
-    """A turn that nobody waits for."""
-    yield
-
-
 async def undisturbed(tmp_path: Path) -> list[str]:
     world = ClusterWorld(tmp_path, 1, members=2, lost=0.0)
     await world.take_in()
@@ -184,60 +165,12 @@ async def undisturbed(tmp_path: Path) -> list[str]:
     return check(world.history, SENT_WITHIN_S)
 
 
-@contextmanager
-def ignored(_check: Any) -> Iterator[None]:
-    """A permit that asks for no lease."""
-    yield
-
-
-def without_fence(connection: Any, operation: Any) -> Any:
-    """`operation_rows.fence` that writes whatever the row has."""
-    version = operation.version + 1
-    values = {"status": str(operation.status), "phase": operation.phase, "note": operation.note}
-    row = update(operations).where(operations.c.id == operation.id)
-    connection.execute(row.values(version=version, **values))
-    return operation.model_copy(update={"version": version})
-
-
-class Hasty:
-    """A clock whose waits are over at once."""
-
-    def __init__(self, clock: Any) -> None:
-        self.now = clock.now
-
-    async def sleep(self, _seconds: float) -> None:
-        await asyncio.sleep(0)
-
-
-async def not_adopting(_engine: Any) -> None:
-    """The engine's loops that look for the operations of dead daemons, without looking."""
-    await asyncio.Event().wait()
-
-
-def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove one protection."""
-    if name == "the permit ignores the lease":
-        monkeypatch.setattr(cluster.permit, "require_check", ignored)
-    elif name == "no fence of epochs":
-        record_effects()  # of the true one, which comes back
-        monkeypatch.setattr(operation_rows, "fence", recorded_fence(without_fence))
-    elif name == "no wait for the predecessor":
-        resolve = once._resolve
-        monkeypatch.setattr(
-            once, "_resolve", lambda hold, clock, *given: resolve(hold, Hasty(clock), *given)
-        )
-    else:
-        assert name == "nobody takes over"
-        monkeypatch.setattr(SharedEngine, "_adopt", not_adopting)
-        monkeypatch.setattr(SharedEngine, "_sweep", not_adopting)
-
-
-# protection -> when its absence shows, what is done to the daemon then, and what the judge says
+# protection -> when its absence shows, and what is done to the daemon then
 SIGNS = {
-    "the permit ignores the lease": ("on_request", "stop", "after its lease had ended"),
-    "no fence of epochs": ("on_intent", "stop", "epoch"),
-    "no wait for the predecessor": ("on_intent", "kill", "had intended it"),
-    "nobody takes over": ("on_intent", "kill", "had no driver from"),
+    "the permit ignores the lease": ("on_request", "stop"),
+    "no fence of epochs": ("on_intent", "stop"),
+    "no wait for the predecessor": ("on_intent", "kill"),
+    "nobody takes over": ("on_intent", "kill"),
 }
 APART_S = 60.0  # between two blows
 STOPPED_S = 25.0  # past the lease, and until a peer has begun
@@ -270,7 +203,7 @@ async def struck(tmp_path: Path, moment: str, blow: str) -> list[str]:
     return check(world.history, SENT_WITHIN_S)
 
 
-@pytest.mark.parametrize(("moment", "blow"), sorted({(m, b) for m, b, _ in SIGNS.values()}))
+@pytest.mark.parametrize(("moment", "blow"), sorted(set(SIGNS.values())))
 def test_a_history_of_blows_at_the_moments_that_hurt_has_no_anomaly(tmp_path, moment, blow):
     assert virtual_time.run(struck(tmp_path, moment, blow)) == []
 
@@ -280,36 +213,20 @@ def test_a_history_of_blows_at_the_moments_that_hurt_has_no_anomaly(tmp_path, mo
 def test_a_protection_that_is_removed_is_found_in_the_history_that_ci_runs(
     tmp_path, name, monkeypatch
 ):
-    moment, blow, sign = SIGNS[name]
-    plant(name, monkeypatch)
+    PLANTS[name][0](monkeypatch.setattr)
 
-    found = virtual_time.run(struck(tmp_path, moment, blow))
+    found = virtual_time.run(struck(tmp_path, *SIGNS[name]))
 
-    assert any(sign in sentence for sentence in found), found
-
-
-def test_code_that_takes_no_turn_is_found(tmp_path, monkeypatch):
-    for module in (leaf, leaf_config, switch_api, switch_drain):
-        monkeypatch.setattr(module, "turn", no_turn)
-
-    found = virtual_time.run(undisturbed(tmp_path))
-
-    assert any("outside of any turn" in sentence for sentence in found)
+    assert any(shows(name, sentence) for sentence in found), found
 
 
-def test_code_that_sends_without_an_intent_is_found(tmp_path, monkeypatch):
-    async def blind(hold: Any, clock: Any, settings: Any, act: Any, entry: Any) -> Any:
-        await act.send()
-        return await send(hold, clock, settings, act)
-
-    send = once._send
-    monkeypatch.setattr(
-        once, "_send", lambda hold, clock, settings, act: blind(hold, clock, settings, act, None)
-    )
+@pytest.mark.parametrize("name", [name for name in PLANTS if name not in SIGNS])
+def test_a_protection_that_is_removed_is_found_where_nothing_happens(tmp_path, name, monkeypatch):
+    PLANTS[name][0](monkeypatch.setattr)
 
     found = virtual_time.run(undisturbed(tmp_path))
 
-    assert any("it has 0 open intents" in sentence for sentence in found)
+    assert any(shows(name, sentence) for sentence in found), found
 
 
 async def cut_from_the_devices(tmp_path: Path) -> tuple[float, str, list[str]]:

@@ -221,6 +221,12 @@ COMMANDS = {
     "address": Command(
         "offline.places", "address", "Print the addresses of a place: the inverse of `where`."
     ),
+    "optics": Command(
+        INTEGRATION, "", "Optics: ends that are dirty or dying, flaps, and causes that they share."
+    ),
+    "topology": Command(
+        INTEGRATION, "", "The cabled fabric for others: Slurm, Kubernetes, Prometheus."
+    ),
     "bundle": Command(INTEGRATION, "", "Air-gap bundles: create, verify, unpack."),
     "sim": Command(INTEGRATION, "", "A simulated site: serve it, break parts, exchange them."),
 }
@@ -236,8 +242,8 @@ GROUPS: dict[str, str] = {
     "The site and its daemon": "init doctor rehearse serve health mode watch hardware adopt "
     "capability observation recovery clock agents backup restore db webhook context",
     "Without a daemon": "demo sim help inspect record compatibility bmc pdu discover where address "
-    "checks xid attest bundle",
-    "Other systems": "netbox compare",
+    "checks xid attest optics bundle",
+    "Other systems": "netbox compare topology",
 }
 _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
 _PLACES = {name: place for place, name in enumerate(_GROUP_OF)}

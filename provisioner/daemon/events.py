@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -50,6 +51,7 @@ from provisioner.runtime.bounded_listener import (
     Limits,
     get_handlers,
 )
+from provisioner.runtime.integrations import open_optic_series
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile, Sealing
 from provisioner.store.sql_store import SqlStore
@@ -279,7 +281,8 @@ async def open_watch(
             begin(watcher, beside)
 
         secret = partial(secrets.token_urlsafe, 32)
-        return WatchParts(store.alerts, secret, streams, listener, attach)
+        optics = open_optic_series(data, chosen, os.environ)
+        return WatchParts(store.alerts, secret, streams, listener, attach, optics)
 
     if not url:
         async with kept_status(data, clock) as begin:

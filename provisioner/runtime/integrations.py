@@ -68,6 +68,8 @@ class Integration:
     `signed_in_token` takes (a command's `Place`) and returns the token of its sign-in, or "".
     `spaces` takes (settings, secret, clock, file with CAs) and returns an asynchronous context with
     the `Spaces` of the storage system whose `provider` is the integration's name.
+    `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
+    readings of optics (`control/watch/watched_nodes.OpticKeeper`).
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `commands` are typer applications or functions by the name of their command; a name of two words
     is a verb of the core's command `matrix`.
@@ -93,6 +95,7 @@ class Integration:
     log_intake: str = ""
     webhook_posts: str = ""
     spaces: str = ""
+    optic_series: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -252,6 +255,13 @@ def open_more_consoles(settings: Settings, environ: Mapping[str, str]) -> Mappin
     for one in _list_on("consoles", settings, environ, wanted):
         consoles |= load_reference(one, one.consoles)(settings)
     return consoles
+
+
+def open_optic_series(data: Path, settings: Settings, environ: Mapping[str, str]) -> Any:
+    """Return what keeps readings of optics in the data directory; None: nothing does."""
+    for one in _list_on("optic_series", settings, environ, ""):
+        return load_reference(one, one.optic_series)(data / "optics", settings.watch_optics_days)
+    return None
 
 
 @asynccontextmanager

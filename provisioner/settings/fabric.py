@@ -81,6 +81,11 @@ class ReleaseSettings(Record):
         gt=0,
         description="Every port of every leaf is read this often, and each released node's ports.",
     )
+    watch_optics_days: int = Field(
+        31,
+        ge=0,
+        description="Readings of optics are kept this many days, and judged; 0: none are kept.",
+    )
     ports_not_ours: tuple[str, ...] = Field(
         (),
         max_length=1024,

@@ -151,7 +151,7 @@ def _given(annotation: str, data: bytes, how: int, module: str) -> Any:
             return text.encode("utf-8", "replace") if how % 2 else data
         case "str" | "str | None":
             return text
-        case "list[str]" | "Sequence[str]" | "Iterable[str]":
+        case "list[str]" | "Sequence[str]" | "Iterable[str]" | "Iterable[object]":
             return text.splitlines()
         case "Sequence[tuple[str, str]]":
             return (("own.yaml", text),)

@@ -258,9 +258,12 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         "read_port",
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
+    ("integrations.optics.series", (), "read_frames", {}),
     ("integrations.cumulus.link_reading", (), "read_optic read_queues", {}),
     ("integrations.sonic.link_reading", (), "read_optic read_queues", {}),
-    ("model.link_reading", (), "parse_value", {"quantity": "rx_dbm"}),
+    ("integrations.sonic.link_reading", (), "list_queue_ids", {"interface": "Ethernet0"}),
+    ("model.link_reading", (), "parse_value parse_lanes", {"quantity": "rx_dbm"}),
+    ("model.link_reading", (), "clean_words", {"length": 32}),
     ("integrations.cumulus.revisions", (), "decode_document", {"path": ("qos", "roce")}),
     ("integrations.sonic.config_db", (), "read_configuration read_images", {}),
     (
@@ -309,6 +312,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "checks.fabric.fabric_checks:judge_test": (
         "attempted through execution.fabric_outputs:rdma_rail"
     ),
+    "model.link_reading:make_limits": "attempted through both drivers' read_optic",
     "daemon.cluster:declared_end": _OURS,
     "runtime.bounded_listener:hear": "it takes a connection, and marks it",
     "runtime.bounded_listener:prove": "it takes a connection, and marks it",

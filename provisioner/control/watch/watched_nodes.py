@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import heapify, heappop, heappush
+from typing import Protocol
 from zlib import crc32
 
 from provisioner.adapters.redfish.eventing.events import RedfishEvent
@@ -19,6 +20,7 @@ from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport
 from provisioner.execution.actions.power import SOURCE
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
+from provisioner.model.alert import Signal
 from provisioner.model.inventory import Inventory, LeakDetector
 from provisioner.model.link_reading import OpticReading
 from provisioner.model.location import Port
@@ -193,6 +195,20 @@ class ReadQueue:
 LEAVES_MAX = 32  # asked at the same time, each by one request
 
 
+class OpticKeeper(Protocol):
+    """Keeps readings of optics, and judges them day by day."""
+
+    def take(
+        self, node: str, port: str, optic: OpticReading, at: float, changes: int | None = None
+    ) -> None:
+        """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
+        ...
+
+    def list_standing(self) -> Mapping[str, Sequence[Signal]]:
+        """Return node -> the optics at its leaves that announce their end."""
+        ...
+
+
 class LeafCounts:
     """The counts of leaves. `round` begins due readings. `take` gets each port that was read."""
 
@@ -210,8 +226,7 @@ class LeafCounts:
         # leaf -> the ports of each watched host that has one at it
         self._hosts: dict[str, dict[str, Sequence[Port]]] = {}
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
-        # gets node, "leaf/port", the optic and when it was read; None: nobody keeps them
-        self.on_optic: Callable[[str, str, OpticReading, float], None] | None = None
+        self.optics: OpticKeeper | None = None  # None: nobody keeps them
 
     def run_round(self, nodes: Mapping[str, Node]) -> None:
         """Ask the leaves of watched nodes whose turn it is; the longest overdue first."""
@@ -284,8 +299,10 @@ class LeafCounts:
                 link = "" if up is None else "up" if interface in up else "down"
                 now = self._clock.now()
                 counters = Counters(at=now, values=values) if values else None
-                if reading is not None and reading.optic is not None and self.on_optic is not None:
-                    self.on_optic(node, f"{leaf.id}/{interface}", reading.optic, now)
+                if reading is not None and reading.optic is not None and self.optics is not None:
+                    name = f"{leaf.id}/{interface}"
+                    changes = values.get("carrier_changes")
+                    self.optics.take(node, name, reading.optic, now, changes)
                 if counters is not None or link:
                     name = f"{leaf.id}/{interface}"
                     report = PortReport(node=node, port=name, counters=counters, link=link, at=now)

@@ -30,6 +30,7 @@ from provisioner.control.watch.watched_nodes import (
     DueTimes,
     LeafCounts,
     LeakWatch,
+    OpticKeeper,
     ReadQueue,
     Turns,
     WatchedNodes,
@@ -75,6 +76,7 @@ class WatchParts:
     listener: str = ""
     # gets the receiver of pushed events, and what is shown beside it
     attach: Callable[[Watcher, PortWatches], None] | None = None
+    optics: OpticKeeper | None = None  # None: readings of optics are not kept
 
 
 class Watcher:
@@ -108,6 +110,7 @@ class Watcher:
         self.leaks = LeakWatch(self.eyes, self.keeper, context.store, context.clock)
         self.ports = PortWatch()
         self.leaves = LeafCounts(reach, context.clock, context.settings, self._counted)
+        self.optics = self.leaves.optics = parts.optics
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self._turns: dict[str, Turns] = {}
         self._glances = DueTimes()
@@ -165,6 +168,10 @@ class Watcher:
                 tenant = nodes[name].tenant
                 named = [watch_rules.name_tenant(one, tenant) for one in conditions]
                 await self.keeper.level(name, {"watch.ports": named})
+        if self.optics is not None:
+            for name, found in self.optics.list_standing().items():
+                if name in nodes:
+                    await self.keeper.level(name, {"watch.optics": found})
         await self.keeper.tidy(nodes)
 
     def _pace_first_round(self) -> None:

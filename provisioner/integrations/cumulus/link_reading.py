@@ -119,7 +119,7 @@ def read_queues(qos: Any, watchdog: Any) -> dict[str, int]:
     if counted["ecn_marked"] is None:
         counted["ecn_marked"] = _count(marked)
     status = _get(watchdog, "status")
-    if watchdog_on(watchdog) and status:
+    if _is_watched(watchdog) and status:
         states = [str(_get(status, name).get("status", "")).upper() for name in list(status)[:16]]
         counted["watchdog_storms"] = _sum(status, "deadlock-count")
         if all(state in ("OK", "DEADLOCK") for state in states):
@@ -127,7 +127,7 @@ def read_queues(qos: Any, watchdog: Any) -> dict[str, int]:
     return {name: value for name, value in counted.items() if value is not None}
 
 
-def watchdog_on(watchdog: Any) -> bool:
+def _is_watched(watchdog: Any) -> bool:
     state = watchdog.get("state") if isinstance(watchdog, dict) else None
     return str(state).lower() in ("enabled", "enable", "on")
 

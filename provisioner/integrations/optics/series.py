@@ -1,0 +1,275 @@
+"""Keeps readings of optics on disk, small: a frame for each look at a leaf, a piece for each day.
+
+A value is one byte (a step of its quantity; 0: unknown, 255: no light). The frames of the day are
+appended; a day that is over is turned by port, packed, and summed up as medians in `days.jsonl`,
+by which ports are judged. A frame that was cut by a crash ends its day's readings and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from math import exp, log
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from provisioner.integrations.optics.trends import Day, Verdict, judge_port
+from provisioner.model.alert import Classification, Signal
+from provisioner.model.link_reading import DARK_DBM, OpticReading
+
+_log = logging.getLogger(__name__)
+UNKNOWN = 0
+DARK = 255
+DAYS_KEPT = 400  # of medians
+_FRAME = struct.Struct("<IH")  # seconds of the day, bytes that follow
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# quantity -> lowest value, step; the light in 0.15 dB, a current by 3 %, half a degree
+_LINEAR = {"rx_dbm": (-30.0, 0.15), "tx_dbm": (-30.0, 0.15), "temperature_c": (-40.0, 0.66)}
+_LOGARITHMIC = {"bias_ma": (0.1, log(6000.0) / 253)}
+QUANTITIES = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")
+
+
+def encode(quantity: str, value: float | None) -> int:
+    """Return the byte of a value."""
+    if value is None:
+        return UNKNOWN
+    if quantity in _LOGARITHMIC:
+        low, step = _LOGARITHMIC[quantity]
+        return UNKNOWN if value <= 0 else min(254, max(1, 1 + round(log(value / low) / step)))
+    low, step = _LINEAR[quantity]
+    if quantity.endswith("_dbm") and value <= low:
+        return DARK
+    return min(254, max(1, 1 + round((value - low) / step)))
+
+
+def decode(quantity: str, code: int) -> float | None:
+    """Return the value of a byte; None: unknown."""
+    if code == UNKNOWN:
+        return None
+    if code == DARK and quantity.endswith("_dbm"):
+        return DARK_DBM
+    if quantity in _LOGARITHMIC:
+        low, step = _LOGARITHMIC[quantity]
+        return low * exp((code - 1) * step)
+    low, step = _LINEAR[quantity]
+    return low + (code - 1) * step
+
+
+class LeafSeries:
+    """One leaf's folder. `quantities`: what a frame holds of each port."""
+
+    def __init__(self, folder: Path, quantities: Sequence[str] = QUANTITIES) -> None:
+        self._folder = folder
+        self._quantities = tuple(quantities)
+        self._ports: list[str] = []
+        self._day: date | None = None
+
+    def append(self, at: float, codes: Mapping[str, bytes]) -> None:
+        """Store one look: port -> a byte for each quantity."""
+        moment = datetime.fromtimestamp(at, UTC)
+        if self._day != moment.date():
+            self._begin(moment.date(), codes)
+        new = [port for port in codes if port not in self._ports]
+        if new:
+            self._ports += new
+            self._write_ports()
+        blank = bytes(len(self._quantities))
+        frame = b"".join(codes.get(port, blank) for port in self._ports)
+        second = moment.hour * 3600 + moment.minute * 60 + moment.second
+        with self._open_file(self._day or moment.date()).open("ab") as file:
+            file.write(_FRAME.pack(second, len(frame)) + frame)
+
+    def _begin(self, day: date, codes: Mapping[str, bytes]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in sorted(self._folder.glob("*.frames")):
+            if left.stem != day.isoformat():
+                self.close_day(date.fromisoformat(left.stem))
+        self._day = day
+        names = self._open_file(day).with_suffix(".ports")
+        self._ports = names.read_text().split("\n") if names.exists() else sorted(codes)
+        self._write_ports()
+
+    def _write_ports(self) -> None:
+        assert self._day is not None
+        self._open_file(self._day).with_suffix(".ports").write_text("\n".join(self._ports))
+
+    def _open_file(self, day: date) -> Path:
+        return self._folder / f"{day.isoformat()}.frames"
+
+    def close_day(self, day: date) -> dict[str, dict[str, float]]:
+        """Pack a day, and return its medians by port and quantity."""
+        file = self._open_file(day)
+        frames = list(read_frames(file.read_bytes()))
+        names = file.with_suffix(".ports").read_text().split("\n")
+        width = len(self._quantities)
+        columns = [
+            bytes(f[n] if n < len(f) else UNKNOWN for _, f in frames)
+            for n in range(len(names) * width)
+        ]
+        times = b"".join(struct.pack("<I", second) for second, _ in frames)
+        head = json.dumps({"ports": names, "quantities": self._quantities, "n": len(frames)})
+        packed = zlib.compress(times + b"".join(columns), 9)
+        piece = self._folder / f"{day.isoformat()}.z"
+        piece.write_bytes(head.encode() + b"\n" + packed)
+        file.unlink()
+        file.with_suffix(".ports").unlink()
+        medians: dict[str, dict[str, float]] = {}
+        for n, column in enumerate(columns):
+            quantity = self._quantities[n % width]
+            values = [v for c in column if (v := decode(quantity, c)) is not None]
+            if values:
+                medians.setdefault(names[n // width], {})[quantity] = round(median(values), 2)
+        return medians
+
+
+def read_frames(raw: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield (second of the day, bytes) of each whole frame."""
+    at = 0
+    while at + _FRAME.size <= len(raw):
+        second, length = _FRAME.unpack_from(raw, at)
+        at += _FRAME.size
+        if second >= 86_400 or at + length > len(raw):
+            return
+        yield second, raw[at : at + length]
+        at += length
+
+
+class OpticSeries:
+    """What a daemon keeps of the optics of all leaves, in `folder`."""
+
+    def __init__(self, folder: Path, days_kept: int) -> None:
+        self._folder = folder
+        self._days_kept = days_kept
+        self._leaves: dict[str, LeafSeries] = {}
+        self._pending: dict[str, tuple[float, dict[str, bytes]]] = {}
+        self._facts: dict[str, dict[str, dict[str, Any]]] = {}  # leaf -> port -> of today
+        self._owner: dict[str, str] = {}  # "leaf/port" -> node
+        self._today: dict[str, date] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._at = 0.0  # of the newest reading
+
+    def take(
+        self, node: str, port: str, optic: OpticReading, at: float, changes: int | None = None
+    ) -> None:
+        """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
+        leaf, _, name = port.partition("/")
+        if not _NAME.fullmatch(leaf) or not name:
+            return
+        self._owner[port] = node
+        self._at = max(self._at, at)
+        codes = bytes(encode(q, optic.get_worst(q)) for q in QUANTITIES)
+        if name in self._pending.setdefault(leaf, (at, {}))[1]:  # the next look has begun
+            self._flush(leaf)
+        self._pending.setdefault(leaf, (at, {}))[1][name] = codes
+        limits = optic.limits.get("rx_dbm")
+        facts = self._facts.setdefault(leaf, {}).setdefault(name, {"flaps": 0, "changes": changes})
+        had = facts["changes"]
+        if changes is not None and had is not None and changes > had:
+            facts["flaps"] += changes - had
+        facts |= {
+            "changes": changes,
+            "serial": optic.serial,
+            "part": f"{optic.vendor} {optic.part}".strip(),
+            "lot": optic.lot,
+            "kind": optic.kind,
+            "low": None if limits is None else limits.low_alarm,
+        }
+
+    def _flush(self, leaf: str) -> None:
+        at, codes = self._pending.pop(leaf)
+        series = self._leaves.setdefault(leaf, LeafSeries(self._folder / leaf))
+        day = datetime.fromtimestamp(at, UTC).date()
+        try:
+            if self._today.setdefault(leaf, day) != day:
+                self._end_day(leaf, series, self._today[leaf])
+                self._today[leaf] = day
+            series.append(at, codes)
+        except OSError as error:
+            _log.warning("%s: its optics were not kept: %s", leaf, error.strerror)
+
+    def _end_day(self, leaf: str, series: LeafSeries, day: date) -> None:
+        medians = series.close_day(day)
+        facts = self._facts.pop(leaf, {})
+        row = {
+            "day": day.isoformat(),
+            "ports": {
+                port: {"values": medians.get(port, {}), **of_port}
+                for port, of_port in facts.items()
+            },
+        }
+        with (self._folder / leaf / "days.jsonl").open("a") as file:
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+        for name, days in read_days(self._folder / leaf).items():
+            self._verdicts[f"{leaf}/{name}"] = judge_port(f"{leaf}/{name}", days)
+        for piece in sorted((self._folder / leaf).glob("*.z")):
+            if date.fromisoformat(piece.stem) < day - timedelta(days=self._days_kept):
+                piece.unlink()
+
+    def list_standing(self) -> dict[str, list[Signal]]:
+        """Return node -> the optics that announce their end; a node without any is in it too."""
+        found: dict[str, list[Signal]] = {node: [] for node in self._owner.values()}
+        for port, verdict in self._verdicts.items():
+            node = self._owner.get(port)
+            if node is None or verdict.state not in ("dirty", "dying"):
+                continue
+            message = f"{describe(verdict)} {verdict.remedy}"
+            one = Signal(
+                node=node,
+                id="OpticDegrades",
+                target=port,
+                classifications=(Classification.SENSOR_WARNING,),
+                message=message[:300],
+                source="watch.optics",
+                at=self._at,
+            )
+            found[node].append(one)
+        return found
+
+    def close(self) -> None:
+        """Write what is still in memory of the last look."""
+        for leaf in list(self._pending):
+            self._flush(leaf)
+
+
+def describe(verdict: Verdict) -> str:
+    """Return a verdict as a sentence."""
+    end = {"node": "the node's end", "leaf": "the leaf's end"}.get(verdict.end, "")
+    since = f" since {verdict.since}" if verdict.since else ""
+    until = f"; it reaches the alarm limit about {verdict.until}" if verdict.until else ""
+    return f"{verdict.state}{f', {end}' if end else ''}{since}: {verdict.words}{until}."
+
+
+def read_days(folder: Path) -> dict[str, list[Day]]:
+    """Return port -> its days, oldest first; lines that cannot be read are left out."""
+    ports: dict[str, list[Day]] = {}
+    file = folder / "days.jsonl"
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    for line in lines[-DAYS_KEPT:]:
+        try:
+            row = json.loads(line)
+            at = date.fromisoformat(row["day"])
+            for port, shown in row["ports"].items():
+                ports.setdefault(port, []).append(_read_day(at, shown))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return ports
+
+
+def _read_day(at: date, shown: Mapping[str, Any]) -> Day:
+    low = shown.get("low")
+    return Day(
+        day=at,
+        values={str(k): float(v) for k, v in shown["values"].items()},
+        serial=str(shown.get("serial", "")),
+        part=str(shown.get("part", "")),
+        lot=str(shown.get("lot", "")),
+        kind=str(shown.get("kind", "unknown")),
+        low_alarm_dbm=None if low is None else float(low),
+        flaps=int(shown.get("flaps", 0)),
+    )

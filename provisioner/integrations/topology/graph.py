@@ -1,0 +1,115 @@
+"""Scalable units of a rail-optimised fabric from its cables, in the words of others. Pure.
+
+Nodes on the same set of leaves are one hop apart on every rail: such a set is a unit, which is what
+Slurm calls a switch and NVIDIA's topograph a leaf. A node without cables is in none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+# as NVIDIA/topograph writes it
+LABEL = "network.topology.nvidia.com"
+EXPORTERS = {"node": 9100, "dcgm": 9400}  # the ports of node_exporter and dcgm-exporter
+
+
+def group_units(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return unit -> its hosts, both in order; a unit has the name of its first leaf."""
+    units: dict[tuple[str, ...], list[str]] = {}
+    for node in nodes:
+        own = {str(p["switch"]) for p in node["ports"] if p["rail"] >= 0 and p["switch"]}
+        if node["kind"] == "host" and own:
+            units.setdefault(tuple(sorted(own)), []).append(str(node["id"]))
+    firsts = [leaves[0] for leaves in units]
+    named: dict[str, list[str]] = {}
+    for leaves, hosts in sorted(units.items()):
+        # leaves that two sets share make the first leaf's name ambiguous
+        alone = firsts.count(leaves[0]) == 1
+        named[leaves[0] if alone else "+".join(leaves)] = sorted(hosts)
+    return named
+
+
+def list_uncabled(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    placed = {host for hosts in group_units(nodes).values() for host in hosts}
+    return sorted(n["id"] for n in nodes if n["kind"] == "host" and n["id"] not in placed)
+
+
+def write_slurm(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
+    """Return a topology.yaml (Slurm 25.05): a tree of units under one root."""
+    switches: list[dict[str, str]] = [{"switch": "fabric", "children": ",".join(units)}]
+    switches += [
+        {"switch": unit, "nodes": ",".join(names.get(host, host) for host in hosts)}
+        for unit, hosts in units.items()
+    ]
+    document = [{"topology": "rails", "cluster_default": True, "tree": {"switches": switches}}]
+    return "---\n" + yaml.safe_dump(document, sort_keys=False)
+
+
+def write_labels(units: Mapping[str, Sequence[str]], names: Mapping[str, str]) -> str:
+    """Return lines of `kubectl label` that bring each node's unit up to date."""
+    return "".join(
+        f"kubectl label --overwrite node {names.get(host, host)} {LABEL}/leaf={_clean(unit)}\n"
+        for unit, hosts in units.items()
+        for host in hosts
+    )
+
+
+def _clean(unit: str) -> str:
+    """Return a label's value: 63 characters of letters, digits, '-', '_' and '.'."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in unit)
+    return kept[:63].strip("-_.")
+
+
+def build_targets(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return targets for Prometheus' file discovery: the exporters of hosts."""
+    unit_of = {host: unit for unit, hosts in group_units(nodes).items() for host in hosts}
+    targets = []
+    for node in sorted(nodes, key=lambda n: str(n["id"])):
+        address = str(node.get("address") or "")
+        if not address:
+            continue
+        labels = {"node": node["id"], "tenant": node.get("tenant") or "", "state": node["state"]}
+        if node["kind"] == "switch":
+            continue  # gnmic reads it, and is a target itself
+        for job, port in EXPORTERS.items():
+            named = {**labels, "job": job, "unit": unit_of.get(str(node["id"]), "")}
+            targets.append({"targets": [f"{_bracket(address)}:{port}"], "labels": named})
+    return targets
+
+
+# OpenConfig's paths of what this product reads by itself: optics, counters, queues
+PATHS = {
+    "optics": "/components/component/transceiver/physical-channels/channel/state",
+    "counters": "/interfaces/interface/state/counters",
+    "queues": "/qos/interfaces/interface/output/queues/queue/state",
+}
+
+
+def write_gnmic(nodes: Sequence[Mapping[str, Any]], port: int) -> str:
+    """Return a configuration of gnmic: every leaf, sampled in five minutes, for Prometheus."""
+    leaves = {
+        str(n["id"]): {"address": f"{_bracket(str(n['address']), bare=True)}:{port}"}
+        for n in sorted(nodes, key=lambda n: str(n["id"]))
+        if n["kind"] == "switch" and n.get("address")
+    }
+    sampled = {
+        name: {"paths": [path], "mode": "stream", "stream-mode": "sample", "sample-interval": "5m"}
+        for name, path in PATHS.items()
+    }
+    outputs = {"prometheus": {"type": "prometheus", "listen": ":9804"}}
+    return yaml.safe_dump(
+        {"targets": leaves, "subscriptions": sampled, "outputs": outputs}, sort_keys=False
+    )
+
+
+def _bracket(address: str, *, bare: bool = False) -> str:
+    """Return a host as it stands before a port. `bare`: of a URL, without the port of its API."""
+    host = address.partition("://")[2].partition("/")[0] if "://" in address else address
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    if host.count(":") > 1:
+        return f"[{host}]"
+    return host.partition(":")[0] if bare else host

@@ -1,0 +1,206 @@
+"""Series of optics: verdicts with dates, innocents, causes that are shared, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from provisioner.integrations.optics.optics_commands import optics
+from provisioner.integrations.optics.series import (
+    QUANTITIES,
+    LeafSeries,
+    OpticSeries,
+    decode,
+    encode,
+    read_days,
+    read_frames,
+)
+from provisioner.integrations.optics.trends import Day, find_shared, judge_port
+from provisioner.model.link_reading import DARK_DBM, Limits, OpticReading
+
+BEGAN = date(2026, 5, 1)
+
+
+def days(
+    rx: list[float | None], bias: float | list[float] = 60.0, serial: str = "A", **more: object
+) -> list[Day]:
+    out = []
+    for n, value in enumerate(rx):
+        values = {"bias_ma": bias[n] if isinstance(bias, list) else bias, "tx_dbm": 0.6}
+        if value is not None:
+            values["rx_dbm"] = value
+        known = {"serial": serial, "kind": "optic", "low_alarm_dbm": -9.0, **more}
+        out.append(Day(day=BEGAN + timedelta(days=n), values=values, **cast(Any, known)))
+    return out
+
+
+def test_light_that_falls_with_a_steady_sender_is_dirt_with_its_dates() -> None:
+    found = judge_port("l/swp1", days([0.8] * 10 + [0.8 - 0.3 * n for n in range(12)]))
+
+    assert (found.state, found.end) == ("dirty", "node")
+    assert found.since == BEGAN + timedelta(days=12)
+    assert found.until is not None
+    assert BEGAN + timedelta(days=35) < found.until < BEGAN + timedelta(days=60)
+    assert "Clean both connectors" in found.remedy
+
+
+def test_a_laser_that_needs_more_current_is_dying_at_the_leafs_end() -> None:
+    found = judge_port(
+        "l/swp1", days([0.8] * 20, bias=[60.0] * 8 + [60 + 2 * n for n in range(12)])
+    )
+
+    assert (found.state, found.end) == ("dying", "leaf")
+    assert "Swap the leaf's optic" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("rx", "state"),
+    [
+        ([DARK_DBM] * 20, "unknown"),  # an unused port, or a module that shows -40
+        ([None] * 20, "unknown"),  # "N/A"
+        ([0.8] * 3, "unknown"),
+        ([0.8] * 10 + [-4.0] + [0.8] * 9, "good"),  # one bad day
+        ([0.8, 0.9, 0.7] * 7, "good"),
+        ([0.8] * 19 + [DARK_DBM], "dark"),
+        ([0.8] * 18 + [-9.5, -9.6], "dirty"),  # below the module's own limit
+    ],
+)
+def test_a_verdict_needs_a_trend_that_goes_on(rx: list[float | None], state: str) -> None:
+    assert judge_port("l/swp1", days(rx)).state == state
+
+
+def test_copper_and_silence_are_never_swapped() -> None:
+    copper = judge_port("l/swp1", [Day(day=BEGAN, kind="copper")])
+
+    assert (copper.state, copper.remedy) == ("good", "")
+    assert judge_port("l/swp1", []).state == "unknown"
+    # without limits (thresholds of zero) there is a trend, and no date for its end
+    falls = days([0.8] * 10 + [0.8 - 0.3 * n for n in range(12)], low_alarm_dbm=None)
+    assert judge_port("l/swp1", falls).until is None
+
+
+def test_a_repair_is_proved_by_its_light_only() -> None:
+    fell = [0.8] * 10 + [0.8 - 0.3 * n for n in range(10)]
+    good = judge_port("l/swp1", [*days([*fell, *[0.7] * 6])])
+    worse = judge_port("l/swp1", [*days([*fell, *[-0.7] * 6])])
+
+    assert (good.state, good.repaired_on, good.proved) == (
+        "good", BEGAN + timedelta(days=20), True,
+    )  # fmt: skip
+    assert worse.proved is False
+    swapped = days(fell) + [
+        Day(day=BEGAN + timedelta(days=20 + n), values={"rx_dbm": 0.8}, serial="B", kind="optic")
+        for n in range(6)
+    ]
+    assert judge_port("l/swp1", swapped).proved is True
+
+
+def test_planted_optics_are_found_and_no_innocent_of_ten_thousand() -> None:
+    rng = random.Random(7)
+    wrong = found = 0
+    for number in range(10_000):
+        level = rng.uniform(-2.0, 1.5)
+        rx = [round(level + rng.gauss(0, 0.15), 2) for _ in range(30)]
+        planted = number % 50 == 0
+        if planted:
+            rx = [v - 0.25 * max(0, n - 14) for n, v in enumerate(rx)]
+        state = judge_port("l/p", days(list(rx))).state
+        found += planted and state == "dirty"
+        wrong += not planted and state != "good"
+
+    assert wrong == 0
+    assert found >= 0.98 * 200
+
+
+def test_a_lot_with_far_more_bad_optics_than_its_share_is_named_and_a_leaf_is_not() -> None:
+    groups = {f"l{n % 40}/p{n}": (f"leaf l{n % 40}", f"lot {n % 25}") for n in range(2000)}
+    bad = [*[port for port, (_, lot) in groups.items() if lot == "lot 3"][:9], "l1/p1", "l2/p2"]
+
+    causes = find_shared(bad, groups)
+
+    assert [c.group for c in causes] == ["lot 3"]
+    spread = [port for n, port in enumerate(groups) if n % 97 == 0]
+    assert find_shared(spread, groups) == ()
+
+
+@pytest.mark.parametrize(
+    ("quantity", "value", "near"),
+    [
+        ("rx_dbm", -3.2, 0.1),
+        ("bias_ma", 6.75, 0.12),
+        ("bias_ma", 380.0, 7),
+        ("temperature_c", 41.0, 0.4),
+    ],
+)
+def test_a_byte_holds_a_value_as_near_as_its_trend_needs(
+    quantity: str, value: float, near: float
+) -> None:
+    back = decode(quantity, encode(quantity, value))
+
+    assert back is not None
+    assert abs(back - value) <= near
+    assert decode(quantity, encode(quantity, None)) is None
+    assert decode("rx_dbm", encode("rx_dbm", DARK_DBM)) == DARK_DBM
+
+
+def reading(rx: float, serial: str = "A") -> OpticReading:
+    lanes = {"rx_dbm": (rx, rx + 0.2), "tx_dbm": (0.6,), "bias_ma": (60.0,)}
+    return OpticReading("optic", serial, "MMS4X00", "NVIDIA", "240315", lanes,
+                        {"rx_dbm": Limits(-9.0, None, None, 7.0)})  # fmt: skip
+
+
+def feed(series: OpticSeries, number: int, rx: float) -> None:
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=number)
+    for hour in range(3):
+        moment = (at + timedelta(hours=hour)).timestamp()
+        series.take("n1", "leaf-1/swp1", reading(rx), moment, changes=number)
+        series.take("n2", "leaf-1/swp2", reading(0.8, "B"), moment, changes=0)
+
+
+def test_a_daemon_names_the_end_on_the_node_and_the_report_says_the_same(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=10)
+    for number in range(22):
+        feed(series, number, 0.8 if number < 10 else 0.8 - 0.3 * (number - 10))
+    series.close()
+
+    standing = series.list_standing()
+    assert standing["n2"] == []
+    assert [f.id for f in standing["n1"]] == ["OpticDegrades"]
+    assert "the node's end since 2026-05-1" in standing["n1"][0].message
+    assert len(list((tmp_path / "leaf-1").glob("*.z"))) == 11  # older pieces are gone
+
+    app = typer.Typer()
+    app.command()(optics)
+    ran = CliRunner().invoke(app, [str(tmp_path), "--json"])
+    assert ran.exit_code == 1, ran.output
+    (port,) = json.loads(ran.output)["ports"]
+    assert (port["port"], port["state"], port["end"]) == ("leaf-1/swp1", "dirty", "node")
+    assert port["flaps"] > 0
+
+
+def test_a_frame_that_a_crash_cut_costs_only_itself(tmp_path: Path) -> None:
+    series = LeafSeries(tmp_path, QUANTITIES[:1])
+    at = datetime(2026, 5, 1, tzinfo=UTC).timestamp()
+    for number in range(5):
+        series.append(at + 300 * number, {"swp1": b"\x50", "swp2": b"\x60"})
+    file = tmp_path / "2026-05-01.frames"
+    file.write_bytes(file.read_bytes()[:-1])
+
+    assert len(list(read_frames(file.read_bytes()))) == 4
+    again = LeafSeries(tmp_path, QUANTITIES[:1])
+    again.append(at + 86_400, {"swp1": b"\x50"})
+    assert (tmp_path / "2026-05-01.z").exists()
+
+
+def test_days_that_are_damaged_are_left_out(tmp_path: Path) -> None:
+    good = {"day": "2026-05-01", "ports": {"swp1": {"values": {"rx_dbm": 0.8}}}}
+    (tmp_path / "days.jsonl").write_text(f'{{"day": \n[]\n{json.dumps(good)}\n{{"day": "x"}}\n')
+
+    assert list(read_days(tmp_path)) == ["swp1"]

@@ -67,9 +67,10 @@ class Heard(NamedTuple):
         if self.is_mac:
             return None
         switch = self.among({switch for switch, _ in known}).switch
-        called = names.get(switch, {}) if self.subtype in _OWN_WORDS else {}
+        own_words = self.subtype in _OWN_WORDS
+        called = names.get(switch, {}) if own_words or (switch, self.port) not in known else {}
         place = spell_port(switch, called.get(self.port, self.port), names, known)
-        if place in known or self.port in called or self.subtype not in _OWN_WORDS:
+        if place in known or self.port in called or not own_words:
             return place
         described = spell_port(switch, self.described, names, known)
         return described if described in known else None

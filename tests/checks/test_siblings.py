@@ -183,6 +183,105 @@ def test_a_sibling_of_a_known_fault_is_judged_as_it_is(name: str) -> None:
     assert sibling.part in {"", *(f.part for f in found)}
 
 
+OLD = """\
+#   Rank  0 Pid   42 on    node1 device  0 [0x1b] NVIDIA H100 80GB HBM3
+#                                                     out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+ 17179869184    4294967296   float     sum    62900  273.13  477.98  2e-06    62850  273.35  478.36  2e-06
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 478.17
+#
+"""  # noqa: E501  (as nccl-tests before 2.13 prints it)
+
+
+@pytest.mark.parametrize(
+    ("error", "severity"),
+    [
+        ("2e-06", None),
+        ("1e+03", None),  # the tool holds it against its own bound
+        ("nan", ISOLATE),
+        ("-nan", ISOLATE),
+        ("inf", ISOLATE),
+        ("-1e-06", CONFIG),
+        ("2,0e-06", CONFIG),
+        ("N/A", CONFIG),
+    ],
+)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_the_largest_difference_of_old_versions(
+    error: str, severity: Severity | None, ends: str
+) -> None:
+    rank = OLD.split("\n", maxsplit=1)[0]
+    ranks = "\n".join(rank.replace("Rank  0", f"Rank  {n}") for n in range(8))
+    text = OLD.replace(rank, ranks).replace("2e-06", error).replace("\n", ends)
+    evidence = Evidence(source=LINES["nccl"], exit_code=0, text=text)
+    host = CheckContext(gpu_model="H100", gpus=8)
+
+    result = BY_NAME["nccl_single"].judge({"nccl": evidence}, host)
+
+    assert [f.severity for f in result.findings][:1] == ([severity] if severity else [])
+
+
+LEAVES = ("leaf-0", "leaf-1")
+ALIASES = {leaf: {"etp1a": "Ethernet0"} for leaf in LEAVES}
+CARDS = "/sys/class/net/{}/device/uevent:PCI_SLOT_NAME=0000:{}:00.0\n"
+
+
+def heard(pid: object, kind: str, described: str = "Ethernet0", *, swapped: bool = False) -> str:
+    """What lldpd on a host hears from two SONiC leaves."""
+    leaves = LEAVES[::-1] if swapped else LEAVES
+    entries = [
+        {
+            name: {
+                "chassis": {leaf: {"id": {"type": "mac", "value": "9c:05:91:00:00:01"}}},
+                "port": {"id": {"type": kind, "value": pid}, "descr": described},
+            }
+        }
+        for name, leaf in zip(("eth0", "eth1"), leaves, strict=True)
+    ]
+    return json.dumps({"lldp": {"interface": entries}})
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "verdict"),
+    [
+        (heard("etp1a", "local", "x"), ALIASES, Verdict.PASS),
+        (heard("etp1a", "ifname", "x"), ALIASES, Verdict.PASS),
+        (heard("etp1a", "ifalias"), {}, Verdict.PASS),
+        (heard("Ethernet0", "ifname", "x"), ALIASES, Verdict.PASS),
+        (heard("Eth1/1", "local"), {}, Verdict.PASS),
+        (heard("Eth1/1", "local", "to host 5"), {}, Verdict.SKIPPED),
+        (heard("ETP1A", "local", "x"), ALIASES, Verdict.SKIPPED),
+        (heard("9c05.9100.0001", "mac"), {}, Verdict.SKIPPED),
+        (heard("9c:05:91:00:00:01", ""), {}, Verdict.SKIPPED),
+        (heard("etp1a", "local", "x"), {"leaf-0": ALIASES["leaf-0"]}, Verdict.SKIPPED),
+        (heard("Ethernet4", "ifname"), ALIASES, Verdict.FAIL),
+        (heard("etp1a", "local", "x", swapped=True), ALIASES, Verdict.FAIL),
+        (heard("etp1a", "ifname", "x", swapped=True), ALIASES, Verdict.FAIL),
+        (heard(1, "local"), ALIASES, Verdict.FAIL),
+    ],
+)
+def test_a_leaf_calls_its_port_as_it_likes(
+    said: str, names: dict[str, dict[str, str]], verdict: Verdict
+) -> None:
+    cards = CARDS.format("eth0", "18") + CARDS.format("eth1", "40") + "end-of-output\n"
+    context = CheckContext(
+        gpu_model="H100",
+        gpus=8,
+        rails=2,
+        neighbours=tuple((leaf, "Ethernet0") for leaf in LEAVES),
+        cabled_pci={"leaf-0/Ethernet0": "0000:18:00.0", "leaf-1/Ethernet0": "0000:40:00.0"},
+        port_names=names,
+    )
+    outputs = {
+        name: Evidence(source=LINES[name], exit_code=0, text=text)
+        for name, text in (("lldp", said), ("netdevs", cards))
+    }
+
+    assert BY_NAME["lldp"].judge(outputs, context).verdict is verdict
+
+
 def of_module(**more: object) -> CheckResult:
     """The good output of `ethtool -m --json`, with other facts of its first module."""
     text = (ROOT / "optics/good_ethtool/mlxlink.txt").read_text()

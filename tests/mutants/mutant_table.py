@@ -26,7 +26,11 @@ TABLE = (
             f"provisioner.execution.actions.once:{name}"
             for name in ("once", "_send", "_too_late", "_answered", "_resolve", "_BEFORE_SENDING")
         ),
-        ("tests/simulation/test_once.py", "tests/simulation/test_once_open_intents.py"),
+        (
+            "tests/simulation/test_once.py",
+            "tests/simulation/test_once_open_intents.py",
+            "tests/simulation/test_act_gate.py",
+        ),
     ),
     Row(
         "the gate of a release",

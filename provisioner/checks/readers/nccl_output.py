@@ -231,7 +231,7 @@ def _parse_row(header: Sequence[str], cells: Sequence[str]) -> Row:
         raise Unreadable(f"nccl-tests: a row of {len(cells)} cells under {len(header)} titles")
     pairs = list(zip(header, cells, strict=True))
     verified = [
-        0 if _is_difference(title, cell) else parse_whole(cell, _WRONG)
+        _count_difference(cell) if title == _DIFFERENCE else parse_whole(cell, _WRONG)
         for title, cell in pairs
         if title in (_WRONG, _DIFFERENCE) and cell != "N/A"
     ]
@@ -244,9 +244,16 @@ def _parse_row(header: Sequence[str], cells: Sequence[str]) -> Row:
     )
 
 
-def _is_difference(title: str, cell: str) -> bool:
-    """Return whether a cell is a largest difference. Raises `Unreadable` for one that is none."""
-    return title == _DIFFERENCE and parse_number(cell, _DIFFERENCE) >= 0
+def _count_difference(cell: str) -> int:
+    """Return 0 for a largest difference, which the tool judges; 1 for one that is no number.
+
+    The tool's own bound lets "nan" pass: no comparison with it is true.
+    """
+    if cell.lower().lstrip("+-") in ("nan", "inf"):
+        return 1
+    if parse_number(cell, _DIFFERENCE) < 0:
+        raise Unreadable(f"nccl-tests: a difference of {cell[:24]}")
+    return 0
 
 
 def _from_json(text: str) -> NcclRun:

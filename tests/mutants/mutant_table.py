@@ -46,6 +46,8 @@ TABLE = (
             "tests/planning/test_release_ask.py",
             "tests/planning/test_release_proof.py",
             "tests/planning/test_port_isolation.py",
+            "tests/fabric/test_release_probe_sets.py",
+            "tests/fabric/test_release_sequence.py",
         ),
     ),
     Row(

@@ -135,6 +135,7 @@ COMMANDS: Mapping[str, Command] = {
     "list_selection_fields": C("node fields", example="--where 'name=driver*'"),
     "list_debt": C("debt"),
     "show_usage": C("usage show", example="--begins-at 2026-11-01T00:00:00Z --by node"),
+    "show_usage_course": C("usage course", example="--tenant red --steps 30"),
     "export_usage": C(
         "usage focus", example="--price 2.10 --currency EUR --provider 'Example GmbH'"
     ),

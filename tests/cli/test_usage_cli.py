@@ -139,6 +139,27 @@ def test_charges_are_exported_and_an_empty_time_is_refused(place: Path, url: str
     assert "Begin before its end" in ahead.stderr
 
 
+def test_the_course_sums_to_what_the_ledger_has_and_months_have_their_own_charges(
+    place: Path, url: str
+) -> None:
+    begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - 5 * HOUR))
+    end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + 9000.0))
+    told = ["--begins-at", begin, "--ends-at", end]
+    course = json.loads(alone(["usage", "course", *told, "--steps", "9", "--json"], place).stdout)
+    whole = json.loads(alone(["usage", "show", *told, "--json"], place).stdout)
+    shown = alone(["usage", "course", *told, "--steps", "9", "--tenant", "red"], place).stdout
+    price = ["--price", "2.5", "--currency", "EUR", "--provider", "Example"]
+    years = ["usage", "focus", *price, "--begins-at", "2020-01-01T00:00:00Z"]
+    refused = alone(years, place)
+
+    drawn = sum(sum(line["nodes"]) for line in course["lines"]) * 9000.0 / 9
+    assert drawn == pytest.approx(sum(r["node_s"] for r in whole["items"]), rel=1e-3)
+    assert len(course["times"]) == 9
+    assert "serving" in shown
+    assert "free" not in shown
+    assert "Ask for fewer months" in refused.stderr
+
+
 def test_a_crash_while_folding_counts_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,8 @@ async def fill_console(store: SqlStore, now: float, *, liar: bool = True) -> Non
         await put_liar(store, now)
     await put_campaign(store, now)
     await put_case(store, now, EVIL if liar else "NVRM: Xid 79, GPU has fallen off the bus.")
+    while await store.usage.advance():
+        pass
 
 
 def host(number: int, state: State, now: float) -> Node:

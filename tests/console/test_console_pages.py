@@ -28,6 +28,8 @@ PAGES = {
     "cases/su1-n05-c0001": "su1-n05-c0001",
     "tenants": "Tenants",
     "tenants/red": "red",
+    "usage": "Usage",
+    "usage?by=node&time=week": "Usage",
     "events": "Events",
     "alerts": "Alerts",
     "approvals": "Approvals",
@@ -122,3 +124,23 @@ def test_the_sign_in_page_fits_and_axe_finds_nothing_serious(site: Site, browser
             assert stranger.run("document.documentElement.scrollWidth <= innerWidth")
 
         assert stranger.barriers() == []
+
+
+@pytest.mark.parametrize("width", [1200, 1280, 1440, 1600, 1920])
+def test_the_bar_takes_one_line_and_cuts_no_word(look: Looker, width: int) -> None:
+    look.to("home", "Home")
+    look.page.set_viewport_size({"width": width, "height": 800})
+    high = look.run("document.getElementById('bar').getBoundingClientRect().height")
+    cut = look.run("""() => {
+        const search = document.getElementById('search');
+        const ruler = document.createElement('canvas').getContext('2d');
+        ruler.font = getComputedStyle(search).font;
+        return [...document.querySelectorAll('#bar nav a, #bar button')]
+            .filter((e) => e.offsetWidth && e.scrollWidth > e.clientWidth + 1)
+            .map((e) => e.textContent)
+            .concat(ruler.measureText(search.placeholder).width > search.clientWidth - 20
+                ? ['search'] : []);
+    }""")
+
+    assert high < 70
+    assert cut == []

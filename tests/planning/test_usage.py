@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from provisioner.planning.lifecycle.usage import (
     Span,
     UsageRow,
     Use,
+    draw_course,
     fold_journal,
     measure_availability,
     name_use,
+    split_months,
     write_focus,
 )
 
@@ -213,7 +216,7 @@ def test_charges_have_every_mandatory_column_of_focus_1_2(
     )
     price = Price(per_gpu_hour=2.5, currency="EUR", provider="Example")
     period = Period(begins_at=begin, ends_at=begin + 9000.0)
-    serving, degraded = csv.DictReader(io.StringIO(write_focus(rows, period, price)))
+    serving, degraded = csv.DictReader(io.StringIO(write_focus([(period, rows)], price)))
 
     for name, may_be_null in MANDATORY.items():
         assert name in serving, name
@@ -223,3 +226,33 @@ def test_charges_have_every_mandatory_column_of_focus_1_2(
     assert float(degraded["BilledCost"]) == 0.0
     assert (serving["BillingPeriodStart"], serving["BillingPeriodEnd"]) == (month, after)
     assert serving["ChargeCategory"] == "Usage"
+
+
+@given(
+    begin=st.floats(1_700_000_000.0, 1_900_000_000.0),
+    days=st.floats(0.001, 400.0),
+)
+def test_every_charge_lies_in_its_billing_period_and_the_months_make_up_the_whole(
+    begin: float, days: float
+) -> None:
+    whole = Period(begins_at=begin, ends_at=begin + days * 86_400.0)
+    months = split_months(whole)
+    row = UsageRow(owner="red", cause=Cause.SERVING, node="n1", node_s=1.0, gpu_s=8.0)
+    price = Price(per_gpu_hour=2.5, currency="EUR", provider="Example")
+    table = write_focus([(month, [row]) for month in months], price)
+    charges = list(csv.DictReader(io.StringIO(table)))
+
+    assert (months[0].begins_at, months[-1].ends_at) == (whole.begins_at, whole.ends_at)
+    assert all(a.ends_at == b.begins_at for a, b in pairwise(months))
+    assert len({c["BillingPeriodStart"] for c in charges}) == len(charges) == len(months)
+    for charge in charges:
+        assert charge["BillingPeriodStart"] <= charge["ChargePeriodStart"]
+        assert charge["ChargePeriodEnd"] <= charge["BillingPeriodEnd"]
+
+
+def test_a_course_has_a_line_for_each_cause_that_its_steps_have() -> None:
+    sums = [{"free": 20.0}, {"free": 5.0, "serving": 15.0}]
+
+    serving, free = draw_course(sums, [0.0, 10.0, 20.0])
+    assert (serving.cause, serving.nodes) == (Cause.SERVING, (0.0, 1.5))
+    assert free.nodes == (2.0, 0.5)

@@ -48,7 +48,7 @@ function work(overview, home) {
     made("p", {}, link(["campaigns", c.campaign], `Campaign ${c.campaign}`, { class: "strong" }), " ", chip(c.state, "campaign"), ` to ${c.release}`),
     made("meter", { min: "0", max: String(c.total), value: String(c.done), "aria-label": `${c.done} of ${c.total}` }),
     made("p", { class: "quiet" }, `${number(c.done)} of ${many(c.total, "node")}; began ${ago(c.started_at)}; ${c.state === "paused" ? "it is paused" : c.ends_at ? `at its pace so far it ends in about ${lasts(seconds(c.ends_at) - now())}` : c.done ? "all its nodes have ended" : "no node has ended yet"}.`)));
-  return section("Work under way", moving.length ? [made("p", {}, moving.map(([state, n]) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(n)} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(served)} of ${many(hosts, "host")} certified or in service`)), bar] : null, places,
+  return section("Work under way", moving.length ? [made("p", { class: "links" }, moving.map(([state, n]) => [made("a", { href: `#/nodes?where=${encodeURIComponent(`state=${state} and kind=host`)}` }, `${number(n)} ${state}`), " "]), made("span", { class: "quiet" }, `· ${number(served)} of ${many(hosts, "host")} certified or in service`)), bar] : null, places,
     home.cases.length ? made("p", { class: "quiet" }, `${many(home.cases.length, "case")} with people, below.`) : null);
 }
 

@@ -19,6 +19,7 @@ const PAGES = {
   campaigns: () => import("./campaigns.js"),
   cases: () => import("./cases.js"),
   tenants: () => import("./tenants.js"),
+  usage: () => import("./usage.js"),
   technician: () => import("./technician.js"),
   onboard: () => import("./onboard.js"),
   draft: () => import("./draft.js"),
@@ -49,10 +50,10 @@ const PAGES = {
   watch: () => import("./oversight.js").then((m) => ({ page: m.watch })),
 };
 const NAV = [["home", "Home"], ["fleet", "Fleet"], ["fabric", "Fabric"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
-const MORE = [["releases", "Releases"], ["versions", "Versions"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["certificates", "Certificates"], ["audit", "Audit"],
+const MORE = [["releases", "Releases"], ["versions", "Versions"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["usage", "Usage"], ["certificates", "Certificates"], ["audit", "Audit"],
   ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"],
   ["hardware", "Hardware list"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
-const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events"]); // the others are the staff's
+const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events", "usage"]); // the others are the staff's
 const PARENTS = { nodes: "fleet", actions: "fleet", console: "fleet", logs: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);
 const AGAIN_MS = 3000;
@@ -147,22 +148,30 @@ let bar_ends = new AbortController(); // a new bar comes with each sign-in
 function bar() {
   bar_ends.abort();
   bar_ends = new AbortController();
-  const dot = made("span", { class: "live", "data-status": live.status, role: "status" }, words_of(live.status));
+  const dot = made("span", { class: "live", "data-status": live.status, role: "status" }, made("span", { class: "live-words" }, words_of(live.status)));
   live.addEventListener("status", () => {
     dot.dataset.status = live.status;
-    dot.textContent = words_of(live.status);
+    dot.firstChild.textContent = words_of(live.status);
+    dot.title = words_of(live.status);
   }, { signal: bar_ends.signal });
   const links = (pages) => pages.filter(([name]) => is_staff() || OF_TENANTS.has(name)).map(([name, words]) => link([name], words, { "data-page": name }));
   const nav = made("nav", { "aria-label": "Pages" }, links(NAV), more(links(MORE)));
   const theme = made("button", { type: "button", class: "small ghost theme", on: { click: turn } }, "");
-  const clock = made("time", { class: "clock", title: "The site's time, as all times here" }, clock_words(now()));
+  const clock = made("time", { class: "clock", title: "The site's time, as all times here" });
+  const tick = () => {
+    const words = clock_words(now());
+    const [day, time] = words.split(", ");
+    clock.title = `${words}: the site's time, as all times here`;
+    clock.replaceChildren(made("span", { class: "clock-day" }, `${day}, `), time);
+  };
+  tick();
   clearInterval(clock_timer);
-  clock_timer = setInterval(() => { clock.textContent = clock_words(now()); }, CLOCK_MS);
+  clock_timer = setInterval(tick, CLOCK_MS);
   at("bar").replaceChildren(
     made("a", { class: "brand", href: "#/" }, made("span", { class: "brand-sign", "aria-hidden": "true" }), made("span", { class: "brand-words" }, "Provisioner")),
     nav, search_field((where) => { location.hash = where; }, () => ({ pages: [...NAV, ...MORE].filter(([name]) => is_staff() || OF_TENANTS.has(name)), staff: is_staff() })),
     made("div", { class: "who" }, views(), clock, dot, made("span", { class: "subject", title: `${me.subject} (${me.roles.join(", ")})` }, me.subject), theme,
-      made("button", { type: "button", class: "small ghost", on: { click: leave } }, "Sign out")),
+      made("button", { type: "button", class: "small ghost", title: `${me.subject} (${me.roles.join(", ")})`, on: { click: leave } }, "Sign out")),
   );
   at("bar").hidden = false;
   label();

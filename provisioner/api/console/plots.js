@@ -10,18 +10,20 @@ const NARROW = 260;
 
 /**
  * A plot of one or more series over time. `times`: seconds since the epoch, ascending; `series`: [{name, values, colour, stepped, filled}],
- * `colour` a property of the style sheet; `says` a sentence that tells the same; `unit` stands behind a value.
- * @param {{title: string, says: string, times: number[], series: {name: string, values: (number|null)[], colour: string, stepped?: boolean, filled?: boolean, dashed?: boolean}[], unit?: string, high?: number}} about
+ * `colour` a property of the style sheet; `says` a sentence that tells the same; `unit` stands behind a value, `axis` at the scale.
+ * `stacked`: the series come from the top of the stack down, each on the sum of those after it.
+ * @param {{title: string, says: string, times: number[], series: {name: string, values: (number|null)[], colour: string, stepped?: boolean, filled?: boolean, dashed?: boolean}[], unit?: string, axis?: string, high?: number, stacked?: boolean}} about
  */
-export function plot({ title, says, times, series, unit = "", high = HIGH }) {
+export function plot({ title, says, times, series, unit = "", axis = "", high = HIGH, stacked = false }) {
   const place = made("div", { class: "plot-place", role: "img", "aria-label": `${title}. ${says}` });
   const figure = made("figure", { class: "plot" }, made("figcaption", {}, made("span", { class: "strong" }, title), " ", made("span", { class: "quiet" }, says)), place);
   const box = { plot: null, gone: false };
+  const drawn = stacked ? series.map((_, i) => times.map((_at, n) => series.slice(i).reduce((sum, s) => sum + (s.values[n] ?? 0), 0))) : series.map((s) => s.values);
   const draw = async () => {
     const UPlot = /** @type {any} */ ((await import("./uplot.js")).default);
     if (!place.isConnected || !place.clientWidth) return;
     box.plot?.destroy();
-    box.plot = new UPlot(options(UPlot, { series, unit, wide: place.clientWidth, high }), [times, ...series.map((s) => s.values)], place);
+    box.plot = new UPlot(options(UPlot, { series, unit, axis, wide: place.clientWidth, high, stacked }), [times, ...drawn], place);
   };
   const sizes = new ResizeObserver(() => {
     if (box.plot && place.clientWidth) box.plot.setSize({ width: place.clientWidth, height: high });
@@ -36,7 +38,7 @@ export function plot({ title, says, times, series, unit = "", high = HIGH }) {
   return figure;
 }
 
-function options(UPlot, { series, unit, wide, high }) {
+function options(UPlot, { series, unit, axis: scale, wide, high, stacked }) {
   const ink = getComputedStyle(document.documentElement);
   const of = (name) => ink.getPropertyValue(name).trim();
   const axis = { stroke: of("--quiet"), grid: { stroke: of("--line"), width: 1 }, ticks: { show: false }, font: `11px ${ink.fontFamily}` };
@@ -44,10 +46,10 @@ function options(UPlot, { series, unit, wide, high }) {
   return {
     width: wide, height: high, legend: { show: wide > NARROW, live: true }, cursor: { y: false, drag: { x: false, y: false } }, tzDate: (at) => UPlot.tzDate(new Date(at * 1000), "UTC"),
     scales: { x: { time: true }, y: { range: (_plot, _least, most) => [0, Math.max(1, Math.ceil((most ?? 1) * 1.1))] } },
-    axes: [{ ...axis, space: 70, size: 26, values: (_plot, ticks) => moments(ticks) }, { ...axis, size: 44, space: 28, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000], values: (_plot, ticks) => ticks.map((n) => number(n)) }],
+    axes: [{ ...axis, space: 70, size: 26, values: (_plot, ticks) => moments(ticks) }, { ...axis, ...(scale ? { label: scale, labelSize: 16, labelGap: 0, labelFont: axis.font } : {}), size: 44, space: 28, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000], values: (_plot, ticks) => ticks.map((n) => number(n)) }],
     series: [{ label: "UTC", value: (_plot, at) => (at === null ? "—" : moment(at)) }, ...series.map((s) => ({
-      label: s.name, stroke: of(s.colour), width: 2, dash: s.dashed ? [6, 4] : undefined, fill: s.filled ? `color-mix(in srgb, ${of(s.colour)} 18%, transparent)` : undefined,
-      paths: s.stepped ? stepped : undefined, points: { show: false }, value: (_plot, n) => (n === null || n === undefined ? "—" : `${number(Math.round(n * 100) / 100)}${unit}`),
+      label: s.name, stroke: of(s.colour), width: 2, dash: s.dashed ? [6, 4] : undefined, fill: !s.filled ? undefined : stacked ? `color-mix(in srgb, ${of(s.colour)} 55%, ${of("--card")})` : `color-mix(in srgb, ${of(s.colour)} 18%, transparent)`,
+      paths: s.stepped ? stepped : undefined, points: { show: false }, value: (_plot, n, _i, step) => { const own = stacked ? s.values[step ?? -1] : n; return own === null || own === undefined ? "—" : `${number(Math.round(own * 100) / 100)}${unit}`; },
     }))],
   };
 }

@@ -15,16 +15,21 @@ from provisioner.model.times.instant import Instant
 from provisioner.planning.lifecycle.usage import (
     USAGE_PAYLOAD,
     Availability,
+    CourseLine,
     Period,
     Price,
     UsageRow,
+    draw_course,
     measure_availability,
+    split_months,
     start_of_month,
     write_focus,
 )
 from provisioner.store.repositories.usage import UsageQuery
 
 TAG = "tenants"
+STEPS_MAX = 62  # of a course: each is one sum over the spans
+MONTHS_MAX = 24  # of one table of charges
 
 
 class UsageTimes(Nothing):
@@ -53,6 +58,23 @@ class FocusFilter(UsageTimes):
     price: float = Field(ge=0.0, le=1e6, description="Of one GPU-hour that serves.")
     currency: str = Field(pattern="^[A-Z]{3}$", description="ISO 4217 code, such as EUR.")
     provider: str = Field(min_length=1, max_length=128, description="Who sends the invoice.")
+
+
+class CourseFilter(UsageTimes):
+    """The time, the nodes, and into how many steps the time is cut."""
+
+    tenant: str = Field("", max_length=128, description="Only what this tenant had.")
+    node: str = Field("", max_length=128, description="Only this node.")
+    steps: int = Field(31, ge=1, le=STEPS_MAX, description="Steps of the same length.")
+
+
+class UsageCourse(Record):
+    """How many nodes each cause had, step by step."""
+
+    period: Period = Field(description="What is drawn: from the first node of the time on.")
+    behind: int = Field(description="Events of the journal that are not counted yet; 0: all are.")
+    times: tuple[Instant, ...] = Field(description="The begin of each step.")
+    lines: tuple[CourseLine, ...] = Field(description="A line for each cause; their sum is all.")
 
 
 class UsageSums(Record):
@@ -108,9 +130,39 @@ async def sign_statement(ask: Ask) -> Reply:
 async def export_focus(ask: Ask) -> Reply:
     """Return the charges of a time, by node and cause."""
     query = ask.query
-    usage = await _sum(ask, query.tenant, "node", "")
+    months = split_months(_read_period(ask))
+    if len(months) > MONTHS_MAX:
+        why = f"it reaches over {len(months)} months, and {MONTHS_MAX} are exported at once"
+        raise build_refusal(400, "begins_at", why, "Ask for fewer months at a time.")
+    charged = []
+    for month in months:
+        by_node = UsageQuery(month.begins_at, month.ends_at, query.tenant, by="node")
+        charged.append((month, await ask.parts.store.usage.sum_usage(by_node)))
     price = Price(per_gpu_hour=query.price, currency=query.currency, provider=query.provider)
-    return Reply(FocusTable(csv=write_focus(usage.items, usage.period, price)))
+    return Reply(FocusTable(csv=write_focus(charged, price)))
+
+
+async def show_course(ask: Ask) -> Reply:
+    """Return the nodes of each cause over a time; a tenant sees what it had."""
+    tenant = _read_tenant(ask, ask.query.tenant)
+    period = _read_period(ask)
+    query = UsageQuery(period.begins_at, period.ends_at, tenant, ask.query.node)
+    store = ask.parts.store
+    behind = await store.usage.count_behind()
+    first = await store.usage.find_begin(query)
+    if first is not None:
+        period = Period(begins_at=first, ends_at=period.ends_at)
+    length = (period.ends_at - period.begins_at) / ask.query.steps
+    edges = [period.begins_at + n * length for n in range(ask.query.steps)]
+    sums = await store.usage.sum_steps(query, [*edges, period.ends_at])
+    return Reply(
+        UsageCourse(
+            period=period,
+            behind=behind,
+            times=tuple(edges),
+            lines=draw_course(sums, [*edges, period.ends_at]),
+        )
+    )
 
 
 def _read_tenant(ask: Ask, wanted: str) -> str:
@@ -156,6 +208,18 @@ ROUTES = (
         show_usage,
         {200: UsageSums},
         query=UsageFilter,
+        heavy=True,
+    ),
+    Route(
+        "GET",
+        "/usage/course",
+        "show_usage_course",
+        TAG,
+        "Show how many nodes each cause had, step by step through a time.",
+        ANYBODY,
+        show_course,
+        {200: UsageCourse},
+        query=CourseFilter,
         heavy=True,
     ),
     Route(

@@ -116,6 +116,7 @@ VIEWS: Mapping[str, str] = {
     "case show": "campaign_views.show_case",
     "case report": "campaign_views.show_repairs",
     "usage show": "views.show_usage",
+    "usage course": "views.show_usage_course",
     "usage focus": "views.show_focus",
 }
 

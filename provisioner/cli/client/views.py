@@ -120,6 +120,20 @@ def draw_ratio(low: float, ratio: float, high: float) -> str:
     return "".join(line)
 
 
+def show_usage_course(told: Document, _given: Document) -> None:
+    """Print the nodes of each cause, a line for each step."""
+    rows = [
+        {
+            "from": format_minute(at),
+            **{line["cause"]: f"{line['nodes'][n]:.2f}" for line in told["lines"]},
+        }
+        for n, at in enumerate(told["times"])
+    ]
+    show_rows("usage", rows, ["from", *(line["cause"] for line in told["lines"])], "wide")
+    if told["behind"]:
+        _print(f"{told['behind']} events are not counted yet: ask again in a minute", "yellow")
+
+
 def show_focus(told: Document, _given: Document) -> None:
     """Print the CSV as it is."""
     typer.echo(told["csv"], nl=False)

@@ -13,6 +13,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pydantic import Field
@@ -306,6 +307,28 @@ def measure_availability(rows: Iterable[UsageRow]) -> tuple[Availability, ...]:
     )
 
 
+class CourseLine(Record):
+    """How one cause went over the time."""
+
+    cause: Cause = Field(description="Why the nodes were where they were.")
+    nodes: tuple[float, ...] = Field(description="Nodes of it, on average of each step.")
+
+
+def draw_course(
+    sums: Sequence[Mapping[str, float]], edges: Sequence[float]
+) -> tuple[CourseLine, ...]:
+    """Return a line for each cause, in the order of causes: node-seconds by step, as nodes."""
+    steps = [end - begin for begin, end in pairwise(edges)]
+    return tuple(
+        CourseLine(
+            cause=cause,
+            nodes=tuple(row.get(cause.value, 0.0) / s for row, s in zip(sums, steps, strict=True)),
+        )
+        for cause in Cause
+        if any(cause.value in row for row in sums)
+    )
+
+
 class Price(Record):
     """What the site asks for one GPU-hour; the ledger itself knows no prices."""
 
@@ -369,29 +392,40 @@ _SAME_IN_EVERY_CHARGE = {
 }
 
 
-def write_focus(rows: Sequence[UsageRow], period: Period, price: Price) -> str:
+def split_months(period: Period) -> tuple[Period, ...]:
+    """Return the parts of a period in each month of it, in UTC."""
+    parts = []
+    begin = period.begins_at
+    while begin < period.ends_at:
+        end = min(_start_of_next_month(begin), period.ends_at)
+        parts.append(Period(begins_at=begin, ends_at=end))
+        begin = end
+    return tuple(parts)
+
+
+def write_focus(charged: Sequence[tuple[Period, Sequence[UsageRow]]], price: Price) -> str:
     """Return the tenants' rows as CSV in the form of FOCUS 1.2, one charge for each node and cause.
 
-    The billing period is the month in which the period begins. What is degraded or leaves its
-    tenant is listed at no cost: whether it is billed is a contract's matter, and a site that bills
-    it changes the row.
+    Each period lies within one month, its billing period (`split_months`). What is degraded or
+    leaves its tenant is listed at no cost: whether it is billed is a contract's matter, and a site
+    that bills it changes the row.
     """
-    month = start_of_month(period.begins_at)
-    shared = {
-        **_SAME_IN_EVERY_CHARGE,
-        "BillingCurrency": price.currency,
-        "BillingPeriodStart": _focus_time(month),
-        "BillingPeriodEnd": _focus_time(start_of_month(month + 32 * DAY_S)),
-        "ChargePeriodStart": _focus_time(period.begins_at),
-        "ChargePeriodEnd": _focus_time(period.ends_at),
-        "InvoiceIssuerName": price.provider,
-        "ProviderName": price.provider,
-        "PublisherName": price.provider,
-    }
     out = io.StringIO()
     writer = csv.DictWriter(out, FOCUS_COLUMNS, lineterminator="\r\n")
     writer.writeheader()
-    writer.writerows({**shared, **_build_charge(row, price)} for row in rows if row.owner)
+    for period, rows in charged:
+        shared = {
+            **_SAME_IN_EVERY_CHARGE,
+            "BillingCurrency": price.currency,
+            "BillingPeriodStart": _focus_time(start_of_month(period.begins_at)),
+            "BillingPeriodEnd": _focus_time(_start_of_next_month(period.begins_at)),
+            "ChargePeriodStart": _focus_time(period.begins_at),
+            "ChargePeriodEnd": _focus_time(period.ends_at),
+            "InvoiceIssuerName": price.provider,
+            "ProviderName": price.provider,
+            "PublisherName": price.provider,
+        }
+        writer.writerows({**shared, **_build_charge(row, price)} for row in rows if row.owner)
     return out.getvalue()
 
 
@@ -416,6 +450,10 @@ def start_of_month(at: float) -> float:
     """Return the begin of the month in UTC."""
     day = datetime.fromtimestamp(at, UTC)
     return day.replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def _start_of_next_month(at: float) -> float:
+    return start_of_month(start_of_month(at) + 32 * DAY_S)
 
 
 def _focus_time(at: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select
@@ -66,6 +67,14 @@ class SqlUsageRepository:
     async def list_stays(self, since: float, now: float) -> tuple[Stay, ...]:
         """Return the times in which nodes could fail, by the versions that they ran."""
         return await self._transactions.read(lambda c: list_stays(c, since, now))
+
+    async def sum_steps(self, query: UsageQuery, edges: Sequence[float]) -> list[dict[str, float]]:
+        """Return the node-seconds by cause of each step between two edges."""
+        return await self._transactions.read(lambda c: sum_steps(c, query, edges))
+
+    async def find_begin(self, query: UsageQuery) -> float | None:
+        """Return when the first counted second of a time is; None where none is counted."""
+        return await self._transactions.read(lambda c: find_begin(c, query))
 
     async def count_behind(self) -> int:
         """Return how many events of the journal are not folded yet."""
@@ -173,30 +182,71 @@ def sum_usage(connection: Connection, query: UsageQuery) -> tuple[UsageRow, ...]
     )
 
 
+def sum_steps(
+    connection: Connection, query: UsageQuery, edges: Sequence[float]
+) -> list[dict[str, float]]:
+    """Return the node-seconds by cause of each step between two edges; idle causes are left out."""
+    steps = []
+    for begin, end in pairwise(edges):
+        step = query._replace(begins_at=begin, ends_at=end, by="cause")
+        sums: dict[str, float] = {}
+        for table, ends_at in ((usage_spans, usage_spans.c.ends_at), (usage_open, literal(end))):
+            found = select(table.c.cause, _seconds(table, ends_at, step).label("seconds"))
+            where = _within(table, ends_at, step)
+            for row in connection.execute(found.where(*where).group_by(table.c.cause)):
+                sums[row.cause] = sums.get(row.cause, 0.0) + row.seconds
+        steps.append(sums)
+    return steps
+
+
+def find_begin(connection: Connection, query: UsageQuery) -> float | None:
+    """Return when the first counted second of a time is; None where none is counted."""
+    found = []
+    for table, ends_at in (
+        (usage_spans, usage_spans.c.ends_at),
+        (usage_open, literal(query.ends_at)),
+    ):
+        first = select(func.min(table.c.begins_at)).where(*_within(table, ends_at, query))
+        found.append(connection.scalar(first))
+    known = [at for at in found if at is not None]
+    return max(min(known), query.begins_at) if known else None
+
+
 def _sum_columns(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -> Select[Any]:
-    begin = query.begins_at
-    end = query.ends_at
-    first = case((table.c.begins_at > begin, table.c.begins_at), else_=begin)
-    last = case((ends_at < end, ends_at), else_=end)
     finer = {"what": [table.c.what], "node": [table.c.node]}.get(query.by, [])
     what = table.c.what if query.by == "what" else literal("")
     node = table.c.node if query.by == "node" else literal("")
     keys = [table.c.owner, table.c.cause, node_versions.c.versions]
-    found = (
-        select(
-            *keys,
-            what.label("what"),
-            node.label("node"),
-            func.sum(last - first).label("seconds"),
-        )
-        .select_from(table.outerjoin(node_versions, node_versions.c.node == table.c.node))
-        .where(ends_at > begin, table.c.begins_at < end, table.c.cause.not_in(sorted(UNCOUNTED)))
-    )
+    found = select(
+        *keys,
+        what.label("what"),
+        node.label("node"),
+        _seconds(table, ends_at, query).label("seconds"),
+    ).select_from(table.outerjoin(node_versions, node_versions.c.node == table.c.node))
+    return found.where(*_within(table, ends_at, query)).group_by(*keys, *finer)
+
+
+def _seconds(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -> ColumnElement[float]:
+    begin, end = query.begins_at, query.ends_at
+    first = case((table.c.begins_at > begin, table.c.begins_at), else_=begin)
+    last = case((ends_at < end, ends_at), else_=end)
+    return func.sum(last - first)
+
+
+def _within(
+    table: Any, ends_at: ColumnElement[float], query: UsageQuery
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of spans that a question is about."""
+    found = [
+        ends_at > query.begins_at,
+        table.c.begins_at < query.ends_at,
+        table.c.cause.not_in(sorted(UNCOUNTED)),
+    ]
     if query.tenant:
-        found = found.where(table.c.owner == query.tenant)
+        found.append(table.c.owner == query.tenant)
     if query.node:
-        found = found.where(table.c.node == query.node)
-    return found.group_by(*keys, *finer)
+        found.append(table.c.node == query.node)
+    return found
 
 
 def _count_gpus(connection: Connection) -> dict[str | None, int]:

@@ -227,9 +227,8 @@ def _sum_columns(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -
 
 
 def _seconds(table: Any, ends_at: ColumnElement[float], query: UsageQuery) -> ColumnElement[float]:
-    begin, end = query.begins_at, query.ends_at
-    first = case((table.c.begins_at > begin, table.c.begins_at), else_=begin)
-    last = case((ends_at < end, ends_at), else_=end)
+    first = case((table.c.begins_at > query.begins_at, table.c.begins_at), else_=query.begins_at)
+    last = case((ends_at < query.ends_at, ends_at), else_=query.ends_at)
     return func.sum(last - first)
 
 

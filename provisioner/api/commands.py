@@ -58,6 +58,7 @@ EXAMPLES: Mapping[str, str] = {
     "request": "r12",
     "token": "3f2a9c01",
     "session": "81c2d07e",
+    "view_name": "mine",
     "webhook": "pager",
     "action": "3f2a9c01de45",
     "bmc": "host",
@@ -134,6 +135,12 @@ COMMANDS: Mapping[str, Command] = {
     "list_drift": C("drift", example="--select 'rack=su0-*'"),
     "list_selection_fields": C("node fields", example="--where 'name=driver*'"),
     "list_debt": C("debt"),
+    "list_views": C("view list"),
+    "show_view": C("view show", example="'broken in su0'"),
+    "save_view": C(
+        "view save", example="'broken in su0' --address '#/nodes?where=rack%3Dsu0-*' --shared"
+    ),
+    "delete_view": C("view delete", example="'broken in su0'"),
     "show_usage": C("usage show", example="--begins-at 2026-11-01T00:00:00Z --by node"),
     "show_usage_course": C("usage course", example="--tenant red --steps 30"),
     "export_usage": C(

@@ -149,6 +149,7 @@ WORDS = {
     "request": "Id of a request: r12.",
     "token": "Id of a token, as listed.",
     "session": "Id of a session, as a list says.",
+    "view_name": "Name of a saved view, as its owner keeps it.",
     "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
     "action": "Id of an action of the node, as listed.",
     "bmc": "Name of a BMC of the node: host.",

@@ -135,6 +135,7 @@ COMMANDS = {
         ROUTES, "", "Passwords of BMCs: their ages; change them; one is shown with four eyes."
     ),
     "token": Command(ROUTES, "", "Tokens for the REST API: create, list, revoke."),
+    "view": Command(ROUTES, "", "Saved views of the console: list, show, save, delete."),
     "session": Command(ROUTES, "", "Sessions of browsers: list, end."),
     "webhook": Command(ROUTES, "", "Webhooks: receivers of events, and undelivered events."),
     "recovery": Command(
@@ -238,7 +239,8 @@ GROUPS: dict[str, str] = {
     "log drift debt usage event",
     "The fleet's versions": "versions campaign pin policy matrix release cohort overlay image "
     "artifact plan",
-    "Who may do what": "whoami sign-in sign-out token session credential request operation audit",
+    "Who may do what": "whoami sign-in sign-out token session view credential request operation "
+    "audit",
     "The site and its daemon": "init doctor rehearse serve health mode watch hardware adopt "
     "capability observation recovery clock agents backup restore db webhook context",
     "Without a daemon": "demo sim help inspect record compatibility bmc pdu discover where address "

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker
+from provisioner.model.times.instant import Instant
 
 
 class Role(StrEnum):
@@ -300,3 +301,21 @@ class ChangeRequest(Record):
     result: dict[str, Any] | None = None
     before: dict[str, Any] = Field(default_factory=dict)  # of its object, when it was carried out
     generation: int = 0  # grows by one with every change
+
+
+class SavedView(Record):
+    """An address of the console that a person keeps under a name. No decision reads it."""
+
+    name: str = Field(
+        min_length=1, max_length=80, pattern=r"^\S(.*\S)?$", description="Its name, of its owner's."
+    )
+    owner: str = Field(description="The person who keeps it.")
+    address: str = Field(
+        max_length=4000,
+        pattern=r"^#/[!-~]*$",
+        description="The console's address, from its # on: page, filter, colour, order.",
+    )
+    shared: bool = Field(
+        default=False, description="Whether others of the same side see it in their list."
+    )
+    at: Instant = Field(description="When it was saved.")

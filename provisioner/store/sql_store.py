@@ -24,6 +24,7 @@ from provisioner.store.repositories.agents import (
     SqlAgentRepository,
     SqlSessionRepository,
     SqlTokenRepository,
+    SqlViewRepository,
 )
 from provisioner.store.repositories.alerts import SqlAlertRepository
 from provisioner.store.repositories.answers import SqlAnswerRepository, SqlRequestRepository
@@ -87,6 +88,7 @@ class SqlStore(Transactions):
         self.cases = SqlCaseRepository(self)
         self.recovery = SqlRecoveryRepository(self)
         self.sessions = SqlSessionRepository(self)
+        self.views = SqlViewRepository(self)
         self.webhooks = SqlWebhookRepository(self)
         self.usage = SqlUsageRepository(self)
         self.evidence_log = SqlEvidenceLogRepository(self)

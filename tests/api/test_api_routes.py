@@ -32,6 +32,7 @@ RED = {
     "webhook": "red",
     "pin": "node:su0-n01",
     "policy_name": "bmc-firmware",
+    "view_name": "mine",
     "matrix_file": "0",
     "image_name": "site.qcow2",
     "file": "docs.js",
@@ -50,6 +51,7 @@ NOT_THERE = {
     "/tenants/{tenant}/usage-statement": 404,
     "/log": 404,  # this site signs nothing
     "/nodes/{node}/log": 404,
+    "/views/{view_name}": 404,
     "/webhooks/{webhook}": 404,
     "/webhooks/{webhook}/dead": 404,
     "/pins/{pin}": 404,
@@ -70,7 +72,7 @@ NOT_THERE = {
     "/nodes/{node}/ports": 409,
 }
 # what a person changes of oneself
-OWN = {"begin_session", "end_session"}
+OWN = {"begin_session", "end_session", "save_view", "delete_view"}
 # what this site has no object of, so that the handler refuses first
 ABSENT = {
     "defer_campaign_node": 404,

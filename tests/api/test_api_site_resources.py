@@ -6,9 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from served import NOW, RELEASE, Served, run
 
 from provisioner.model.times.instant import format_instant
+from provisioner.store.repositories import agents
+from provisioner.store.rows import tenant_rows
 
 POLICY = "/policies/bmc-firmware"
 BASE = (Path(__file__).parents[2] / "firmware_matrix.yaml").read_text(encoding="utf-8")
@@ -195,5 +198,64 @@ releases:
         assert (refused["objection"]["source"], refused["sha256"]) == ("site.yaml", "")
         assert refused["objection"]["remedy"]
         assert served.parts.matrix.digest() == before
+
+    run(scenario)
+
+
+def test_a_view_is_ones_own_until_it_is_shared_and_never_another_sides():
+    async def scenario(served: Served) -> None:
+        async def names(who: str) -> list[str]:
+            _, told = await served.ask(who, "GET", "/views")
+            return [f"{v['owner']} {v['name']}" for v in told["items"]]
+
+        body = {"address": "#/nodes?where=rack%3Dsu0-*"}
+        for who in ("viewer", "red"):
+            assert (await served.ask(who, "PUT", "/views/mine", body))[0] == 200
+        assert await names("operator") == []
+        for _ in range(2):  # a repetition replaces it
+            answer = await served.ask("viewer", "PUT", "/views/mine", {**body, "shared": True})
+            assert answer[0] == 200
+        assert await names("operator") == ["viewer@example mine"]
+        assert await names("red") == ["red@example mine"]
+        of_viewer = "/views/mine?owner=viewer@example"
+        assert (await served.ask("operator", "GET", of_viewer))[1]["address"] == body["address"]
+        assert (await served.ask("red", "GET", of_viewer))[0] == 404
+        assert (await served.ask("operator", "DELETE", "/views/mine"))[0] == 404
+        assert (await served.ask("viewer", "DELETE", "/views/mine"))[0] == 200
+        assert await names("operator") == []
+
+    run(scenario)
+
+
+def test_views_are_bounded_and_lead_nowhere_but_into_the_console(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agents, "VIEWS_MAX", 2)
+
+    async def scenario(served: Served) -> None:
+        addresses = ("https://x.example", "javascript:1", "#/\u202e", "#/ x", "#/" + "x" * 4000)
+        for address in (*addresses, "/v1/session"):
+            status, _ = await served.ask("viewer", "PUT", "/views/v", {"address": address})
+            assert status == 400, address
+        good = {"address": "#/fleet"}
+        for name in ("a" * 81, "%20a", "a%0ab"):
+            assert (await served.ask("viewer", "PUT", f"/views/{name}", good))[0] == 400
+        for name, status in (("a", 200), ("b", 200), ("c", 409), ("a", 200)):
+            assert (await served.ask("viewer", "PUT", f"/views/{name}", good))[0] == status
+
+    run(scenario)
+
+
+def test_the_views_of_a_tenants_people_go_with_the_tenant():
+    async def scenario(served: Served) -> None:
+        store = served.parts.store
+        view = {"address": "#/fleet", "shared": True}
+        for who in ("red", "viewer"):
+            assert (await served.ask(who, "PUT", "/views/mine", view))[0] == 200
+        red = next(t for t in await store.tenants.list() if t.name == "red")
+        await store.write(lambda c: tenant_rows.remove_tenant(c, red))
+
+        assert await store.views.list("red", "red@example") == ()
+        assert len(await store.views.list("", "viewer@example")) == 1
 
     run(scenario)

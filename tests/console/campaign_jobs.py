@@ -125,8 +125,12 @@ def see_preview(looker: Looker, _site: Site) -> None:
 @job(AREA, "Start a campaign")
 def start(looker: Looker, site: Site) -> None:
     name = put_campaign(site, 1, CampaignState.DRAFT)
-    open_entry(looker, "Campaigns", name)
-    confirm(looker, "Start", {}, "13 nodes are upgraded")
+    open_page(looker, "Campaigns")
+    looker.get("main").get_by_role("link", name=f"Start {name}").click()
+    dialog = looker.page.get_by_role("dialog")
+    dialog.get_by_role("checkbox").check()
+    agree(looker, "Start", {}, "13 nodes are upgraded")
+    assert "start=" not in looker.page.url
     assert read_state(site, name) is CampaignState.STARTED
 
 

@@ -101,3 +101,25 @@ def approve(looker: Looker, site: Site) -> None:
     dialog.get_by_role("button", name="Approve").click()
     dialog.wait_for(state="detached")
     assert site.do(site.store.nodes.get(name)).state is not State.QUARANTINED
+
+
+@job(AREA, "Keep a view under a name, shared with the staff")
+def keep_view(looker: Looker, site: Site) -> None:
+    looker.page.get_by_role("button", name="Views").click()
+    box = looker.get("#views")
+    box.get_by_label("Name of the view").fill("what waits")
+    box.get_by_label("Share it with the staff").check()
+    box.get_by_role("button", name="Keep").click()
+    box.get_by_text("Kept as “what waits”, for others too.").wait_for()
+    views = site.do(site.store.views.list("", "somebody@example"))
+    assert [(v.name, v.address) for v in views] == [("what waits", "#/home")]
+    looker.page.keyboard.press("Escape")
+
+
+@job(AREA, "Open a view that another person shares", role="approver")
+def open_view(looker: Looker, _site: Site) -> None:
+    looker.to("fleet", "Fleet")
+    looker.page.get_by_role("button", name="Views").click()
+    looker.get("#views").get_by_text("of operator@example").wait_for()
+    looker.get("#views").get_by_role("link", name="what waits").click()
+    looker.page.get_by_role("heading", level=1, name="Home").wait_for()

@@ -112,11 +112,10 @@ def change_password(looker: Looker, site: Site) -> None:
     name = put_machine(site, 6)
     open_node(looker, name)
     looker.get("main").get_by_role("link", name="Passwords", exact=True).click()
-    looker.page.get_by_role("checkbox", name=f"Select {name}/host").check()
-    looker.get("main").get_by_role("button", name="Change (1)").click()
+    looker.page.get_by_role("button", name=f"Change {name}/host").click()
     dialog = looker.page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("a laptop was lost")
-    dialog.get_by_role("button", name="Change (1)").click()
+    dialog.get_by_role("button", name="Change", exact=True).click()
     dialog.wait_for(state="detached")
     standing = site.do(site.store.credential_standings.get(f"{name}/host"))
     assert standing.cause == "requested"
@@ -156,11 +155,10 @@ def read_password(looker: Looker, site: Site) -> None:
 @job(AREA, "Revoke the certificate of a node")
 def revoke(looker: Looker, site: Site) -> None:
     more(looker, "Certificates")
-    looker.page.get_by_role("checkbox", name=f"of {PROVED}").check()
-    looker.get("main").get_by_role("button", name="Revoke (1)").click()
+    looker.get("main").get_by_role("button", name=f"of {PROVED}").click()
     dialog = looker.page.get_by_role("dialog")
     dialog.get_by_label("Why").fill("the wrong cable was tested")
-    dialog.get_by_role("button", name="Revoke (1)").click()
+    dialog.get_by_role("button", name="Revoke", exact=True).click()
     dialog.wait_for(state="detached")
     assert [r.reason for r in site.do(site.store.evidence.list_revocations())] == [
         "the wrong cable was tested"

@@ -87,7 +87,7 @@ def onboard_proposed(looker: Looker, site: Site) -> None:
 @job(AREA, "Onboard a tenant on nodes of the same unit")
 def onboard_by_rule(looker: Looker, site: Site) -> None:
     begin_onboarding(looker, "olive", 2)
-    looker.page.get_by_role("combobox", name="Which nodes").select_option("unit")
+    looker.page.get_by_text("The same unit", exact=True).click()
     looker.page.get_by_text("2 nodes picked").wait_for()
     onboard(looker, "olive")
     tenant = read_tenant(site, "olive")

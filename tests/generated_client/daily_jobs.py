@@ -95,6 +95,11 @@ def change_policy(name: str) -> None:
     assert ask("show_policy", name).note == "for cards"
 
 
+def keep_view(_: Any) -> None:
+    body = {"address": "#/home", "shared": True}
+    assert ask("save_view", "what waits", body=body).shared
+
+
 def refuse_stale(name: str) -> None:
     """Change what another one changed meanwhile: the generation that was read is no longer so."""
     read = ask("show_policy", name).generation
@@ -343,6 +348,8 @@ JOBS: dict[str, Callable[[Any], Any]] = {
     "Retry some nodes that are chosen from a list": retry_chosen,
     "See free nodes by unit and by rail": lambda _: ask("show_home").capacity.units[0],
     "Approve a request of another person": approve,
+    "Keep a view under a name, shared with the staff": keep_view,
+    "Open a view that another person shares": lambda _: ask("list_views").items[0].address,
     "Find a node by name and see its journey, plan and versions": see_node,
     "Let one node try again": retry,
     "See the output of an Ansible task while it runs, and when it fails": see_action,

@@ -1,10 +1,9 @@
 // @ts-check
 // The address has what a page shows: its colour, filter, order and so on, so that a link shows the same.
-// It is written without a new page; views are addresses that a person keeps in this browser.
+// It is written without a new page. Views were addresses in the browser's storage before the server kept them.
 
 const KEPT = "views";
 const VIEWS_MAX = 100;
-const NAME_MAX = 80;
 
 /** Write values into the query of the address; "" and null take one out. Nothing is loaded anew. */
 export function remember(values) {
@@ -18,7 +17,7 @@ export function remember(values) {
   history.replaceState(history.state, "", `#${path || "/"}${text ? `?${text}` : ""}`);
 }
 
-/** The kept views of a person: [{name, hash}], by name. */
+/** The views of a person that this browser still has: [{name, hash}], by name. */
 export function read_views(subject) {
   try {
     const rows = JSON.parse(localStorage.getItem(`${KEPT}:${subject}`) ?? "[]");
@@ -28,12 +27,7 @@ export function read_views(subject) {
   }
 }
 
-/** Keep the address under a name, in place of one of that name; whether this browser keeps it. */
-export function keep_view(subject, name, hash) {
-  const wanted = name.trim().slice(0, NAME_MAX);
-  return write(subject, [{ name: wanted, hash }, ...read_views(subject).filter((row) => row.name !== wanted)]);
-}
-
+/** Forget one of them. */
 export const drop_view = (subject, name) => write(subject, read_views(subject).filter((row) => row.name !== name));
 
 function write(subject, rows) {

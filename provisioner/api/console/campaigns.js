@@ -1,6 +1,7 @@
 // @ts-check
 // Campaigns: the list, and one of them with its waves, its budget, and how far it is.
 
+import { remember } from "./address.js";
 import { all, ask, maybe } from "./api.js";
 import { operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
@@ -12,21 +13,21 @@ import { instant, lasts, many, now, number, seconds, when } from "./words.js";
 const STATES = ["done", "soaking", "admitted", "failed", "notified", "deferred", "skipped", "pending"];
 const SHOWN_MAX = 200; // nodes in the table of one campaign
 
-export async function page({ parts, signal, me, again }) {
-  return parts[1] ? one(parts[1], { signal, me, again }) : list({ signal, me, again });
+export async function page({ parts, query, signal, me, again }) {
+  return parts[1] ? one(parts[1], { query, signal, me, again }) : list({ signal, me, again });
 }
 
 async function list({ signal, me, again }) {
   const rows = (await all("/campaigns", 2000, { signal })).reverse();
   const make = me.roles.includes("operator") ? made("a", { class: "button", href: "#/draft" }, "New campaign") : null;
   const body = rows.length
-    ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"]],
-      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, at(c.created_at)])))
+    ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"], ...(make ? [["Request"]] : [])],
+      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, at(c.created_at), ...(make ? [c.state === "draft" ? made("a", { class: "button small", href: `#/campaigns/${encodeURIComponent(c.id)}?start=1`, "aria-label": `Start ${c.id}` }, "Start") : "—"] : [])])))
     : empty("There is no campaign yet.", "Draft one here, or with `provisioner campaign create --release NAME --select EXPRESSION`.");
   return { title: "Campaigns", body, beside: make ? made("div", { class: "buttons" }, make) : null, end: follow((row) => row.kind === "campaign", () => again()) };
 }
 
-async function one(id, { signal, me, again }) {
+async function one(id, { query, signal, me, again }) {
   const path = `/campaigns/${encodeURIComponent(id)}`;
   const told = await ask(path, { signal });
   const draft = told.campaign.state === "draft";
@@ -55,7 +56,11 @@ async function one(id, { signal, me, again }) {
     } catch { /* the next row tries again */ }
   };
   const end = follow((row) => row.kind.startsWith("campaign") && (row.detail.campaign === id || !row.detail.campaign), look);
-  return { title: `Campaign ${id}`, heading: head, beside, body: made("div", { class: "stack" }, rehearsal, progress), end };
+  return { title: `Campaign ${id}`, heading: head, beside, body: made("div", { class: "stack" }, rehearsal, progress), end, shown: () => {
+    if (!query.get("start")) return;
+    remember({ start: "" }); // the question comes once, not with each return to this address
+    if (draft) [...beside.querySelectorAll("button")].find((button) => button.textContent === "Start")?.click();
+  } };
 }
 
 function verbs(view, me, path, seen, again) {

@@ -24,7 +24,7 @@ export async function page({ query, signal, me, again }) {
       { head: "Why revoked", cell: (row) => row.revoked_reason || "—" },
     ],
     bulk: me.roles.includes("operator") ? [{
-      words: "Revoke", title: "Revoke certificates", danger: true, fits: (row) => !row.revoked_at, fields: [{ name: "reason", words: "Why (it is kept for good)", required: true }],
+      words: "Revoke", each: true, title: "Revoke certificates", danger: true, fits: (row) => !row.revoked_at, fields: [{ name: "reason", words: "Why (it is kept for good)", required: true }],
       says: (chosen) => `${chosen.map((row) => row.node).slice(0, 5).join(", ")}${chosen.length > 5 ? " and others" : ""}: revoked for good. A node that serves goes on serving without one; another reaches no tenant before it is proved anew.`,
       request: (row, values) => ({ path: `/certificates/${encodeURIComponent(row.id)}/revoke`, body: { reason: values.reason } }),
     }] : [],

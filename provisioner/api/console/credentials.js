@@ -44,7 +44,7 @@ export async function page({ query, signal, me, again }) {
         ...(operator ? [{ head: "See it", cell: (row) => show(row, again), value: () => "" }] : []),
       ],
       bulk: operator ? [{
-        words: "Change", title: "Change passwords", fields: [{ name: "reason", words: "Why", required: true }, { name: "emergency", words: "An emergency: before every other change", kind: "check" }],
+        words: "Change", each: true, title: "Change passwords", fields: [{ name: "reason", words: "Why", required: true }, { name: "emergency", words: "An emergency: before every other change", kind: "check" }],
         says: (chosen) => `The passwords of ${number(chosen.length)} BMCs are changed. Their sessions end, and other tools that have these passwords lose access.`,
         together: (chosen, { reason, emergency }) => ({ path: "/credentials/rotate", body: { logins: chosen.map((row) => row.name), reason, ...(emergency ? { emergency } : {}) } }),
       }] : [],

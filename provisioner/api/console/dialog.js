@@ -12,7 +12,8 @@ let count = 0;
 /**
  * A button that asks first. `fields`: [{name, words, kind: "text"|"area"|"check"|"number", required, value, proposed}];
  * `body(values)` makes what is sent; `done(operation)` is called when the server said yes. `figures()` asks the server what
- * it would mean, as lines; until they stand there nobody can agree. `kind: "select"` has `options`: [[value, words]].
+ * it would mean, as lines; until they stand there nobody can agree. `kind: "select"` and
+ * "choice" (all of them in sight) have `options`: [[value, words]].
  * `send(values, request)` replaces the one request: request(path, options) sends each of several. `keeps()` gives what the
  * dialog shows in place of its question, until it is closed.
  */
@@ -138,6 +139,7 @@ function sign_in_again(problem) {
 /** One field with its label; its input goes into `inputs` by name. */
 export function row(field, id, inputs) {
   const { name, words, kind = "text", value = "", required } = field;
+  if (kind === "choice") return choice(field, id, inputs);
   const about = { id, name, required: Boolean(required), maxlength: kind === "check" ? null : String(field.most ?? 200) };
   const input = kind === "select" ? made("select", { id, name }, field.options.map(([key, text]) => made("option", { value: key, selected: key === value }, text)))
     : kind === "area" ? made("textarea", { ...about, rows: "3" })
@@ -148,6 +150,16 @@ export function row(field, id, inputs) {
   const label = made("label", { for: id }, words);
   const proposed = field.proposed && made("datalist", { id: `${id}-proposed` }, field.proposed.map((word) => made("option", { value: word })));
   return made("div", { class: kind === "check" ? "field check" : "field" }, kind === "check" ? [input, label] : [label, input, proposed]);
+}
+
+// A few words of which one is chosen by one click; it has a value as an input has.
+function choice({ name, words, options, value }, id, inputs) {
+  const radios = options.map(([key], i) => made("input", { type: "radio", id: `${id}-${i}`, name, value: key }));
+  const place = made("fieldset", { class: "choice", id }, made("legend", { class: "visually-hidden" }, words), options.map(([, text], i) => [radios[i], made("label", { for: `${id}-${i}` }, text)]));
+  Object.defineProperty(place, "value", { get: () => radios.find((radio) => radio.checked)?.value ?? "", set: (key) => { for (const radio of radios) radio.checked = radio.value === key; } });
+  /** @type {any} */ (place).value = value;
+  inputs.set(name, place);
+  return made("div", { class: "field" }, made("span", { "aria-hidden": "true" }, words), made("div", {}, place));
 }
 
 /** What became of a request that is not over yet. */

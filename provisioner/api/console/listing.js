@@ -13,13 +13,13 @@ const SHOWN_MAX = 300; // rows at once in the page; a button shows more
 /**
  * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, num?: boolean}} Column
  * @typedef {{words: string, title?: string, says: (rows: any[]) => string, fields?: any[], danger?: boolean,
- *   request?: (row: any, values: any) => Request, together?: (rows: any[], values: any) => Request, fits?: (row: any) => any}} Action
+ *   each?: boolean, request?: (row: any, values: any) => Request, together?: (rows: any[], values: any) => Request, fits?: (row: any) => any}} Action
  * @typedef {{path: string, verb?: string, body?: unknown}} Request
  */
 
 /**
- * The table. `bulk` are actions on the selected rows that fit, one request for each or `together` one for all; `name(row)`
- * identifies one for a person.
+ * The table. `bulk` are actions on the selected rows that fit, one request for each or `together` one for all; those with
+ * `each` stand in every row that fits, too. `name(row)` identifies one for a person.
  * @param {{caption: string, columns: Column[], rows: any[], bulk?: Action[], name: (row: any) => string, nothing?: any,
  *   again: () => void, filter?: string, sort?: number, down?: boolean, query?: URLSearchParams, key?: string, more?: any}} about
  */
@@ -41,6 +41,7 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
     const fitting = sorted(matching(rows, values, state.text), values[state.sort], state.down);
     const shown = fitting.slice(0, state.shown);
     const heads = columns.map((c, i) => head(c, i));
+    if (bulk.some((action) => action.each)) heads.push(made("th", { scope: "col", role: "columnheader" }, made("span", { class: "visually-hidden" }, "Acts")));
     if (bulk.length) heads.unshift(made("th", { scope: "col", role: "columnheader" }, tick(`Select all ${number(fitting.length)} that match`, fitting.length > 0 && fitting.every((r) => state.picked.has(r)), (on) => {
       for (const row of fitting) if (on) state.picked.add(row); else state.picked.delete(row);
       draw();
@@ -61,6 +62,7 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
       const content = c.cell(row);
       return made(i ? "td" : "th", { scope: i ? null : "row", role: i ? "cell" : "rowheader", "data-head": c.head, class: [c.num && "num", content === "—" && "none"].filter(Boolean).join(" ") || null }, made("div", {}, content));
     });
+    if (bulk.some((action) => action.each)) cells.push(made("td", { role: "cell", class: "acts" }, made("div", { class: "buttons" }, bulk.filter((action) => action.each && (action.fits?.(row) ?? true)).map((action) => one_of(action, row)))));
     if (bulk.length) cells.unshift(made("td", { role: "cell", class: "tick" }, tick(`Select ${name(row)}`, state.picked.has(row), (on) => { if (on) state.picked.add(row); else state.picked.delete(row); offer(); })));
     return made("tr", { role: "row" }, cells);
   };
@@ -68,8 +70,15 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
     const picked = rows.filter((row) => state.picked.has(row));
     actions.replaceChildren(...(picked.length ? bulk : []).map((action) => act(action, picked.filter((row) => action.fits?.(row) ?? true))).filter(Boolean));
   };
-  const act = (action, picked) => picked.length > 0 && asks({
-    words: `${action.words} (${number(picked.length)})`, title: action.title ?? action.words, says: action.says(picked), fields: action.fields ?? [], danger: action.danger,
+  const one_of = (action, row) => {
+    const button = asked(action, [row], action.words);
+    button.classList.add("small");
+    button.setAttribute("aria-label", `${action.words} ${name(row)}`);
+    return button;
+  };
+  const act = (action, picked) => picked.length > 0 && asked(action, picked, `${action.words} (${number(picked.length)})`);
+  const asked = (action, picked, words) => asks({
+    words, title: action.title ?? action.words, says: action.says(picked), fields: action.fields ?? [], danger: action.danger,
     send: (values, request, progress) => (action.together ? send_each([picked], (chosen) => action.together(chosen, values), request, () => {})
       : send_each(picked, (row) => action.request(row, values), request, progress)),
     done: ({ state: sent }) => { tell(sent); again(); },

@@ -2,7 +2,7 @@
 // The shell: who is signed in, which page is shown, what the address says. A page is a function
 // that gives {title, body, shown, end}; it is asked for anew with every change of the address.
 
-import { drop_view, keep_view, read_views } from "./address.js";
+import { drop_view, read_views } from "./address.js";
 import { ask, gone, offline, person, Problem } from "./api.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
@@ -177,27 +177,56 @@ function bar() {
   label();
 }
 
-// Addresses of this person, kept in this browser; each is a link that shows the same to others.
+// Addresses of this person, kept on the server, and those that others share.
 function views() {
   const said = made("p", { class: "quiet", role: "status" });
   const list = made("ul", { class: "plain" });
   const name = made("input", { type: "text", "aria-label": "Name of the view", placeholder: "Name of this view", maxlength: "80", autocomplete: "off" });
+  const shared = made("input", { type: "checkbox", id: "view-shared" });
   const place = made("div", { class: "others views", id: "views", popover: "auto" },
-    made("form", { class: "toolbar", on: { submit: (event) => { event.preventDefault(); keep(); } } }, name, made("button", { type: "button", on: { click: () => keep() } }, "Keep")),
+    made("form", { class: "toolbar", on: { submit: (event) => { event.preventDefault(); keep(); } } }, made("div", { class: "grow" }, name), made("button", { type: "button", on: { click: () => keep() } }, "Keep"),
+      made("div", { class: "field check" }, shared, made("label", { for: "view-shared" }, me.tenant ? "Share it with my tenant's people" : "Share it with the staff"))),
     made("button", { type: "button", on: { click: async () => {
       const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
       said.textContent = copied ? "The link is copied: it shows others the same, as far as they may see it." : location.href;
     } } }, "Copy the link to this view"), said, list);
-  const keep = () => {
-    if (!name.value.trim()) return;
-    said.textContent = keep_view(me.subject, name.value, location.hash) ? `Kept as “${name.value.trim()}”.` : "This browser keeps nothing.";
-    name.value = "";
-    draw();
+  const path = (view) => `/views/${encodeURIComponent(view)}`;
+  const refused = (problem) => { said.textContent = `${problem.title}. ${problem.unblock}`; };
+  const keep = async () => {
+    const wanted = name.value.trim();
+    if (!wanted) return;
+    try {
+      await ask(path(wanted), { verb: "PUT", body: { address: location.hash || "#/", shared: shared.checked } });
+      said.textContent = shared.checked ? `Kept as “${wanted}”, for others too.` : `Kept as “${wanted}”.`;
+      name.value = "";
+      await draw();
+    } catch (problem) {
+      refused(problem);
+    }
   };
-  const draw = () => list.replaceChildren(...read_views(me.subject).map((row) => made("li", { class: "view" }, made("a", { href: row.hash, on: { click: () => place.hidePopover() } }, row.name),
-    made("button", { type: "button", class: "small ghost", "aria-label": `Remove ${row.name}`, on: { click: () => { drop_view(me.subject, row.name); draw(); } } }, "Remove"))));
-  place.addEventListener("beforetoggle", draw);
+  const drop = async (view) => { await ask(path(view), { verb: "DELETE" }).then(draw, refused); };
+  const line = (view) => made("li", { class: "view" }, made("a", { href: view.address, on: { click: () => place.hidePopover() } }, view.name),
+    view.owner === me.subject ? [view.shared ? made("span", { class: "tag" }, "shared") : null, made("button", { type: "button", class: "small ghost", "aria-label": `Remove ${view.name}`, on: { click: () => drop(view.name) } }, "Remove")]
+      : made("span", { class: "tag" }, `of ${view.owner}`));
+  const draw = async () => {
+    const { items } = await ask("/views");
+    list.replaceChildren(...[...items].sort((a, b) => Number(b.owner === me.subject) - Number(a.owner === me.subject)).map(line));
+    if (!items.length) list.replaceChildren(made("li", { class: "quiet" }, "No view is kept yet."));
+  };
+  place.addEventListener("beforetoggle", (event) => {
+    if (/** @type {ToggleEvent} */ (event).newState !== "open") return;
+    said.textContent = "";
+    take_over().then(draw).catch(refused);
+  });
   return [popper(place, "views-button", "Views"), place];
+}
+
+// Views that this browser kept before the server did: handed over once.
+async function take_over() {
+  for (const row of read_views(me.subject)) {
+    await ask(`/views/${encodeURIComponent(row.name)}`, { verb: "PUT", body: { address: row.hash, shared: false } });
+    drop_view(me.subject, row.name);
+  }
 }
 
 // The pages that are not for every day, behind a button that shows them below itself.

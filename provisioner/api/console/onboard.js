@@ -13,7 +13,7 @@ import { many } from "./words.js";
 const FIELDS = [
   { name: "name", words: "Name", required: true, most: 63 },
   { name: "nodes", words: "Nodes", kind: "number", value: "0" },
-  { name: "rule", words: "Which nodes", kind: "select", options: RULES, value: "near" },
+  { name: "rule", words: "Which nodes", kind: "choice", options: RULES, value: "near" },
   { name: "vrf", words: "VRF (proposed if it is empty)", most: 64 },
   { name: "most_nodes", words: "Quota: nodes", kind: "number" },
   { name: "gpus", words: "Quota: GPUs", kind: "number" },

@@ -20,7 +20,7 @@ export async function page({ signal, me, again }) {
       { head: "Until", num: true, cell: (row) => at(row.expires_at), value: (row) => seconds(row.expires_at) },
       { head: "In force", cell: (row) => chip(row.expired ? "no" : "yes", "fact") },
     ],
-    bulk: me.roles.includes("operator") ? [{ words: "Remove", says: () => "Their nodes follow campaigns again.", request: (row) => ({ path: "/pins/remove", body: { scope: row.scope, name: row.name } }) }] : [],
+    bulk: me.roles.includes("operator") ? [{ words: "Remove", each: true, says: () => "Their nodes follow campaigns again.", request: (row) => ({ path: "/pins/remove", body: { scope: row.scope, name: row.name } }) }] : [],
   });
   const add = me.roles.includes("operator") && asks({
     words: "New pin", title: "Pin a release", says: "Campaigns leave it alone until the pin ends.",

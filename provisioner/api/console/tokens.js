@@ -28,13 +28,13 @@ export async function page({ signal, me, again }) {
       { head: "Made", num: true, cell: (row) => at(row.made_at), value: (row) => seconds(row.made_at) },
       { head: "Revoked", num: true, cell: (row) => at(row.revoked_at), value: (row) => seconds(row.revoked_at) },
     ],
-    bulk: me.roles.includes("operator") ? [{ words: "Revoke", danger: true, fits: (row) => row.good, says: (chosen) => `${chosen.map((row) => row.subject).join(", ")}: refused from now on. Event streams end.`,
+    bulk: me.roles.includes("operator") ? [{ words: "Revoke", danger: true, each: true, fits: (row) => row.good, says: (chosen) => `${chosen.map((row) => row.subject).join(", ")}: refused from now on. Event streams end.`,
       request: (row) => ({ path: `/tokens/${encodeURIComponent(row.id)}/revoke` }) }] : [],
   }));
   draw(tokens.items);
   const create = me.roles.includes("operator") && asks({
     words: "New token", says: "It is made in this browser and shown once. The server gets its SHA-256 only.", title: "Make a token",
-    fields: [{ name: "subject", words: "Holder", required: true }, { name: "role", words: "Role", kind: "select", options: ROLES, value: "viewer" }, { name: "tenant", words: "Tenant (for the role tenant)" }, { name: "days", words: "Days", kind: "number", required: true, value: "90" },
+    fields: [{ name: "subject", words: "Holder", required: true }, { name: "role", words: "Role", kind: "choice", options: ROLES, value: "viewer" }, { name: "tenant", words: "Tenant (for the role tenant)" }, { name: "days", words: "Days", kind: "number", required: true, value: "90" },
       ...BOUNDS.map(([name, example]) => ({ name, words: `Changes only these ${name} (such as ${example}; empty: all)`, most: 1000 }))],
     send: async (values, request) => {
       const { token, sha256 } = await new_token();
@@ -61,7 +61,7 @@ function sessions_of(rows, me, again) {
       { head: "Began", num: true, cell: (row) => at(row.made_at), value: (row) => seconds(row.made_at) },
       { head: "Ends", num: true, cell: (row) => at(row.expires_at), value: (row) => seconds(row.expires_at) },
     ],
-    bulk: me.roles.includes("operator") ? [{ words: "End", title: "End sessions", danger: true, says: (chosen) => `${chosen.map((row) => row.subject).join(", ")}: signed out at once.`,
+    bulk: me.roles.includes("operator") ? [{ words: "End", each: true, title: "End sessions", danger: true, says: (chosen) => `${chosen.map((row) => row.subject).join(", ")}: signed out at once.`,
       request: (row) => ({ path: `/sessions/${encodeURIComponent(row.id)}/end` }) }] : [],
   });
 }

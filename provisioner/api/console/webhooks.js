@@ -24,8 +24,8 @@ export async function page({ signal, me, again }) {
       { head: "Why paused", cell: (row) => row.paused_why || "—" },
     ],
     bulk: me.roles.includes("operator") ? [
-      { words: "Pause", fits: (row) => !row.paused_why, says: () => "Events wait until it is resumed.", fields: [{ name: "why", words: "Why", required: true }], request: (row, values) => ({ path: path(row, "/pause"), body: { why: values.why } }) },
-      { words: "Resume", fits: (row) => row.paused_why, says: () => "What waits is sent now.", request: (row) => ({ path: path(row, "/resume") }) },
+      { words: "Pause", each: true, fits: (row) => !row.paused_why, says: () => "Events wait until it is resumed.", fields: [{ name: "why", words: "Why", required: true }], request: (row, values) => ({ path: path(row, "/pause"), body: { why: values.why } }) },
+      { words: "Resume", each: true, fits: (row) => row.paused_why, says: () => "What waits is sent now.", request: (row) => ({ path: path(row, "/resume") }) },
       { words: "Send again", fits: (row) => row.dead > 0, says: () => "Undelivered events are sent once more.", request: (row) => ({ path: path(row, "/again"), body: {} }) },
       { words: "Remove", danger: true, says: () => "Events that wait for it are lost.", request: (row) => ({ path: path(row, ""), verb: "DELETE" }) },
     ] : [],

@@ -1,9 +1,9 @@
-"""Routes of browsers' sessions: begin one with a token, end it, list them, end another one."""
+"""Routes of browsers: sessions (begin, end, list, end another one), and saved views."""
 
 from __future__ import annotations
 
 from aiohttp import web
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from provisioner.access.tokens import sha256_of
 from provisioner.api.app import build_response
@@ -12,9 +12,9 @@ from provisioner.api.console_pages import open_session, read_secret, set_cookie
 from provisioner.api.operations import OperationView
 from provisioner.api.parts import ApiParts, Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
-from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Effect, Route
+from provisioner.api.route import ANYBODY, OPERATORS, VIEWERS, Counted, Effect, Route
 from provisioner.api.routes.alerts import Me, show_caller
-from provisioner.model.access import Bound, ChangeKind, ChangeRequest, RequestState, Role
+from provisioner.model.access import Bound, ChangeKind, ChangeRequest, RequestState, Role, SavedView
 from provisioner.model.base import Record
 from provisioner.model.times.instant import Instant
 
@@ -123,7 +123,133 @@ async def change_session(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     return Outcome(RequestState.DONE, {"session": asked.subject})
 
 
+# ------------------------------------------------------------------------------
+# Saved views: addresses of the console that people keep and share.
+#
+# They are bookmarks: nothing goes by them, and the next request takes one back, so that a session
+# is enough. Staff see what staff share; a tenant's people what its own people share.
+
+
+class ViewName(Record):
+    """Whose view is meant."""
+
+    owner: str = Field(
+        "", max_length=200, description="The person who shares it; without: the caller's own."
+    )
+
+
+class ViewFields(Record):
+    """The body of a saved view."""
+
+    address: str = Field(
+        max_length=4000,
+        pattern=r"^#/[!-~]*$",
+        description="The console's address, from its # on: page, filter, colour, order.",
+    )
+    shared: bool = Field(
+        default=False, description="Whether others of the same side see it in their list."
+    )
+
+
+class ViewList(Counted):
+    """The caller's own views and those that others share, by name."""
+
+    items: tuple[SavedView, ...]
+
+
+async def list_views(ask: Ask) -> Reply:
+    items = tuple(await ask.parts.store.views.list(ask.caller.tenant, ask.caller.subject))
+    return Reply(ViewList(items=items, total=len(items)))
+
+
+async def show_view(ask: Ask) -> Reply:
+    return Reply(await _find_view(ask, ask.query.owner or ask.caller.subject))
+
+
+async def _find_view(ask: Ask, owner: str) -> SavedView:
+    name = ask.read_word("view_name")
+    seen = await ask.parts.store.views.list(ask.caller.tenant, ask.caller.subject)
+    found = next((v for v in seen if (v.owner, v.name) == (owner, name)), None)
+    if found is None:
+        raise refuse_missing("view")
+    return found
+
+
+async def save_view(ask: Ask) -> Reply:
+    """Keep an address under a name of the caller's, in place of the one of that name."""
+    try:
+        view = SavedView(
+            name=ask.read_word("view_name"),
+            owner=ask.caller.subject,
+            address=ask.body.address,
+            shared=ask.body.shared,
+            at=ask.now,
+        )
+    except ValidationError:
+        unblock = "Use 1 to 80 characters, without spaces at its ends."
+        raise build_refusal(400, "name", "This is no name of a view", unblock) from None
+    if not await ask.parts.store.views.put(ask.caller.tenant, view):
+        unblock = "Remove those that are not used any more: DELETE /v1/views/NAME."
+        raise build_refusal(409, "many", "There are too many saved views", unblock)
+    return Reply(view)
+
+
+async def delete_view(ask: Ask) -> Reply:
+    view = await _find_view(ask, ask.caller.subject)
+    await ask.parts.store.views.drop(ask.caller.tenant, view.owner, view.name)
+    return Reply(view)
+
+
+_VIEW_ROUTES = (
+    Route(
+        "GET",
+        "/views",
+        "list_views",
+        TAG,
+        "List the saved views of the console: the caller's own, and those that others share.",
+        ANYBODY,
+        list_views,
+        {200: ViewList},
+    ),
+    Route(
+        "GET",
+        "/views/{view_name}",
+        "show_view",
+        TAG,
+        "Show a saved view.",
+        ANYBODY,
+        show_view,
+        {200: SavedView},
+        query=ViewName,
+    ),
+    Route(
+        "PUT",
+        "/views/{view_name}",
+        "save_view",
+        TAG,
+        "Save an address of the console under a name, for oneself or shared.",
+        ANYBODY,
+        save_view,
+        {200: SavedView},
+        effect=Effect.MOMENTARY,
+        body=ViewFields,
+        example={"address": "#/fleet?colour=tenant&where=rack%3Dsu0-*", "shared": True},
+        refusals={409: "The caller, or all together, have too many."},
+    ),
+    Route(
+        "DELETE",
+        "/views/{view_name}",
+        "delete_view",
+        TAG,
+        "Remove one of the caller's saved views.",
+        ANYBODY,
+        delete_view,
+        {200: SavedView},
+        effect=Effect.MOMENTARY,
+    ),
+)
 ROUTES = (
+    *_VIEW_ROUTES,
     Route(
         "POST",
         "/session",

@@ -62,6 +62,7 @@ COLUMNS: dict[str, str] = {
     "token list": (
         "token=id subject role tenant scope=scope:scope made=made_at:at expires=expires_at:at good"
     ),
+    "view list": "view=name owner shared saved=at:at address",
     "session list": "session=id subject roles:all tenant used=used_at:at expires=expires_at:at",
     "webhook list": (
         "webhook=name url kinds:all nodes:all waiting=pending dead sent=delivered "
@@ -96,6 +97,7 @@ EMPTY: dict[str, str] = {
     "pin list": "Nothing is pinned: each node has the release of its campaign, or of intake.",
     "credential list": "No password is kept or due: intake sets the first.",
     "token list": "There is no token yet: `provisioner token create` makes one.",
+    "view list": "There is no saved view: `provisioner view save NAME` keeps one.",
     "webhook list": "There is no webhook yet: `provisioner webhook add NAME` adds one.",
     "audit exports": "The journal is exported to no receiver: settings audit_syslog, audit_otlp.",
     "webhook dead": "Nothing waits that could not be sent.",

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, Row, Table, create_engine, event, sel
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from provisioner.model.access import ChangeRequest, Session, Token
+from provisioner.model.access import ChangeRequest, SavedView, Session, Token
 from provisioner.model.adoption.capability import Grant
 from provisioner.model.agent import AgentSession, StoredImage
 from provisioner.model.alert import Alert, Override, Subscription
@@ -133,6 +133,7 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (schema.webhooks, Webhook),
     (schema.tokens, Token),
     (schema.console_sessions, Session),
+    (schema.saved_views, SavedView),
     (schema.requests, ChangeRequest),
 )
 Read = Callable[[Row[tuple[object, ...]], str], object]

@@ -1,4 +1,4 @@
-"""Sessions of maintenance agents."""
+"""Sessions of maintenance agents and of browsers, saved views, tokens."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
-from provisioner.model.access import Session, SessionLimits, Token
+from provisioner.model.access import SavedView, Session, SessionLimits, Token
 from provisioner.ports import DamagedRow, Run
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import agent_rows, request_rows
-from provisioner.store.schema.schema import runs
+from provisioner.store.rows.records import parse
+from provisioner.store.schema.schema import runs, saved_views
 
 # ------------------------------------------------------------------------------
 # Rows of playbook runs: those that a new daemon follows on, and the result of each call.
@@ -120,6 +132,67 @@ class SqlSessionRepository:
     end = writes(request_rows.end_session)
     # End every session of a person; return their ids.
     end_of_subject = writes(request_rows.end_sessions_of_subject)
+
+
+# ------------------------------------------------------------------------------
+# Addresses of the console that people keep.
+
+VIEWS_MAX = 100  # of one person
+VIEWS_OF_ALL_MAX = 2_000
+
+
+class SqlViewRepository:
+    """Saved views: each is its owner's, seen by others of the same side where it is shared."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def list(self, side: str, owner: str) -> Sequence[SavedView]:
+        """Return a person's own views and the shared ones of the others, by name."""
+        seen = (saved_views.c.owner == owner) | (saved_views.c.shared == 1)
+        asked = select(saved_views).where(saved_views.c.side == side, seen)
+        ordered = asked.order_by(saved_views.c.name, saved_views.c.owner).limit(VIEWS_OF_ALL_MAX)
+
+        def read(connection: Connection) -> Sequence[SavedView]:
+            rows = connection.execute(ordered)
+            return tuple(parse(SavedView, r.body, f"saved_views, {r.name}") for r in rows)
+
+        return await self._transactions.read(read)
+
+    async def put(self, side: str, view: SavedView) -> bool:
+        """Save a view, in place of its owner's of that name; return False where there are too
+        many."""
+
+        def write(connection: Connection) -> bool:
+            connection.execute(delete(saved_views).where(_one_view(side, view.owner, view.name)))
+            counted = select(func.count()).select_from(saved_views)
+            of_owner = counted.where(saved_views.c.side == side, saved_views.c.owner == view.owner)
+            if (connection.scalar(of_owner) or 0) >= VIEWS_MAX or (
+                connection.scalar(counted) or 0
+            ) >= VIEWS_OF_ALL_MAX:
+                return False
+            row = {
+                "side": side,
+                "owner": view.owner,
+                "name": view.name,
+                "shared": int(view.shared),
+                "body": view.model_dump_json(),
+            }
+            connection.execute(insert(saved_views).values(row))
+            return True
+
+        return await self._transactions.write(write)
+
+    async def drop(self, side: str, owner: str, name: str) -> bool:
+        """Remove a view; return False if there is none."""
+        gone = delete(saved_views).where(_one_view(side, owner, name))
+        return await self._transactions.write(lambda c: c.execute(gone).rowcount > 0)
+
+
+def _one_view(side: str, owner: str, name: str) -> ColumnElement[bool]:
+    return and_(
+        saved_views.c.side == side, saved_views.c.owner == owner, saved_views.c.name == name
+    )
 
 
 # ------------------------------------------------------------------------------

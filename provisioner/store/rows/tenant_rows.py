@@ -24,7 +24,7 @@ from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal, node_rows
 from provisioner.store.rows.records import STAND_IN, clean, parse, record_owner
 from provisioner.store.schema.schema import nodes as node_table
-from provisioner.store.schema.schema import notices, tenants, webhooks
+from provisioner.store.schema.schema import notices, saved_views, tenants, webhooks
 
 # ------------------------------------------------------------------------------
 # Rows of notices to tenants: a new one is journalled in the same transaction.
@@ -138,6 +138,8 @@ def remove_tenant(connection: Connection, tenant: Tenant) -> None:
     """Remove a tenant's row; `StaleWrite` if it changed since it was read."""
     same = (tenants.c.name == tenant.name) & (tenants.c.generation == tenant.generation)
     _one_of(connection.execute(delete(tenants).where(same)).rowcount, tenant)
+    # a later tenant of that name is another one
+    connection.execute(delete(saved_views).where(saved_views.c.side == tenant.name))
 
 
 def keep(

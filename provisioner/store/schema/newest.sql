@@ -367,6 +367,14 @@ CREATE TABLE samples (
     CONSTRAINT pk_samples PRIMARY KEY (node, versions),
     CONSTRAINT fk_samples_node_nodes FOREIGN KEY(node) REFERENCES nodes (id)
 );
+CREATE TABLE saved_views (
+	side VARCHAR NOT NULL,
+	owner VARCHAR NOT NULL,
+	name VARCHAR NOT NULL,
+	shared INTEGER NOT NULL,
+	body TEXT NOT NULL,
+	CONSTRAINT pk_saved_views PRIMARY KEY (side, owner, name)
+);
 CREATE TABLE signing_keys (
     key_id VARCHAR NOT NULL,
     master_key_id VARCHAR NOT NULL,

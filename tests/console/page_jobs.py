@@ -64,7 +64,8 @@ def see_release(looker: Looker, _site: Site) -> None:
 @job("Releases", "Compare two releases")
 def compare(looker: Looker, _site: Site) -> None:
     more(looker, "Releases")
-    looker.get("main").get_by_role("link", name=f"Compare {NEWER} with {RELEASE}").click()
+    looker.get("main").get_by_role("link", name=NEWER, exact=True).first.click()
+    looker.get("main").get_by_role("link", name=f"Difference from {RELEASE}").click()
     looker.page.get_by_role("heading", level=1, name=f"{RELEASE} → {NEWER}").wait_for()
     looker.get("main section").first.wait_for()
 

@@ -6,9 +6,9 @@ import { blockers, chip, empty, facts, link, made, section, table } from "./dom.
 import { listing } from "./listing.js";
 import { many, number, short } from "./words.js";
 
-export async function page({ parts, signal, go, again }) {
+export async function page({ parts, signal, again }) {
   if (parts[1] && parts[2]) return difference(parts[1], parts[2], { signal });
-  return parts[1] ? one(parts[1], { signal, go }) : list({ signal, again });
+  return parts[1] ? one(parts[1], { signal }) : list({ signal, again });
 }
 
 async function list({ signal, again }) {
@@ -29,13 +29,11 @@ async function list({ signal, again }) {
   return { title: "Releases", body };
 }
 
-async function one(name, { signal, go }) {
+async function one(name, { signal }) {
   const [release, releases] = await Promise.all([ask(`/releases/${encodeURIComponent(name)}`, { signal }), ask("/releases", { signal })]);
   const others = releases.items.map((row) => row.name).filter((other) => other !== name);
-  const choice = made("select", { id: "other", on: { change: (event) => { if (event.target.value) go(["releases", event.target.value, name]); } } },
-    made("option", { value: "" }, "Choose a release"), others.map((other) => made("option", { value: other }, other)));
   const body = made("div", { class: "stack" },
-    made("div", { class: "card" }, facts([["Supersedes", release.supersedes]]), others.length ? made("div", { class: "field" }, made("label", { for: "other" }, "Difference from"), choice) : null),
+    made("div", { class: "card" }, facts([["Supersedes", release.supersedes]]), others.length ? made("p", { class: "links" }, made("span", { class: "quiet" }, "Difference from"), others.map((other) => link(["releases", other, name], other, { "aria-label": `Difference from ${other}` }))) : null),
     release.profiles.map((profile) => section(profile.name,
       profile.readiness.unknown.length ? made("p", { class: "notice" }, `Without a published version: ${profile.readiness.unknown.join(", ")}`) : null,
       table(`Pins of ${profile.name}`, [["Component"], ["Version", "num"], ["Also"], ["File"], ["Source"]], Object.entries(profile.pins).map(([kind, pin]) => [

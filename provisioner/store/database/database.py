@@ -56,6 +56,7 @@ from provisioner.store.rows import records
 from provisioner.store.rows.operation_rows import read_entry_row, read_operation_row
 from provisioner.store.rows.records import parse, parse_object
 from provisioner.store.schema import schema
+from provisioner.store.schema.usage_tables import saved_views
 
 # ------------------------------------------------------------------------------
 # The nodes that are set aside for a damaged row: their own, or one that they depend on.
@@ -133,7 +134,7 @@ BODIES: Sequence[tuple[Table, type[BaseModel]]] = (
     (schema.webhooks, Webhook),
     (schema.tokens, Token),
     (schema.console_sessions, Session),
-    (schema.saved_views, SavedView),
+    (saved_views, SavedView),
     (schema.requests, ChangeRequest),
 )
 Read = Callable[[Row[tuple[object, ...]], str], object]

@@ -24,7 +24,8 @@ from provisioner.ports import DamagedRow, Run
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import agent_rows, request_rows
 from provisioner.store.rows.records import parse
-from provisioner.store.schema.schema import runs, saved_views
+from provisioner.store.schema.schema import runs
+from provisioner.store.schema.usage_tables import saved_views
 
 # ------------------------------------------------------------------------------
 # Rows of playbook runs: those that a new daemon follows on, and the result of each call.

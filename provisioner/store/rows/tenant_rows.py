@@ -24,7 +24,8 @@ from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.rows import journal, node_rows
 from provisioner.store.rows.records import STAND_IN, clean, parse, record_owner
 from provisioner.store.schema.schema import nodes as node_table
-from provisioner.store.schema.schema import notices, saved_views, tenants, webhooks
+from provisioner.store.schema.schema import notices, tenants, webhooks
+from provisioner.store.schema.usage_tables import saved_views
 
 # ------------------------------------------------------------------------------
 # Rows of notices to tenants: a new one is journalled in the same transaction.

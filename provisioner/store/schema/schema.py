@@ -341,16 +341,6 @@ console_sessions = Table(
     Column("body", Text, nullable=False),  # the rest of the record, as it began
 )
 
-saved_views = Table(
-    "saved_views",
-    metadata,
-    Column("side", String, primary_key=True),  # the tenant whose people see it; "": the staff
-    Column("owner", String, primary_key=True),
-    Column("name", String, primary_key=True),
-    Column("shared", Integer, nullable=False),
-    Column("body", Text, nullable=False),
-)
-
 requests = Table(
     "requests",
     metadata,

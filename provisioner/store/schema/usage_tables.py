@@ -1,6 +1,6 @@
-"""The tables of the ledger of time; see `schema.py` for the rules.
+"""The tables of the ledger of time, and of saved views; see `schema.py` for the rules.
 
-`planning/lifecycle/usage.py` folds the journal into these.
+`planning/lifecycle/usage.py` folds the journal into those of the ledger.
 """
 
 from __future__ import annotations
@@ -45,4 +45,14 @@ usage_place = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("through", Integer, nullable=False),  # number of the journal's last row that is folded
+)
+
+saved_views = Table(
+    "saved_views",
+    metadata,
+    Column("side", String, primary_key=True),  # the tenant whose people see it; "": the staff
+    Column("owner", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("shared", Integer, nullable=False),
+    Column("body", Text, nullable=False),
 )

@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0035');
+INSERT INTO "alembic_version" VALUES('0036');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,

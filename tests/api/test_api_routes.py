@@ -47,6 +47,8 @@ NOT_THERE = {
     "/operations/{operation}": 404,
     "/nodes/{node}/erasure": 404,
     "/nodes/{node}/proof": 404,
+    "/storage": 404,
+    "/tenants/{tenant}/storage": 404,
     "/usage/focus": 400,  # it wants a price
     "/tenants/{tenant}/usage-statement": 404,
     "/log": 404,  # this site signs nothing

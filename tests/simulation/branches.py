@@ -2,8 +2,8 @@
 
 Of some six CPU seconds from a cabled site to a certified host, each story needs only the end. The
 trunk stays as it is: a story lives in a child, and what it returns (or its traceback) comes back
-through a pipe, so that it must return what can be pickled. Children share the trunk's folder, and
-write nothing there.
+through a pipe, so that it must return what can be pickled. Children share the trunk's folder: who
+changes files there takes a copy first (`copy_files`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import gc
 import os
 import pickle
 import resource
+import shutil
 import tempfile
 import traceback
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,8 @@ from typing import Any, TypeVar
 import pytest
 import virtual_time
 from rig import World
+
+from provisioner.integrations.demo.site import DemoFiles
 
 Result = TypeVar("Result")
 CPU_LIMIT_S = 300  # of a story, beside which it goes in circles
@@ -117,6 +120,13 @@ async def restart(world: World, **settings: object) -> None:
     await world.crash()
     change_settings(world, **settings)
     await world.start()
+
+
+def copy_files(world: World, folder: Path) -> None:
+    """Give a story the site's files as its own."""
+    shutil.copytree(world.files.overlay.parent, folder, dirs_exist_ok=True)
+    names = (world.files.overlay.name, world.files.expected.name, world.files.artifacts.name)
+    world.files = DemoFiles(*(folder / name for name in names))
 
 
 def change_settings(world: World, **settings: object) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import virtual_time
-from returned import HOST, HOUR_S, came_back, give_back, holds, node_of, until_settled
+from branches import branch, certified_host, copy_files
+from returned import HOST, HOUR_S, came_back, holds, node_of, take_from_tenant, until_settled
 from rig import World
 
 from provisioner.integrations.demo.site import SYSTEM
@@ -20,9 +21,9 @@ def deployed(
 ) -> tuple[Node, dict[str, str], list[str]]:
     """A returned node whose deployment meets what `spoil` did; what is on its disks at the end."""
 
-    async def main() -> tuple[Node, dict[str, str], list[str]]:
-        world = World(directory, nodes=1, seed=5)
-        await give_back(world)
+    async def main(world: World) -> tuple[Node, dict[str, str], list[str]]:
+        await take_from_tenant(world)
+        copy_files(world, directory)
         spoil(world)
         await world.start()
         node = await until_settled(world, limit_s)
@@ -30,7 +31,7 @@ def deployed(
         await world.crash()
         return found
 
-    return virtual_time.run(main())
+    return branch(certified_host, main)
 
 
 def faulty(*names: str) -> Callable[[World], object]:
@@ -88,10 +89,9 @@ def test_a_maintenance_image_with_another_digest_is_never_booted(tmp_path: Path)
     assert wrong == []
 
 
-def test_an_image_without_the_token_of_its_boot_is_not_booted(tmp_path: Path) -> None:
-    async def main() -> tuple[Node, dict[str, str]]:
-        world = World(tmp_path, nodes=1, seed=5)
-        await give_back(world)
+def test_an_image_without_the_token_of_its_boot_is_not_booted() -> None:
+    async def main(world: World) -> tuple[Node, dict[str, str]]:
+        await take_from_tenant(world)
         daemon = await world.build()
         world.agents._settings = world.settings  # as of agents that are not simulated
         await daemon.start()
@@ -100,7 +100,7 @@ def test_an_image_without_the_token_of_its_boot_is_not_booted(tmp_path: Path) ->
         await world.crash()
         return found
 
-    node, disks = virtual_time.run(main())
+    node, disks = branch(certified_host, main)
 
     assert node.state is State.QUARANTINED
     assert node.blockers[0].reason is Reason.NOT_OFFERED
@@ -109,10 +109,9 @@ def test_an_image_without_the_token_of_its_boot_is_not_booted(tmp_path: Path) ->
     assert set(disks.values()) == {"tenant"}
 
 
-def test_the_system_goes_to_the_disk_that_a_person_named(tmp_path: Path) -> None:
-    async def main() -> tuple[Node, dict[str, str]]:
-        world = World(tmp_path, nodes=1, seed=5)
-        node = await give_back(world)
+def test_the_system_goes_to_the_disk_that_a_person_named() -> None:
+    async def main(world: World) -> tuple[Node, dict[str, str]]:
+        node = await take_from_tenant(world)
         serial = world.site.machines[HOST].devices["NVMe_2"].serial
         await world.store.nodes.save(node.model_copy(update={"os_disk": serial}))
         await world.start()
@@ -121,16 +120,15 @@ def test_the_system_goes_to_the_disk_that_a_person_named(tmp_path: Path) -> None
         await world.crash()
         return found
 
-    node, disks = virtual_time.run(main())
+    node, disks = branch(certified_host, main)
 
     assert came_back(node)
     assert disks == {"NVMe_0": "erased", "NVMe_1": "erased", "NVMe_2": "image", "NVMe_3": "erased"}
 
 
-def test_a_named_disk_that_is_not_there_is_not_replaced_by_another(tmp_path: Path) -> None:
-    async def main() -> tuple[Node, dict[str, str]]:
-        world = World(tmp_path, nodes=1, seed=5)
-        node = await give_back(world)
+def test_a_named_disk_that_is_not_there_is_not_replaced_by_another() -> None:
+    async def main(world: World) -> tuple[Node, dict[str, str]]:
+        node = await take_from_tenant(world)
         await world.store.nodes.save(node.model_copy(update={"os_disk": "S-NOWHERE"}))
         await world.start()
         await until_settled(world)
@@ -138,7 +136,7 @@ def test_a_named_disk_that_is_not_there_is_not_replaced_by_another(tmp_path: Pat
         await world.crash()
         return found
 
-    node, disks = virtual_time.run(main())
+    node, disks = branch(certified_host, main)
 
     assert node.state is State.QUARANTINED
     assert node.blockers[0].reason is Reason.NOT_EXPECTED

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-import virtual_time
 import yaml
-from returned import HOST, HOUR_S, give_back, holds, node_of, until_settled
+from branches import branch, certified_host, change_settings, copy_files
+from returned import HOST, HOUR_S, holds, node_of, take_from_tenant, until_settled
 from rig import World
 
 from provisioner.execution.actions.work import host_key
@@ -31,9 +31,10 @@ def returned(
 ) -> tuple[Told, list[str]]:
     """A returned node, spoiled, under a daemon: what the story tells, and what must never be."""
 
-    async def main() -> tuple[Told, list[str]]:
-        world = World(directory, nodes=1, seed=11, **settings)  # type: ignore[arg-type]
-        await give_back(world)
+    async def main(world: World) -> tuple[Told, list[str]]:
+        await take_from_tenant(world)
+        copy_files(world, directory)
+        change_settings(world, **settings)
         spoil(world)
         await world.start()
         told = await story(world)
@@ -41,7 +42,7 @@ def returned(
         await world.crash()
         return told, wrong
 
-    return virtual_time.run(main())
+    return branch(certified_host, main)
 
 
 def faulty(*names: str) -> Callable[[World], object]:

@@ -19,7 +19,7 @@ from provisioner.planning.repair import case_policy
 from provisioner.ports import BmcAddress, Call, Reply
 
 HOST, HOUR_S = "su0-n00", 3600.0
-LOOK_S = 4 * HOUR_S  # quarantine comes within minutes, and each look for repairs within one
+LOOK_S = 1.5 * HOUR_S  # quarantine comes within minutes, and each look for repairs within one
 
 
 class WatchedBmcs(MemoryBmcs):

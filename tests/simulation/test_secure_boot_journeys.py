@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import virtual_time
-from returned import HOST, give_back, until_settled
+from branches import branch, certified_host, change_settings
+from returned import HOST, give_back, take_from_tenant, until_settled
 from rig import World
 from test_erasure_crashes import stormy
 from test_erasure_journeys import report_of
@@ -42,14 +43,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_key_that_a_tenant_enrolled_is_named_and_restored_where_required(
-    tmp_path: Path, case: str
-) -> None:
+def test_a_key_that_a_tenant_enrolled_is_named_and_restored_where_required(case: str) -> None:
     required, dropped, state, boots = CASES[case]
 
-    async def main() -> tuple[Node, dict[str, ErasureRecord], list[str], bool, list[str]]:
-        world = World(tmp_path, nodes=1, seed=11, erase_required=required)  # type: ignore[arg-type]
-        await give_back(world)
+    async def main(
+        world: World,
+    ) -> tuple[Node, dict[str, ErasureRecord], list[str], bool, list[str]]:
+        await take_from_tenant(world)
+        change_settings(world, erase_required=required)
         plant_keys(world, dropped=dropped)
         if case == "listed only":
             world.site.machines[HOST].faults.add("owner_key_enrolled")
@@ -62,7 +63,7 @@ def test_a_key_that_a_tenant_enrolled_is_named_and_restored_where_required(
         await world.crash()
         return node, records, [r.action for r in rows], has_makers_keys(world), wrong
 
-    node, records, acts, restored, wrong = virtual_time.run(main())
+    node, records, acts, restored, wrong = branch(certified_host, main)
 
     is_clean = case == "restored"
     assert node.state is state, node.note

@@ -29,7 +29,7 @@ from provisioner.model.versions import is_same_version
 BMC_FIRMWARE = Command(name="bmc_firmware", line="firmware of /redfish/v1", limit_s=900.0, bmc=True)
 
 _PREFIX = re.compile(r"^HGX_(?:FW_)?")
-# how an item's Id begins after the prefix -> its kind (components/hgx.py also has the slots)
+# how an item's Id begins after the prefix -> its kind (components/hgx.yaml also has the slots)
 _KINDS = {
     "BMC": "hgx.bmc",
     "ERoT": "hgx.erot",

@@ -15,6 +15,15 @@ from provisioner.model.plan import Disruption
 
 UNCLASSIFIED = "unclassified"
 
+# Kinds that other modules treat apart, and words of theirs; all kinds are in the files beside.
+IDENTITY = "bluefield.identity"
+CURRENT = "copy.current"
+STAGED = "copy.staged"
+HOST_OS = "host.os"
+DEPLOY = "deploy_image"  # its method
+STAMP = "/etc/provisioner-release"
+NOTHING = "none"  # version of a host whose disks were erased
+
 
 class Item(Record):
     """One member of a firmware or software inventory, with the fields that rules match."""

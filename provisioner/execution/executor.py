@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from provisioner.components.host_os import DEPLOY
+from provisioner.components.kind import DEPLOY
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.work import Site, Work, do_work
 from provisioner.execution.steps import (

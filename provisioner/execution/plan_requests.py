@@ -20,7 +20,7 @@ from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock, Write
 from provisioner.adapters.redfish.walk import Walk
-from provisioner.components.host_os import DEPLOY
+from provisioner.components.kind import DEPLOY
 from provisioner.execution.actions.power import Pace, cycle_standby, switch_off, switch_on
 from provisioner.execution.executor import slot_groups
 from provisioner.execution.observe.inband import REBOOT

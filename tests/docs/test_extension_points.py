@@ -40,12 +40,13 @@ def _find_switch_os(example: str) -> set[str]:
 
 
 def _find_files(example: str) -> set[str]:
-    """Return the modules that contain a text, without the simulator and its twin."""
+    """Return the modules and data files with a text, without the simulator and its twin."""
     whole = re.compile(rf"(?<!\w){re.escape(example)}(?!\w)")
     return {
         str(path.relative_to(PRODUCT))
-        for path in PRODUCT.rglob("*.py")
-        if not {"sim", "twin"} & set(path.relative_to(PRODUCT).parts)
+        for suffix in ("py", "yaml")
+        for path in PRODUCT.rglob(f"*.{suffix}")
+        if not {"sim", "twin", "content"} & set(path.relative_to(PRODUCT).parts)
         and (whole.search(path.read_text(encoding="utf-8")) or path.stem == example)
     }
 

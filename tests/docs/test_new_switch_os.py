@@ -82,7 +82,6 @@ NAMING = {
     "integrations/inventories/netbox_commands.py": _WORDS,
     "integrations/dhcp/discover_commands.py": _FIRST,
     "components/kind.py": _MATRIX,
-    "components/switch_os.py": _MATRIX,
     "integrations/demo/site.py": _WORDS,
     "execution/executor.py": _MATRIX,
     "execution/plan_requests.py": _MATRIX,

@@ -22,7 +22,7 @@ from typing import Any
 
 from provisioner.adapters.agent import client
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.components.host_os import DEPLOY, HOST_OS, NOTHING, STAMP
+from provisioner.components.kind import DEPLOY, HOST_OS, NOTHING, STAMP
 from provisioner.daemon.agents import AgentDoor, serve_agents
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.reach import Reach

@@ -32,8 +32,7 @@ from provisioner.adapters.redfish.parts import (
 from provisioner.adapters.redfish.upkeep.leaks import find_places, read_places
 from provisioner.adapters.redfish.walk import ROOT, Resource, Walk
 from provisioner.components import Item, classify
-from provisioner.components.bluefield import IDENTITY
-from provisioner.components.copies import CURRENT, STAGED
+from provisioner.components.kind import CURRENT, IDENTITY, STAGED
 from provisioner.model.inventory import BackgroundCopy, Component, Device, DeviceKind, Inventory
 from provisioner.model.outcome import Gap, Reason
 from provisioner.quirks import UNKNOWN, Quirk

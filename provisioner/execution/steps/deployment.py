@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.components.kind import HOST_OS, STAMP
 from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import Act, Sent, Snapshot, blocked
 from provisioner.execution.actions.work import Site, Work, do_work, host_key

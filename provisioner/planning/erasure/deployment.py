@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provisioner.components.host_os import HOST_OS, NOTHING, STAMP
+from provisioner.components.kind import HOST_OS, NOTHING, STAMP
 from provisioner.model.base import Record
 from provisioner.model.erasure import Disk
 from provisioner.model.inventory import Component, Inventory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from provisioner import checks
 from provisioner.checks.check import CheckContext
 from provisioner.checks.readers.tool_output import END, END_WORDS
-from provisioner.components.host_os import HOST_OS
+from provisioner.components.kind import HOST_OS
 from provisioner.model.cohort import Evidence, Gate
 from provisioner.model.inventory import Component
 from provisioner.model.matrix import Pin

@@ -16,7 +16,7 @@ from provisioner.checks import lldp
 from provisioner.checks.check import Unreadable
 from provisioner.checks.readers.nic_listing import read_cards
 from provisioner.checks.readers.tool_output import END, END_WORDS
-from provisioner.components.host_os import HOST_OS, STAMP
+from provisioner.components.kind import HOST_OS, STAMP
 from provisioner.model import host_packages
 from provisioner.model.base import Record
 from provisioner.model.cohort import Evidence

@@ -6,7 +6,7 @@ pins a system image to write.
 
 from __future__ import annotations
 
-from provisioner.components.host_os import HOST_OS
+from provisioner.components.kind import HOST_OS
 from provisioner.model.erasure import ErasurePolicy
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind

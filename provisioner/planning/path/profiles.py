@@ -16,7 +16,7 @@ from provisioner.planning.path.conditions import matches_token
 _BLUEFIELD = ("bluefield.", "supernic.")  # component kinds of a BlueField in either mode
 _CONNECTX = frozenset({"nic.cx7", "nic.cx8"})
 _OTHER_CARD = "nic.other"
-_CONNECTX_NAME = re.compile(r"ConnectX|\bMCX\d", re.IGNORECASE)  # as components/nic.py names them
+_CONNECTX_NAME = re.compile(r"ConnectX|\bMCX\d", re.IGNORECASE)  # as components/nic.yaml names them
 _TITLES = {"bluefield": "BlueField cards", "connectx": "ConnectX cards and no BlueField"}
 
 

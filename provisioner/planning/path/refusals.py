@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from itertools import count
 
-from provisioner.components.host_os import DEPLOY
+from provisioner.components.kind import DEPLOY
 from provisioner.model import versions
 from provisioner.model.inventory import WriteObstacle, build_obstacle_blocker
 from provisioner.model.outcome import Blocker, Reason

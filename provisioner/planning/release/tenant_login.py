@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from provisioner.components.host_os import HOST_OS, NOTHING
+from provisioner.components.kind import HOST_OS, NOTHING
 from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason

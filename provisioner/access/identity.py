@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -70,6 +70,7 @@ def read_scope(text: str) -> Scope | None:
 HEADER_MAX = 8000  # characters; an OIDC token with many groups has some 4,000
 
 FindToken = Callable[[str], Awaitable[Token | None]]
+IsShutOut = Callable[[Collection[str]], Awaitable[bool]]
 
 
 class Provider(Protocol):
@@ -91,13 +92,16 @@ class Identity:
         sessions: SessionRepository | None = None,
         limits: SessionLimits | None = None,
         issuer: str = "",
+        is_shut_out: IsShutOut | None = None,
     ) -> None:
+        """`is_shut_out` tells whether a directory has shut out a person; None: there is none."""
         self._find = find
         self._clock = clock
         self._provider = provider
         self._sessions = sessions
         self._limits = limits
         self._issuer = issuer
+        self._is_shut_out = is_shut_out
 
     async def identify_caller(self, authorization: str) -> Caller | None:
         scheme, _, token = authorization.partition(" ")
@@ -105,9 +109,18 @@ class Identity:
         if scheme.lower() != "bearer" or len(token) > HEADER_MAX:
             return None
         if TOKEN.fullmatch(token):
-            return await self._local(token)
+            return await self._admit(await self._local(token))
         if self._provider is not None and token.count(".") == 2:  # a JWS has three parts
-            return await self._provider.identify_caller(token)
+            return await self._admit(await self._provider.identify_caller(token))
+        return None
+
+    async def _admit(self, caller: Caller | None) -> Caller | None:
+        """Return the caller, or None where the directory has deactivated or deleted it."""
+        if caller is None or self._is_shut_out is None:
+            return caller
+        if not await self._is_shut_out((caller.subject, *caller.also)):
+            return caller
+        log.info("%s (%s) is not active in the directory", caller.subject, caller.via)
         return None
 
     async def _local(self, token: str) -> Caller | None:
@@ -136,6 +149,7 @@ class Identity:
         now = self._clock.now()
         session, token = stored
         caller = caller_of_session(session, token, self._limits, self._issuer, now)
+        caller = await self._admit(caller)
         if caller is None:
             log.info("session %s of %s is no longer good", session.id, session.subject)
         elif attended and use_is_due(session, self._limits, now):

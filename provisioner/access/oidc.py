@@ -65,6 +65,11 @@ class OidcSite:
             raise InputError("api_oidc_audience", "", problem, "Name ours at the provider.")
 
 
+# claims by which a directory (SCIM) may know the holder; they shut out, and never let in. The `sub`
+# of Entra ID is another one for each client (its "ID token claims reference"), `oid` is not
+OTHER_NAMES = ("oid", "preferred_username", "upn", "email")
+
+
 class OidcProvider:
     """Tokens of one provider. Keys older than an hour are refused while it does not answer."""
 
@@ -130,7 +135,12 @@ class OidcProvider:
         caller = caller_of(subject, frozenset(own), tenant, self._site.issuer)
         if caller is None:
             return None
-        proof = {"issuer": self._site.issuer, "expires_at": float(claims["exp"])}
+        also = tuple(
+            claims[name][:200]
+            for name in OTHER_NAMES
+            if isinstance(claims.get(name), str) and claims[name]
+        )
+        proof = {"issuer": self._site.issuer, "expires_at": float(claims["exp"]), "also": also}
         return caller.model_copy(update=proof)
 
     async def read_discovery(self) -> Mapping[str, Any]:

@@ -36,6 +36,7 @@ def new_session(caller: Caller, limits: SessionLimits, now: float) -> tuple[str,
         id=secrets.token_hex(4),
         sha256=sha256_of(secret),
         subject=caller.subject,
+        also=caller.also,
         roles=caller.roles,
         tenant=caller.tenant,
         bounds=() if caller.token else caller.bounds,
@@ -71,6 +72,7 @@ def caller_of_session(
         return None
     return Caller(
         subject=session.subject,
+        also=session.also,
         roles=roles,
         tenant=tenant,
         bounds=bounds,

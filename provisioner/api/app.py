@@ -26,6 +26,7 @@ from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.times.instant import AT_EDGE
 from provisioner.ports import StaleWrite, StoreFailed
+from provisioner.ports.doors import Door, DoorRequest
 from provisioner.runtime import bounded_listener, permit
 
 BODY_MAX = 256 * 1024  # bytes; a body for 64 sessions of 512 prefixes has some 500 KB
@@ -41,11 +42,16 @@ log = logging.getLogger(__name__)
 PARTS: web.AppKey[ApiParts] = web.AppKey("parts", ApiParts)
 
 
-def build_application(parts: ApiParts, routes: Sequence[Route]) -> web.Application:
+def build_application(
+    parts: ApiParts, routes: Sequence[Route], doors: Sequence[Door] = ()
+) -> web.Application:
     app = web.Application(middlewares=[_guard], client_max_size=BODY_MAX)
     app[PARTS] = parts
     for route in routes:
         app.router.add_route(route.verb, PREFIX + route.path, _Endpoint(parts, route).serve)
+
+    for door in doors:
+        app.router.add_route("*", door.prefix + "{path:(?:/.*)?}", _DoorWay(parts, door).serve)
 
     ConsoleSignIn(parts).add_routes(app)
     add_console(app)
@@ -211,6 +217,37 @@ class _Endpoint:
             del response.headers["ETag"]
             response.headers["Cache-Control"] = "no-store"
         return response
+
+
+class _DoorWay:
+    """The paths of one door. Its clients are limited as those of the API are."""
+
+    def __init__(self, parts: ApiParts, door: Door) -> None:
+        self._parts = parts
+        self._door = door
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        callers = self._parts.callers
+        authorization = request.headers.get("Authorization", "")
+        callers.check_login(request, authorization)
+        if len(set(request.query)) != len(request.query):
+            raise build_refusal(
+                400, "query", "A parameter is given twice", "Give each of them once."
+            )
+        told = await self._door.answer(
+            DoorRequest(
+                verb=request.method,
+                path=request.match_info["path"],
+                query=dict(request.query),
+                headers={name.lower(): value for name, value in request.headers.items()},
+                body=await _read(request, BODY_MAX),
+                base=f"{request.scheme}://{request.host}{self._door.prefix}",
+            )
+        )
+        callers.record_login(request, authorization, good=told.status != 401)
+        if told.status != 401:
+            bounded_listener.prove(request.protocol)
+        return web.Response(status=told.status, body=told.body, headers=dict(told.headers))
 
 
 def build_response(told: Reply) -> web.Response:

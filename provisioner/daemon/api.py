@@ -60,6 +60,7 @@ from provisioner.ports.store import Rehearsals
 from provisioner.ports.switch import SwitchRefused
 from provisioner.runtime import permit
 from provisioner.runtime.bounded_listener import Limits, serve_at, serve_runner
+from provisioner.runtime.integrations import open_doors
 from provisioner.runtime.shipped import read_text
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.settings import Settings
@@ -325,7 +326,8 @@ def _open_identity(store: SqlStore, context: Context, provider: OidcProvider | N
 
     limits = context.settings.session_limits()
     issuer = context.settings.api_oidc_issuer
-    return Identity(find, context.clock, provider, store.sessions, limits, issuer)
+    shut_out = store.directory.is_shut_out if context.settings.scim_token_file else None
+    return Identity(find, context.clock, provider, store.sessions, limits, issuer, shut_out)
 
 
 def _open_provider(settings: Settings, clock: Clock, ca_file: Path | None) -> OidcProvider | None:
@@ -416,7 +418,9 @@ async def serve_api(parts: ApiParts, data: Path, keys: Sealing) -> AsyncIterator
     for request in lost:
         log.warning("request %s (%s) was under way when the daemon ended", request.id, request.kind)
     runner = web.AppRunner(
-        build_application(parts, table.ALL),
+        build_application(
+            parts, table.ALL, open_doors(settings, parts.clock, parts.store.directory)
+        ),
         access_log=None,
         # also ends a connection that sends its headers too slowly
         keepalive_timeout=settings.api_idle_s,

@@ -116,6 +116,7 @@ class Caller(Record):
 
     subject: str
     roles: frozenset[Role]
+    also: tuple[str, ...] = ()  # other names that the provider's token has for it
     tenant: str = ""  # set exactly for the role tenant, which has no second role
     bounds: tuple[Bound, ...] = ()  # a role without one is for the whole site
     via: str = (
@@ -158,6 +159,7 @@ class Session(Record):
     id: str  # shown in lists and logs: no secret
     sha256: str  # of the secret, hex
     subject: str
+    also: tuple[str, ...] = ()  # other names that the provider's token had for it
     roles: frozenset[Role]
     tenant: str = ""
     bounds: tuple[Bound, ...] = ()  # of a provider's roles

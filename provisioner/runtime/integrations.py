@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.agents import Consoles, SimulatedSite
     from provisioner.ports.alerts import AuditSink
     from provisioner.ports.certificates import KeyWrapping
+    from provisioner.ports.doors import Directory, Door
     from provisioner.ports.inband import PlaybookRunner, Remote, Run, RunRepository, TaskOutput
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Spaces
@@ -59,6 +60,7 @@ class Integration:
     `log_intake` takes (data directory, store, clock, settings, master key) and returns an
     asynchronous context with the open ports by name. `webhook_posts` takes (clock, settings) and
     returns an asynchronous context with a `WebhookPosts`, which is opened with the first post.
+    `doors` takes (settings, clock, directory) and returns a sequence of `Door`.
     `leases` takes (lease files) and returns MAC and address of each lease in force.
     `playbooks` takes (folder of playbooks, folder for runs, `Remote`, `RunRepository`, clock,
     settings) and returns an asynchronous context with a `PlaybookRunner`; `play_tasks` takes (a
@@ -87,6 +89,7 @@ class Integration:
     partitions: str = ""
     rehearsals: str = ""
     leases: str = ""
+    doors: str = ""
     key_service: str = ""
     playbooks: str = ""
     simulated_site: str = ""
@@ -216,6 +219,17 @@ def open_rehearsals(matrix: Matrix, settings: Settings) -> Rehearsals | None:
             made: Rehearsals = load_reference(one, one.rehearsals)(matrix, settings)
             return made
     return None
+
+
+def open_doors(settings: Settings, clock: Clock, directory: Directory) -> Sequence[Door]:
+    """Return what answers paths of the API's server that are not its own. Raises InputError."""
+    wanted = "scim_token_file" if settings.scim_token_file else ""
+    chosen = _list_on("doors", settings, {}, wanted)
+    return [
+        door
+        for one in chosen
+        for door in load_reference(one, one.doors)(settings, clock, directory)
+    ]
 
 
 @asynccontextmanager

@@ -219,6 +219,12 @@ class ApiSettings(Record):
     )
     api_oidc_tenant_claim: str = Field("tenant", description="Claim with a tenant's name.")
 
+    scim_token_file: str = Field(
+        "",
+        description="File with the token of the provider's SCIM client, or two while it is "
+        "exchanged, a line each; empty: no SCIM.",
+    )
+
     def session_limits(self) -> SessionLimits:
         return SessionLimits(
             whole_s=self.api_session_h * 3600,

@@ -36,6 +36,7 @@ from provisioner.store.repositories.cohorts import (
     SqlEvidenceRepository,
     SqlFabricRepository,
 )
+from provisioner.store.repositories.directory import SqlDirectoryRepository
 from provisioner.store.repositories.evidence_log import SqlEvidenceLogRepository
 from provisioner.store.repositories.grants import SqlGrantRepository, SqlTenantRepository
 from provisioner.store.repositories.images import SqlImageRepository, SqlPolicyRepository
@@ -90,6 +91,7 @@ class SqlStore(Transactions):
         self.sessions = SqlSessionRepository(self)
         self.views = SqlViewRepository(self)
         self.webhooks = SqlWebhookRepository(self)
+        self.directory = SqlDirectoryRepository(self)
         self.usage = SqlUsageRepository(self)
         self.evidence_log = SqlEvidenceLogRepository(self)
 

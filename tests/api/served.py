@@ -32,6 +32,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_plan import FabricPlan
+from provisioner.runtime.integrations import open_doors
 from provisioner.settings import Settings
 from provisioner.store.rows import evidence_rows
 from provisioner.store.rows import request_rows as token_rows
@@ -215,7 +216,8 @@ async def serving(
             Context(store, clock, chosen),
             matrix_texts=[(FILE.name, FILE.read_text(encoding="utf-8"))],
         )
-        async with TestClient(TestServer(build_application(parts, table.ALL))) as client:
+        doors = open_doors(chosen, clock, store.directory)
+        async with TestClient(TestServer(build_application(parts, table.ALL, doors))) as client:
             yield Served(parts, client, tokens)
     finally:
         await store.close()

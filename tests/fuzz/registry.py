@@ -25,6 +25,7 @@ from provisioner.checks.fabric import fabric_workloads
 from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.integrations.cumulus import switch_state as cumulus_state
 from provisioner.integrations.outlets.outlet_tables import TABLES
+from provisioner.integrations.scim.resources import ScimError
 from provisioner.integrations.sonic.config_db import Configuration
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
@@ -151,6 +152,12 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     (
         "planning.release.tenant_login",
         (),
+        "judge_minimums",
+        {"node": feeding.NODES[0], "minimums": ()},
+    ),
+    (
+        "planning.release.tenant_login",
+        (),
         "judge_removal",
         {"node": feeding.NODES[0], "admitted": False},
     ),
@@ -259,6 +266,9 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"neighbours": frozenset(), "meant": ({}, {})},
     ),
     ("integrations.optics.series", (), "read_frames", {}),
+    ("integrations.scim.paths", (ScimError,), "parse_filter", {}),
+    ("integrations.scim.resources", (ScimError,), "read_document", {}),
+    ("integrations.scim.resources", (ScimError,), "parse_flag parse_text", {"name": "active"}),
     ("integrations.cumulus.link_reading", (), "read_optic read_queues", {}),
     ("integrations.sonic.link_reading", (), "read_optic read_queues", {}),
     ("integrations.sonic.link_reading", (), "list_queue_ids", {"interface": "Ethernet0"}),

@@ -90,6 +90,7 @@ class EventKind(StrEnum):
     REQUEST = "request"
     TOKEN = "token"  # noqa: S105 (the name of a kind)
     SESSION = "session"
+    DIRECTORY = "directory"
     LIMITED = "limited"
     JOURNAL_ARCHIVED = "journal_archived"
     JOURNAL_PRUNED = "journal_pruned"

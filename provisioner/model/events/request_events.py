@@ -9,6 +9,7 @@ from pydantic import Field
 from provisioner.model.access import RequestState, Role, Scope
 from provisioner.model.adoption.capability import Capability, Grant
 from provisioner.model.base import Record
+from provisioner.model.directory import EntryKind, Standing
 from provisioner.model.events.event import Event, EventKind
 from provisioner.model.times.instant import Instant
 
@@ -69,6 +70,21 @@ class SessionChanged(Event):
     begun: SessionFacts | None = None
     ended: str = ""
     why: str = ""
+
+
+class DirectoryChanged(Event):
+    """The provider's directory told of a person or group (SCIM), and what that ended here."""
+
+    KIND: ClassVar = EventKind.DIRECTORY
+    entry: str = Field(description="Id of the person or group here.")
+    kind_of_entry: EntryKind = Field(description="Person or group.")
+    name: str = Field(description="Name of the person or group in the directory.")
+    was: Standing | None = Field(None, description="Standing before; null: it is new.")
+    standing: Standing = Field(description="Standing from now on.")
+    by: str
+    sessions: tuple[str, ...] = Field((), description="Ids of sessions that ended with it.")
+    tokens: tuple[str, ...] = Field((), description="Ids of tokens that were revoked with it.")
+    requests: tuple[int, ...] = Field((), description="Numbers of requests that were refused.")
 
 
 class CallerLimited(Event):

@@ -9,7 +9,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0036');
+INSERT INTO "alembic_version" VALUES('0037');
 CREATE TABLE alerts (
     node VARCHAR NOT NULL,
     id VARCHAR NOT NULL,
@@ -129,6 +129,22 @@ CREATE TABLE differences (
     settled VARCHAR NOT NULL,
     body TEXT NOT NULL,
     CONSTRAINT pk_differences PRIMARY KEY (subject)
+);
+CREATE TABLE directory_entries (
+	id VARCHAR NOT NULL,
+	kind VARCHAR NOT NULL,
+	name VARCHAR NOT NULL,
+	standing VARCHAR NOT NULL,
+	made_at DOUBLE NOT NULL,
+	changed_at DOUBLE NOT NULL,
+	generation INTEGER NOT NULL,
+	body TEXT NOT NULL,
+	CONSTRAINT pk_directory_entries PRIMARY KEY (id)
+);
+CREATE TABLE directory_names (
+	name VARCHAR NOT NULL,
+	entry VARCHAR NOT NULL,
+	CONSTRAINT pk_directory_names PRIMARY KEY (name, entry)
 );
 CREATE TABLE evidence (
     digest VARCHAR NOT NULL,
@@ -527,3 +543,4 @@ CREATE TRIGGER number_change_of_node AFTER UPDATE ON nodes WHEN NEW.changed = OL
 CREATE INDEX ix_node_versions_set ON node_versions (versions, node);
 CREATE INDEX ix_usage_spans_ends_at ON usage_spans (ends_at);
 CREATE INDEX ix_log_entries_node ON log_entries (node);
+CREATE INDEX ix_directory_names_entry ON directory_names (entry);

@@ -304,6 +304,8 @@ _OF_THE_LOG = (
     *("is_included", "has_grown", "write_note", "write_verifier_key", "write_bundle"),
     "write_checkpoint",
 )
+_OF_TOPOLOGY = ("build_targets", "group_units", "list_uncabled", "write_gnmic")
+TOPOLOGY_BESIDE = {f"integrations.topology.graph:{name}": _OURS for name in _OF_TOPOLOGY}
 EVIDENCE_LOG_BESIDE = {f"planning.certification.evidence_log:{n}": _OURS for n in _OF_THE_LOG}
 NOT_ATTEMPTED: Mapping[str, str] = {
     **ATTESTATION_BESIDE,
@@ -375,6 +377,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.repair.evidence_bundle:text_file": "attempted through evidence_file",
     "planning.certification.attestation:encode_for_signing": _OURS,
     **EVIDENCE_LOG_BESIDE,
+    **TOPOLOGY_BESIDE,
+    "planning.release.tenant_login:judge_minimums": _OURS,
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,

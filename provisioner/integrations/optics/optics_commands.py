@@ -32,7 +32,9 @@ def optics(
     every: Annotated[bool, typer.Option("--all", help="Also ports that are good.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge each port by its days: the end at fault, since when, until when, and what to do.
+    """Optics: ends that are dirty or dying, flaps, and causes that they share.
+
+    Each port is judged by its days: the end at fault, since when, until when, and what to do.
 
     After a repair the port says whether its light proves it. Ports that flap or degrade are held
     against the fleet: a lot of optics, a part or a leaf with far more of them than its share is

@@ -273,7 +273,7 @@ def stuck_queue(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
 def held_by_watchdog(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     """Return what the leaf's PFC watchdog says: a queue stuck in two looks, or a new storm.
 
-    NVUE says DEADLOCK of a traffic class, SONiC "stormed" of a queue; a single look may be in the
+    a driver says DEADLOCK of a traffic class, or "stormed" of a queue; a single look may be in the
     middle of a short storm, which the watchdog itself ends.
     """
     last = [look.values.get("watchdog_stuck", 0) for look in looks[-2:]]

@@ -19,14 +19,14 @@ from pymerkle import InmemoryTree
 
 from provisioner.planning.certification.evidence_log import (
     KINDS,
-    Bundle,
     Checkpoint,
-    Entry,
+    EntryBundle,
     EntryKind,
+    Growth,
+    LogEntry,
     NotALog,
-    Proven,
+    ProvenEntry,
     Range,
-    Since,
     blind,
     build_entry,
     cut_to_tenant,
@@ -214,25 +214,27 @@ def test_a_checkpoint_in_another_form_or_unsigned_is_refused(note: str) -> None:
         _open(note)
 
 
-def _bundle(entries: Sequence[Entry], kept: Sequence[int], old: int = 0) -> tuple[Bundle, Tree]:
+def _bundle(
+    entries: Sequence[LogEntry], kept: Sequence[int], old: int = 0
+) -> tuple[EntryBundle, Tree]:
     tree = Tree([encode_entry(entry) for entry in entries])
     size = len(entries)
     proven = tuple(
-        Proven(
+        ProvenEntry(
             index=index,
             entry=entries[index],
             path=tuple(step.hex() for step in tree.inclusion(index, size)),
         )
         for index in kept
     )
-    since = Since(size=old, path=tuple(s.hex() for s in tree.growth(old, size))) if old else None
-    return Bundle(checkpoint="", node="n1", entries=proven, since=since), tree
+    since = Growth(size=old, path=tuple(s.hex() for s in tree.growth(old, size))) if old else None
+    return EntryBundle(checkpoint="", node="n1", entries=proven, since=since), tree
 
 
-def _entry(kind: EntryKind, previous: int, tenant: str = "", node: str = "n1") -> Entry:
+def _entry(kind: EntryKind, previous: int, tenant: str = "", node: str = "n1") -> LogEntry:
     own = blind(salt_of(SECRET, tenant), tenant) if tenant else ""
     at = f"2026-11-29T00:00:{previous + 1:02}.000000Z"
-    return Entry(kind=kind, node=node, at=at, previous=previous, tenant=own, row=ROW)
+    return LogEntry(kind=kind, node=node, at=at, previous=previous, tenant=own, row=ROW)
 
 
 LIFE = [
@@ -267,7 +269,7 @@ def test_a_nodes_life_is_proved_and_each_way_to_forge_it_is_found() -> None:
     assert any("not in the log" in line for line in wrong(entries=swapped))
     assert any("not about n9" in line for line in wrong(node="n9"))
     assert any("--since 3" in line for line in wrong(since=None))
-    assert any("not those of" in line for line in wrong(since=Since(size=3, path=("0" * 64,))))
+    assert any("not those of" in line for line in wrong(since=Growth(size=3, path=("0" * 64,))))
     longer = known._replace(size=9)
     assert any("had 9 entries" in line for line in list_log_objections(bundle, head, longer))
     other = known._replace(origin="other")

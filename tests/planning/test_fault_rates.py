@@ -13,7 +13,7 @@ from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
     DAY_S,
     FAULT_RATE,
-    Evidence,
+    FaultEvidence,
     Interval,
     Stay,
     find_bar,
@@ -150,7 +150,7 @@ def _row(node: str, finished_at: float) -> CampaignRow:
     )
 
 
-def campaign_world(factor: float, seed: int) -> Evidence:
+def campaign_world(factor: float, seed: int) -> FaultEvidence:
     """400 nodes, of which ten a day are upgraded; faults at one in fifty days, times `factor`."""
     rng = random.Random(seed)
     rows = {f"n{i}": _row(f"n{i}", (i / 10) * DAY_S) for i in range(1, 401)}

@@ -9,9 +9,9 @@ from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import ANYBODY, Nothing, Route
 from provisioner.model.base import Record
 from provisioner.planning.certification.evidence_log import (
-    Bundle,
+    EntryBundle,
+    Growth,
     OwnName,
-    Since,
     blind,
     cut_to_tenant,
     salt_of,
@@ -43,13 +43,13 @@ class LogHead(Record):
     verifier_key: str = Field(
         description="The site's key as witnesses and monitors take it: name, id and key."
     )
-    since: Since | None = Field(None, description="That the log only grew since that size.")
+    since: Growth | None = Field(None, description="That the log only grew since that size.")
 
 
 class LogBundle(Record):
     """A node's entries; `log verify` checks them with the site's public keys alone."""
 
-    bundle: Bundle = Field(description="Checkpoint, entries and their proofs.")
+    bundle: EntryBundle = Field(description="Checkpoint, entries and their proofs.")
 
 
 async def show_head(ask: Ask) -> Reply:
@@ -83,7 +83,7 @@ async def export_entries(ask: Ask) -> Reply:
         raise refuse_missing("entry of this node")
     return Reply(
         LogBundle(
-            bundle=Bundle(
+            bundle=EntryBundle(
                 checkpoint=await _sign_head(ask, state),
                 node=node,
                 entries=await log.prove_entries(found, state.size),
@@ -116,11 +116,11 @@ async def _sign_head(ask: Ask, state: LogState) -> str:
     return ask.parts.signer.sign_note(state.origin, text)
 
 
-async def _prove_growth(ask: Ask, state: LogState) -> Since | None:
+async def _prove_growth(ask: Ask, state: LogState) -> Growth | None:
     size = ask.query.since
     if not size:
         return None
-    return Since(size=size, path=await ask.parts.store.evidence_log.prove_growth(size, state.size))
+    return Growth(size=size, path=await ask.parts.store.evidence_log.prove_growth(size, state.size))
 
 
 ROUTES = (

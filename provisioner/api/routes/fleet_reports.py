@@ -33,7 +33,7 @@ from provisioner.planning.certification.cohort import (
     describe_spreads,
     find_outliers,
 )
-from provisioner.planning.certification.fault_rates import DAY_S, Suspect, find_suspects
+from provisioner.planning.certification.fault_rates import DAY_S, FaultSuspect, find_suspects
 from provisioner.planning.certification.regression import (
     Comparison,
     RegressionPolicy,
@@ -394,7 +394,7 @@ class SuspectQuery(Nothing):
 class Suspects(Record):
     """What the fleet's faults accuse."""
 
-    items: tuple[Suspect, ...] = Field(description="Versions and racks, the likeliest first.")
+    items: tuple[FaultSuspect, ...] = Field(description="Versions and racks, the likeliest first.")
     faults: int = Field(description="Faults of nodes that served or were free.")
     node_days: float = Field(description="Days that nodes served or were free, summed.")
 

@@ -46,7 +46,7 @@ from provisioner.planning.campaigns.campaign_moves import (
 from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.campaigns.select_expression import refuse_ungranted
 from provisioner.planning.certification.fault_rates import (
-    Evidence,
+    FaultEvidence,
     judge_fault_rate,
     weigh_campaign,
 )
@@ -235,7 +235,7 @@ class Campaigns:
         self._clock = context.clock
         self._settings = context.settings
         self._over: set[str] = set()  # aborted ones with nothing under way any more
-        self._weighed: dict[str, tuple[float, Evidence]] = {}  # by campaign, and since when
+        self._weighed: dict[str, tuple[float, FaultEvidence]] = {}  # by campaign, and since when
         self._memory: dict[str, Memory] = {}  # by campaign; dropped at the least doubt
 
     async def run(self) -> None:

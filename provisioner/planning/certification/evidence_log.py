@@ -68,7 +68,7 @@ KINDS: Mapping[str, EntryKind] = {
 _EVIDENCE = {EntryKind.ENTERED: "proof", EntryKind.ERASED: "report", EntryKind.NOT_ERASED: "report"}
 
 
-class Entry(Record):
+class LogEntry(Record):
     """One leaf. Its bytes are `encode_entry`'s: canonical JSON (RFC 8785)."""
 
     kind: EntryKind
@@ -80,15 +80,15 @@ class Entry(Record):
     row: str  # digest of the row of the site's journal
 
 
-class Proven(Record):
+class ProvenEntry(Record):
     """An entry with its way to the head."""
 
     index: int = Field(ge=0)
-    entry: Entry
+    entry: LogEntry
     path: tuple[str, ...] = Field(max_length=PATH_MAX)  # RFC 9162, 2.1.3: hexadecimal hashes
 
 
-class Since(Record):
+class Growth(Record):
     """That the log only grew since a size that somebody knows."""
 
     size: int = Field(ge=0)
@@ -102,14 +102,14 @@ class OwnName(Record):
     salt: str
 
 
-class Bundle(Record):
+class EntryBundle(Record):
     """All entries of one node, or those of a tenant's time, with their proofs."""
 
     type: str = BUNDLE_TYPE
     checkpoint: str
     node: str
-    entries: tuple[Proven, ...] = Field((), max_length=ENTRIES_MAX)
-    since: Since | None = None
+    entries: tuple[ProvenEntry, ...] = Field((), max_length=ENTRIES_MAX)
+    since: Growth | None = None
     tenant: OwnName | None = None
 
 
@@ -256,7 +256,7 @@ def _split(count: int) -> int:
 # Entries.
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: LogEntry) -> bytes:
     """Return the bytes of the leaf."""
     return rfc8785.dumps(entry.model_dump(mode="json"))
 
@@ -273,7 +273,7 @@ def salt_of(secret: str, tenant: str) -> str:
 
 def build_entry(
     row: Mapping[str, Any], previous: int, secret: str, statements: Mapping[str, str]
-) -> Entry | None:
+) -> LogEntry | None:
     """Return the entry for a row of the journal; None: the row says nothing for the log.
 
     `statements` has the SHA-256 of certificates' statements by the certificate's id.
@@ -289,7 +289,7 @@ def build_entry(
     if kind is EntryKind.CERTIFIED:
         evidence = statements.get(str(detail.get("certificate")), "")
     enters = kind in (EntryKind.ENTERED, EntryKind.ADOPTED)
-    return Entry(
+    return LogEntry(
         kind=kind,
         node=row["node"],
         at=datetime.fromtimestamp(row["at"], UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -300,7 +300,7 @@ def build_entry(
     )
 
 
-def cut_to_tenant(entries: Sequence[tuple[int, Entry]], own: str) -> list[tuple[int, Entry]]:
+def cut_to_tenant(entries: Sequence[tuple[int, LogEntry]], own: str) -> list[tuple[int, LogEntry]]:
     """Return the entries of one tenant's last time on a node, from the entry that begins it.
 
     Those before and after are about others. A certificate and an erasure right before its
@@ -380,12 +380,12 @@ def _decode(text: str) -> bytes:
 # What a tenant or an auditor checks.
 
 
-def parse_bundle(text: str) -> Bundle:
+def parse_bundle(text: str) -> EntryBundle:
     """Return a bundle whose proofs are not checked yet. Raises NotALog."""
     if len(text) > BUNDLE_MAX:
         raise NotALog(f"it is larger than {BUNDLE_MAX} characters")
     try:
-        bundle = Bundle.model_validate_json(text)
+        bundle = EntryBundle.model_validate_json(text)
     except (ValidationError, RecursionError) as error:
         raise NotALog(f"it is no bundle of a log: {str(error)[:200]}") from None
     if bundle.type != BUNDLE_TYPE:
@@ -393,14 +393,16 @@ def parse_bundle(text: str) -> Bundle:
     return bundle
 
 
-def list_log_objections(bundle: Bundle, head: Checkpoint, known: Checkpoint | None) -> list[str]:
+def list_log_objections(
+    bundle: EntryBundle, head: Checkpoint, known: Checkpoint | None
+) -> list[str]:
     """Return what is wrong with a bundle under an opened checkpoint; empty: nothing is.
 
     `known` is a checkpoint that the reader kept. Without it, or without entries, the bundle
     proves less; that is no objection, and `describe_proof` says it.
     """
     wrong = [] if known is None else _check_growth(bundle, head, known)
-    before: Proven | None = None
+    before: ProvenEntry | None = None
     for proven in bundle.entries:
         name = f"entry {proven.index}"
         leaf = hash_leaf(encode_entry(proven.entry))
@@ -414,7 +416,7 @@ def list_log_objections(bundle: Bundle, head: Checkpoint, known: Checkpoint | No
     return wrong + list_overlaps([p.entry for p in bundle.entries])
 
 
-def list_overlaps(entries: Sequence[Entry]) -> list[str]:
+def list_overlaps(entries: Sequence[LogEntry]) -> list[str]:
     """Return where a node entered a second tenant's network, or was found in one, before it left.
 
     `entries` are one node's, in their order and without a gap.
@@ -433,7 +435,7 @@ def list_overlaps(entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def describe_proof(bundle: Bundle, head: Checkpoint, known: Checkpoint | None) -> list[str]:
+def describe_proof(bundle: EntryBundle, head: Checkpoint, known: Checkpoint | None) -> list[str]:
     """Return what a bundle without objections proves, and what it does not."""
     told = [f"{len(bundle.entries)} entries of {bundle.node} are in a log of {head.size}"]
     own = bundle.tenant and blind(bundle.tenant.salt, bundle.tenant.name)
@@ -455,7 +457,7 @@ def describe_proof(bundle: Bundle, head: Checkpoint, known: Checkpoint | None) -
     return told
 
 
-def _check_growth(bundle: Bundle, head: Checkpoint, known: Checkpoint) -> list[str]:
+def _check_growth(bundle: EntryBundle, head: Checkpoint, known: Checkpoint) -> list[str]:
     if known.origin != head.origin:
         return [f"the known checkpoint is of another log, {known.origin}"]
     if known.size > head.size:
@@ -474,6 +476,6 @@ def _decode_path(path: Sequence[str]) -> list[bytes]:
     return [bytes.fromhex(step) if _HASH.fullmatch(step) else b"" for step in path]
 
 
-def write_bundle(bundle: Bundle) -> str:
+def write_bundle(bundle: EntryBundle) -> str:
     """Return a bundle as JSON text."""
     return json.dumps(bundle.model_dump(mode="json"), indent=1) + "\n"

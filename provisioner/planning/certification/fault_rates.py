@@ -56,7 +56,7 @@ class Stay(NamedTuple):
     versions: str  # digest of the set; empty: unknown
 
 
-class Evidence(Record):
+class FaultEvidence(Record):
     """What the faults so far say of one suspect."""
 
     faults_with: int
@@ -69,11 +69,11 @@ class Evidence(Record):
     log_e: float  # natural logarithm of the evidence; 0: nothing is known
 
 
-class Suspect(Record):
+class FaultSuspect(Record):
     """One version, or several that always come together, or a rack, with its evidence."""
 
     what: tuple[str, ...]  # "hgx.gpu.driver=580.95"; more than one: they cannot be told apart
-    evidence: Evidence
+    evidence: FaultEvidence
     accused: bool
     decided_by: tuple[str, ...] = ()  # versions to run on some nodes to tell several apart
 
@@ -86,7 +86,7 @@ class _Choice(NamedTuple):
     others: int
 
 
-def weigh_faults(intervals: Iterable[Interval]) -> Evidence:
+def weigh_faults(intervals: Iterable[Interval]) -> FaultEvidence:
     """Return the evidence of all faults; times are seconds, and need not be sorted."""
     found = list(intervals)
     choices = _list_choices(found)
@@ -97,7 +97,7 @@ def weigh_faults(intervals: Iterable[Interval]) -> Evidence:
     best, low, high = _estimate(choices)
     with_days = fsum(i.ends_at - i.begins_at for i in found if i.suspect) / DAY_S
     without_days = fsum(i.ends_at - i.begins_at for i in found if not i.suspect) / DAY_S
-    return Evidence(
+    return FaultEvidence(
         faults_with=sum(i.failed and i.suspect for i in found),
         faults_without=sum(i.failed and not i.suspect for i in found),
         days_with=with_days,
@@ -186,7 +186,7 @@ def _halve(falls: Callable[[float], float], low: float, high: float) -> float:
 # A campaign: nodes that it brought to its release against those that wait.
 
 
-def weigh_campaign(stays: Iterable[Stay], rows: Mapping[str, CampaignRow]) -> Evidence:
+def weigh_campaign(stays: Iterable[Stay], rows: Mapping[str, CampaignRow]) -> FaultEvidence:
     """Return what faults say of a campaign's release; `stays` begin with the campaign."""
     intervals: list[Interval] = []
     for stay in stays:
@@ -206,7 +206,7 @@ def _cut(stay: Stay, since: float, stratum: str) -> list[Interval]:
     return [before, whole._replace(begins_at=since)]
 
 
-def judge_fault_rate(campaign: Campaign, evidence: Evidence) -> tuple[Blocker, ...]:
+def judge_fault_rate(campaign: Campaign, evidence: FaultEvidence) -> tuple[Blocker, ...]:
     """Return why a campaign must not go on; () while its nodes do not fail more often."""
     if campaign.going_back or FAULT_RATE in campaign.accepted or evidence.ratio is None:
         return ()
@@ -233,14 +233,14 @@ def find_suspects(
     stays: Sequence[Stay],
     sets: Mapping[str, Mapping[str, str]],
     racks: Mapping[str, str],
-) -> tuple[Suspect, ...]:
+) -> tuple[FaultSuspect, ...]:
     """Return every suspect that can be judged, the strongest evidence first.
 
     `sets` has the version of each component by the digest of a set, `racks` each node's rack.
     """
     known = [stay for stay in stays if stay.versions in sets]
     used = {stay.versions for stay in known}
-    judged: list[tuple[tuple[str, ...], Evidence, tuple[str, ...]]] = []
+    judged: list[tuple[tuple[str, ...], FaultEvidence, tuple[str, ...]]] = []
     for group in _group_pins({digest: sets[digest] for digest in used}):
         components = {pin.partition("=")[0] for pin in group}
         holding = {d for d in used if _has(sets[d], group[0])}
@@ -271,7 +271,7 @@ def find_suspects(
     compared = [each for each in judged if each[1].ratio is not None]
     bar = find_bar([evidence.log_e for _, evidence, _ in compared])
     suspects = [
-        Suspect(what=what, evidence=evidence, accused=evidence.log_e >= bar, decided_by=apart)
+        FaultSuspect(what=what, evidence=evidence, accused=evidence.log_e >= bar, decided_by=apart)
         for what, evidence, apart in compared
     ]
     return tuple(sorted(suspects, key=lambda s: (-s.evidence.log_e, s.what)))

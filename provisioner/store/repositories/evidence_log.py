@@ -21,8 +21,8 @@ from provisioner.planning.certification.attestation import write_statement
 from provisioner.planning.certification.evidence_log import (
     ENTRIES_MAX,
     KINDS,
-    Entry,
-    Proven,
+    LogEntry,
+    ProvenEntry,
     Range,
     build_entry,
     encode_entry,
@@ -73,13 +73,13 @@ class SqlEvidenceLogRepository:
         read = partial(_read_ranges, ranges=plan_consistency(old, size))
         return tuple(step.hex() for step in await self._transactions.read(read))
 
-    async def list_entries(self, node: str, size: int) -> list[tuple[int, Entry]]:
+    async def list_entries(self, node: str, size: int) -> list[tuple[int, LogEntry]]:
         """Return a node's newest entries within the first `size`, the oldest first."""
         return await self._transactions.read(partial(_list_entries, node=node, size=size))
 
     async def prove_entries(
-        self, found: Sequence[tuple[int, Entry]], size: int
-    ) -> tuple[Proven, ...]:
+        self, found: Sequence[tuple[int, LogEntry]], size: int
+    ) -> tuple[ProvenEntry, ...]:
         """Return entries with their paths to the head at `size`."""
         return await self._transactions.read(partial(_prove, found=found, size=size))
 
@@ -209,7 +209,7 @@ def read_state(connection: Connection) -> LogState:
     return LogState(place.origin, place.secret, _read_size(connection), behind)
 
 
-def _list_entries(connection: Connection, node: str, size: int) -> list[tuple[int, Entry]]:
+def _list_entries(connection: Connection, node: str, size: int) -> list[tuple[int, LogEntry]]:
     query = (
         select(log_entries)
         .where(log_entries.c.node == node, log_entries.c.place < size)
@@ -217,16 +217,16 @@ def _list_entries(connection: Connection, node: str, size: int) -> list[tuple[in
         .limit(ENTRIES_MAX)
     )
     rows = connection.execute(query).all()
-    return [(r.place, parse(Entry, r.leaf, f"log_entries, {r.place}")) for r in reversed(rows)]
+    return [(r.place, parse(LogEntry, r.leaf, f"log_entries, {r.place}")) for r in reversed(rows)]
 
 
 def _prove(
-    connection: Connection, found: Sequence[tuple[int, Entry]], size: int
-) -> tuple[Proven, ...]:
+    connection: Connection, found: Sequence[tuple[int, LogEntry]], size: int
+) -> tuple[ProvenEntry, ...]:
     plans = [plan_inclusion(index, size) for index, _ in found]
     ranges = sorted({step for plan in plans for step in plan})
     hashes = dict(zip(ranges, _read_ranges(connection, ranges), strict=True))
     return tuple(
-        Proven(index=index, entry=entry, path=tuple(hashes[step].hex() for step in plan))
+        ProvenEntry(index=index, entry=entry, path=tuple(hashes[step].hex() for step in plan))
         for (index, entry), plan in zip(found, plans, strict=True)
     )

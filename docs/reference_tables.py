@@ -517,6 +517,8 @@ def list_rows(name: str) -> str:
     """Return a page of one table, which is a file of comma-separated values."""
     said = OF_ROWS[name]
     head, *rows = read_rows(said["file"])
+    if said.get("anchors"):  # each row is cited by its first cell
+        rows = [[f'<a id="{first.lower()}"></a>{first}', *cells] for first, *cells in rows]
     about = f"Made from `{said['file']}`. {said['about']}"
     return page(said["title"], about, draw(tuple(head), rows))
 

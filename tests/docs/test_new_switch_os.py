@@ -97,7 +97,6 @@ NAMING = {
     "integrations/published_versions/deciding/statements.py": _MATRIX,
     "integrations/published_versions/deciding/published_pages.py": _MATRIX,
     "planning/path/hops.py": _MATRIX,
-    "planning/watch/watch_rules.py": _WORDS,
     "planning/places/place_ports.py": "the names of ports in the address plan",
     "settings/__init__.py": _MATRIX,
     "settings/fabric.py": _WORDS,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from provisioner import checks, quirks, settings
 from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.cli.offline.pages import draw, render_rows
 from provisioner.model.access import ChangeKind
 from provisioner.planning.lifecycle.destruction import render_needs, render_table
 from provisioner.planning.lifecycle.journey import JOURNEY
@@ -99,15 +99,6 @@ def load(folder: str, module: str) -> Any:
     sys.modules[spec.name] = loaded
     spec.loader.exec_module(loaded)
     return loaded
-
-
-def draw(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[Any]) -> list[str]:
-    """Return a table; bars within a cell are escaped."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for row in rows:
-        cells = [cell.replace("\\|", "|").replace("|", "\\|") or " " for cell in row]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
 
 
 def page(title: str, about: str, *parts: list[str]) -> str:
@@ -504,23 +495,12 @@ def list_metrics() -> str:
     return page("All metrics", about, draw(("metric", "labels", "meaning"), rows))
 
 
-def read_rows(file: str) -> list[list[str]]:
-    """Return the rows of a file of comma-separated values, its heading first."""
-    with (ROOT / file).open(encoding="utf-8", newline="") as opened:
-        return list(csv.reader(opened))
-
-
 OF_ROWS = yaml.safe_load((ROOT / "docs/tables.yaml").read_text(encoding="utf-8"))
 
 
 def list_rows(name: str) -> str:
     """Return a page of one table, which is a file of comma-separated values."""
-    said = OF_ROWS[name]
-    head, *rows = read_rows(said["file"])
-    if said.get("anchors"):  # each row is cited by its first cell
-        rows = [[f'<a id="{first.lower()}"></a>{first}', *cells] for first, *cells in rows]
-    about = f"Made from `{said['file']}`. {said['about']}"
-    return page(said["title"], about, draw(tuple(head), rows))
+    return render_rows(OF_ROWS[name], ROOT, anchored=True)
 
 
 PAGES = {

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import program
 import pytest
+import yaml
 
 import provisioner
-from provisioner.runtime.shipped import find_pages, point_to_pages
+from provisioner.cli.offline.pages import find_tables
+from provisioner.runtime.shipped import CONTENT, find_pages, point_to_pages
 
 PRODUCT = Path(provisioner.__file__).parent
 
@@ -21,6 +23,22 @@ def test_a_page_is_printed_and_all_are_listed(tmp_path: Path) -> None:
     assert (listed.returncode, page.returncode) == (0, 0)
     assert "first-rack" in listed.stdout
     assert page.stdout == find_pages()["intake"].read_text()
+
+
+def test_a_table_that_a_page_links_to_is_printed_by_its_name_or_link(tmp_path: Path) -> None:
+    shown = program.run(["help", "generated/bmc-faults.md"], tmp_path)
+
+    assert shown.returncode == 0
+    assert "| S1 | Sessions/auth | Session table full" in shown.stdout
+    linked = {
+        name
+        for page in find_pages().values()
+        for name in re.findall(r"generated/([\w-]+)\.md", page.read_text())
+    }
+    rows = yaml.safe_load((CONTENT / "docs/tables.yaml").read_text())
+    of_docs = {name[:-3] for name, said in rows.items() if said["file"].startswith("docs/")}
+    assert len(linked & of_docs) > 20
+    assert of_docs - set(find_tables()) == set()
 
 
 def test_a_page_that_is_not_there_is_answered_with_those_of_like_names(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ def show_page(
 
     Example: provisioner help first-rack
     """
-    pages, tables = find_pages(), find_tables()
+    pages = find_pages()
+    tables = find_tables()
     console = open_console()
     if not topic:
         table = Table("topic", "page", title="provisioner help TOPIC", title_justify="left")

@@ -32,6 +32,7 @@ class DirectoryEntry(Record):
     kind: EntryKind
     name: str  # unique among those of its kind, compared without case
     names: tuple[str, ...] = ()  # of a person: all by which it may come, lower case
+    former: tuple[str, ...] = ()  # that it had before: they open nothing once it is not active
     standing: Standing = Standing.ACTIVE
     body: dict[str, Any] = Field(default_factory=dict)  # as the directory told it
     made_at: float

@@ -204,6 +204,88 @@ def test_other_names_of_a_person_are_shut_out_and_a_shared_one_is_not(tmp_path: 
     serve(tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    ("end", "when"),
+    [(n, "before") for n in ("deactivated", "deleted")]
+    + [("deactivated", w) for w in ("with", "after", "long before")],
+)
+def test_who_was_renamed_is_shut_out_by_the_names_that_it_had(
+    tmp_path: Path, when: str, end: str
+) -> None:
+    """Entra ID renames whom it deletes, and a session bears the name of its sign-in."""
+
+    async def scenario(served: Served) -> None:
+        mails = [{"value": "ada@example.com"}]
+        person = await create(served, "ada", emails=mails)
+        path = f"/Users/{person}"
+        await give_token(served, "Ada")
+        secret = await sign_in(served, "Ada")
+        other = operation(op="replace", value={"userName": "0f3a.ada", "emails": []})
+        if when in ("before", "long before"):
+            assert (await scim(served, "PATCH", path, other))[0] == 200
+        if when == "long before":
+            for n in range(3):
+                named = operation(op="replace", value={"userName": f"ada{n}"})
+                assert (await scim(served, "PATCH", path, named))[0] == 200
+            assert (await ask(served, secret, "GET", "/me"))[0] == 200  # it is active
+        if when == "with":
+            both = {"active": False, "userName": "0f3a.ada", "emails": []}
+            await scim(served, "PATCH", path, operation(op="replace", value=both))
+        elif end == "deactivated":
+            await scim(served, "PATCH", path, LEAVING["Okta"])
+        else:
+            await scim(served, "DELETE", path)
+        if when == "after":
+            assert (await scim(served, "PATCH", path, other))[0] == 200
+
+        assert (await ask(served, secret, "GET", "/me"))[0] == 401
+        for subject in ("Ada", "ada@example.com"):
+            await give_token(served, subject)
+            assert (await served.ask(subject, "GET", "/me"))[0] == 401, subject
+        tokens = [t for t in await served.store.tokens.list() if t.subject == "Ada"]
+        assert any(t.revoked_at for t in tokens)
+
+    serve(tmp_path, scenario)
+
+
+def test_a_name_that_another_person_has_now_is_that_persons(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        first = await create(served, "ada")
+        rename = operation(op="replace", value={"userName": "countess"})
+        await scim(served, "PATCH", f"/Users/{first}", rename)
+        second = await create(served, "ada")
+        await give_token(served, "ada")
+
+        await scim(served, "PATCH", f"/Users/{first}", LEAVING["Okta"])
+        assert (await served.ask("ada", "GET", "/me"))[0] == 200
+
+        # and one that is active does not hold a door open for who left, by a name that it had
+        third = await create(served, "grace")
+        rename = operation(op="replace", value={"userName": "hopper"})
+        await scim(served, "PATCH", f"/Users/{third}", rename)
+        fourth = await create(served, "grace")
+        await give_token(served, "grace")
+        await scim(served, "PATCH", f"/Users/{fourth}", LEAVING["Okta"])
+        assert (await served.ask("grace", "GET", "/me"))[0] == 401
+        assert second != fourth
+
+    serve(tmp_path, scenario)
+
+
+def test_an_address_that_passes_to_another_person_opens_no_other_name(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        mails = [{"value": "noc@example.com"}]
+        person = await create(served, "ada", emails=mails)
+        await scim(served, "DELETE", f"/Users/{person}")
+        await create(served, "bob", emails=mails)
+
+        for subject, answer in (("ada", 401), ("noc@example.com", 200), ("bob", 200)):
+            await give_token(served, subject)
+            assert (await served.ask(subject, "GET", "/me"))[0] == answer, subject
+
+    serve(tmp_path, scenario)
+
+
 def test_the_token_of_the_client_opens_the_directory_and_nothing_else(tmp_path: Path) -> None:
     async def scenario(served: Served) -> None:
         served.tokens["scim"] = TOKEN

@@ -1,7 +1,8 @@
 """`ports.doors.Directory` on the daemon's own database, and whom it shuts out.
 
 A person counts as shut out by a name where the directory has that name and no active person with
-it. The read is a part of each request, so that every daemon of a site knows it at once.
+it. Names that a person had before count while it is not active: providers rename whom they
+deactivate, and a session or a token bears the old name. The read is a part of each request, so that every daemon of a site knows it at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from provisioner.store.schema.schema import console_sessions as sessions
 
 GONE_KEPT_S = 400 * 86400.0  # longer than any token lives, which a deleted person may have
 GONE_CLEARED_MAX = 1000  # old rows that one write clears away
+FORMER_MAX = 100  # names that a person had before, the newest
 
 
 class SqlDirectoryRepository:
@@ -74,7 +76,9 @@ def save_entry(connection: Connection, entry: DirectoryEntry, by: str, now: floa
         select(entries.c.id).where(taken & (entries.c.standing != Standing.GONE))
     ):
         raise NameTaken(entry.name)
-    stored = entry.model_copy(update={"generation": entry.generation + 1, "changed_at": now})
+    fields = {"generation": entry.generation + 1, "changed_at": now}
+    fields["former"] = _list_former(entry, before[0] if before else None)
+    stored = entry.model_copy(update=fields)
     _write(connection, stored, name, is_new=not before)
     ended = ShutOut()
     if entry.kind is EntryKind.PERSON and entry.standing is not Standing.ACTIVE:
@@ -95,6 +99,18 @@ def save_entry(connection: Connection, entry: DirectoryEntry, by: str, now: floa
     return ended
 
 
+def _list_former(entry: DirectoryEntry, before: DirectoryEntry | None) -> tuple[str, ...]:
+    had = (*before.names, *before.former) if before is not None else ()
+    now = {clean(n.casefold()) for n in entry.names}
+    return tuple(n for n in dict.fromkeys(had) if clean(n.casefold()) not in now)[:FORMER_MAX]
+
+
+def _names_of(entry: DirectoryEntry) -> list[str]:
+    """Return the names that the directory answers for: of whom is not active, the former too."""
+    all_names = entry.names if entry.standing is Standing.ACTIVE else (*entry.names, *entry.former)
+    return sorted({clean(n.casefold()) for n in all_names if n})
+
+
 def _write(connection: Connection, stored: DirectoryEntry, name: str, *, is_new: bool) -> None:
     values = {
         "kind": str(stored.kind),
@@ -110,13 +126,13 @@ def _write(connection: Connection, stored: DirectoryEntry, name: str, *, is_new:
     else:
         connection.execute(update(entries).where(entries.c.id == stored.id).values(**values))
     connection.execute(delete(names).where(names.c.entry == stored.id))
-    for each in sorted({clean(n.casefold()) for n in stored.names if n}):
+    for each in _names_of(stored):
         connection.execute(insert(names).values(name=each, entry=stored.id))
 
 
 def _shut_out(connection: Connection, person: DirectoryEntry, by: str, now: float) -> ShutOut:
     """End all that a person has; a name that another active person has too ends nothing."""
-    own = [name for name in person.names if is_shut_out(connection, [name])]
+    own = [name for name in _names_of(person) if is_shut_out(connection, [name])]
     why = f"{person.name} was {'deleted' if person.standing is Standing.GONE else 'deactivated'}"
     why = f"{why} in the directory"[:200]
     living = select(sessions.c.id, sessions.c.body).where(sessions.c.ended_at == 0.0)
@@ -150,16 +166,18 @@ def _shut_out(connection: Connection, person: DirectoryEntry, by: str, now: floa
 
 
 def _forget_gone(connection: Connection, stored: DirectoryEntry, now: float) -> None:
-    """Forget deleted people that are too old, or that came back under one of their names."""
+    """Forget deleted people that are too old, or that came back under their name."""
     old = (entries.c.standing == Standing.GONE) & (entries.c.changed_at < now - GONE_KEPT_S)
     ids = set(connection.scalars(select(entries.c.id).where(old).limit(GONE_CLEARED_MAX)))
     if stored.kind is EntryKind.GROUP and stored.standing is Standing.GONE:
         ids.add(stored.id)
     if stored.standing is Standing.ACTIVE:
-        joined = names.join(entries, names.c.entry == entries.c.id)
-        same = names.c.name.in_([clean(n.casefold()) for n in stored.names])
-        back = select(entries.c.id).select_from(joined)
-        ids |= set(connection.scalars(back.where(same & (entries.c.standing == Standing.GONE))))
+        gone = select(entries.c.id).where(entries.c.standing == Standing.GONE)
+        same = entries.c.name == clean(stored.name.casefold())
+        ids |= set(connection.scalars(gone.where(same)))
+        # somebody else may have an address that two people shared: the other names stay shut
+        shared = names.c.name.in_(_names_of(stored)) & names.c.entry.in_(gone)
+        connection.execute(delete(names).where(shared))
     connection.execute(delete(names).where(names.c.entry.in_(ids)))
     connection.execute(delete(entries).where(entries.c.id.in_(ids)))
 

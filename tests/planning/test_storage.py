@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -242,6 +243,49 @@ def test_only_rows_that_entitle_a_node_to_the_network_entitle_it_to_the_storage(
     assert made.may == make_set_of(["172.0.1.0", "172.0.2.0", "172.0.3.0"])
     leaving = make_wish(tenant.model_copy(update={"phase": Phase.LEAVING}), nodes, "red")
     assert leaving.storage is None
+
+
+def test_neither_a_damaged_row_nor_a_changed_setting_shuts_out_who_serves() -> None:
+    tenant = Tenant(name="red", vrf="RED", file_storage=FileStorage(), space_handle="g1")
+    inside = {"placement": Placement.CUSTOMER, "vrf": "RED", "tenant": "red"}
+    serving = host("a", 1, state=State.RELEASED, **inside)
+    depends = host("b", 2, state=State.RELEASED, **inside)
+    stand_in = host("c", 3, state=State.QUARANTINED, generation=-1)
+    blind = Node(id="d", kind=NodeKind.HOST, generation=-1)
+
+    moved = make_wish(tenant, [serving], "red", ["10.0.0.0/8"])
+    assert (moved.must, moved.may) == ((), make_set_of(["172.0.1.0"]))
+
+    kept = make_wish(tenant, [serving], "red", (), [depends, stand_in, blind])
+    assert kept.may == make_set_of(["172.0.1.0", "172.0.2.0", "172.0.3.0"])
+    assert kept.must == make_set_of(["172.0.1.0"])
+    assert kept.unread == ("d",)
+
+
+def test_an_address_that_may_be_a_damaged_nodes_is_told_and_not_closed() -> None:
+    strange = state(N1, "9.9.9.9")
+    unread = replace(wish(N1), unread=("su0-n03",))
+
+    plan = plan_space(unread, strange)
+
+    assert plan.closing == ()
+    assert [h.kind for h in plan.foreign] == [ForeignKind.CLIENTS]
+    assert "su0-n03" in plan.blockers[0].detail
+    assert plan_space(replace(unread, unread=()), strange).closing
+
+
+def test_with_who_leaves_goes_what_no_row_entitles_in_a_space_of_ours_alone() -> None:
+    """The node may have come in by another address, or none of its addresses is known any more."""
+    for leaving in (make_set_of([N1]), ()):
+        plan = plan_clients(wish(N2, may=(N3,)), state(N2, N3, N1, "9.9.9.9"), leaving=leaving)
+        assert [a.clients for a in plan.acts] == [make_set_of([N1, "9.9.9.9"])]
+
+    foreign = replace(state(N2, "9.9.9.9"), handle="g2")
+    assert plan_clients(wish(N2), foreign, leaving=()).acts == ()
+    unread = replace(wish(N2), unread=("su0-n03",))
+    assert plan_clients(unread, state(N2, "9.9.9.9"), leaving=()).blockers
+    known = plan_clients(unread, state(N2, N1, "9.9.9.9"), leaving=make_set_of([N1]))
+    assert [a.clients for a in known.acts] == [make_set_of([N1])]
 
 
 def test_a_node_without_an_address_for_storage_is_a_blocker() -> None:

@@ -154,6 +154,23 @@ def test_at_no_change_anybody_but_the_tenant_can_read() -> None:
     on_vms(story)
 
 
+def test_a_tenant_with_a_pool_of_its_own_serves_whom_its_policies_name() -> None:
+    """VMS asks for a tenant's ranges at pools of no tenant alone."""
+
+    async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:
+        await bring(spaces, wish(N1))
+        tenant = vms.find("tenants", "red")
+        assert tenant is not None
+        tenant["client_ip_ranges"] = []
+        assert await spaces.find_admitting([N1, N2]) == {N1: frozenset(), N2: frozenset()}
+        pool = next(iter(vms.rows["vippools"].values()))
+        vms.rows["vippools"][99] = {**pool, "id": 99, "name": "own", "tenant_id": tenant["id"]}
+
+        assert await spaces.find_admitting([N1, N2]) == {N1: {"red"}, N2: frozenset()}
+
+    on_vms(story)
+
+
 @pytest.mark.parametrize("way", ["view", "range", "policy", "squash", "smb", "netgroup", "quota"])
 def test_a_foreign_hand_is_seen_and_taken_back(way: str) -> None:
     async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:

@@ -9,7 +9,7 @@ after a crash repeats what is missing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provisioner.execution.actions.once import blocked
@@ -34,6 +34,7 @@ from provisioner.planning.tenancy.storage import (
     SpaceWish,
     describe_act,
     judge_access,
+    list_addresses,
     list_client_addresses,
     make_blocker,
     make_wish,
@@ -61,7 +62,7 @@ class StandingSpace:
 
 @dataclass
 class _Asked:
-    """One node that waits. `space` "": it leaves every space."""
+    """One node that waits. `space` "": it leaves every space, by all of its addresses."""
 
     space: str
     addresses: AddressSet
@@ -80,6 +81,7 @@ class TenantSpaces:
         self._system = settings.storage
         self._waiting: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None
+        self._told: dict[str, frozenset[ForeignHand]] = {}  # by space: each is journaled once
 
     def name(self, tenant: Tenant) -> str:
         return f"{self._system.prefix}{tenant.name}"
@@ -115,12 +117,10 @@ class TenantSpaces:
 
     async def expel(self, node: Node) -> tuple[Blocker, ...]:
         """Take a node out of every tenant's space."""
-        if not any(_has_space(t) for t in await self._list_tenants()):
+        if not any(t.is_damaged or _has_space(t) for t in await self._list_tenants()):
             return ()
-        addresses = list_client_addresses(node, self._system.client_networks)
-        if isinstance(addresses, Blocker):
-            return ()  # it never entered one
-        return await self._change("", make_set_of(addresses))
+        # whatever the settings say today: it may have come in when they said something else
+        return await self._change("", make_set_of(list_addresses(node)))
 
     async def judge(self, node: Node) -> tuple[GateRow, ...]:
         """Return the rows of a release: what the storage's rules say of the node, read back now."""
@@ -137,8 +137,7 @@ class TenantSpaces:
                 _row(check, space, RowVerdict.UNKNOWN, state.detail)
                 for check in (GateCheck.STORAGE_OPEN, GateCheck.STORAGE_SHUT)
             )
-        nodes = await self._store.nodes.list()
-        wish = make_wish(tenant, nodes, space, self._system.client_networks)
+        wish = await self._wish_of(tenant)
         asked = make_set_of(addresses)
         rows = []
         for export in tenant.file_storage.exports:
@@ -197,24 +196,24 @@ class TenantSpaces:
 
     async def _carry_out(self, batch: Sequence[_Asked]) -> Mapping[str, tuple[Blocker, ...]]:
         """Return the blockers by the space that was asked for; "" has those of who leaves."""
-        leaving: AddressSet = ()
+        leaving: AddressSet | None = None
         entering: dict[str, AddressSet] = {}
         for asked in batch:
             if asked.space:
                 held = entering.get(asked.space, ())
                 entering[asked.space] = unite(held, asked.addresses)
             else:
-                leaving = unite(leaving, asked.addresses)
+                leaving = unite(leaving or (), asked.addresses)
         wishes = {w.space: w for w in await self._list_wishes()}
-        names = list(wishes) if leaving else list(entering)
+        names = [*(wishes if leaving is not None else ()), *entering]
         told: dict[str, tuple[Blocker, ...]] = {}
-        for name in names:
+        for name in dict.fromkeys(names):
             wish = wishes.get(name)
             if wish is None:
                 gone = make_blocker(Reason.PRECONDITION, name, "its tenant is gone", "Wait.")
                 told[name] = (gone,)
                 continue
-            if leaving:
+            if leaving is not None:
                 refused = await self._bring_clients(wish, leaving=leaving)
                 told[""] = (*told.get("", ()), *refused)
             if name in entering:
@@ -222,17 +221,18 @@ class TenantSpaces:
         return told
 
     async def _bring_clients(
-        self, wish: SpaceWish, entering: AddressSet = (), leaving: AddressSet = ()
+        self, wish: SpaceWish, entering: AddressSet = (), leaving: AddressSet | None = None
     ) -> tuple[Blocker, ...]:
         """Make and prove one change of a space: done once a reading shows nothing to do."""
-        wish = replace(wish, may=unite(subtract(wish.may, leaving), entering))
+        wish = replace(wish, may=unite(subtract(wish.may, leaving or ()), entering))
         refused: tuple[Blocker, ...] = ()
         for _ in range(TRIES_MAX):
             state = await self._read_one(wish.space)
             if isinstance(state, Blocker):
                 return (state,)
             plan = plan_clients(wish, state, entering, leaving)
-            await self._tell_foreign(wish, plan.foreign)
+            if leaving is None:
+                await self._tell_foreign(wish, plan.foreign)
             if plan.blockers:
                 closed = await self._make(wish, plan.closing)
                 return (*plan.blockers, *closed)
@@ -362,14 +362,20 @@ class TenantSpaces:
         return await self._store.tenants.list()
 
     async def _list_wishes(self) -> Sequence[SpaceWish]:
-        tenants = [t for t in await self._list_tenants() if _has_space(t) and not t.is_damaged]
-        nodes = await self._store.nodes.list()
-        networks = self._system.client_networks
-        return [make_wish(t, nodes, self.name(t), networks) for t in tenants]
+        """Return all wishes; of a damaged row only a name is left, for those who leave."""
+        tenants = [t for t in await self._list_tenants() if _has_space(t) or t.is_damaged]
+        wish_of = await self._prepare()
+        return [wish_of(t) for t in tenants]
 
     async def _wish_of(self, tenant: Tenant) -> SpaceWish:
+        return (await self._prepare())(tenant)
+
+    async def _prepare(self) -> Callable[[Tenant], SpaceWish]:
+        """Return what makes wishes, by the nodes' rows of now."""
         nodes = await self._store.nodes.list()
-        return make_wish(tenant, nodes, self.name(tenant), self._system.client_networks)
+        aside = await self._store.nodes.list_set_aside()
+        networks = self._system.client_networks
+        return lambda t: make_wish(t, nodes, self.name(t), networks, aside)
 
     async def _look(self, tenants: Sequence[Tenant]) -> tuple[StandingSpace, ...] | Blocker:
         if not tenants:
@@ -381,12 +387,9 @@ class TenantSpaces:
             return blocked(problem, TURN)
         if isinstance(states, Blocker):
             return states
-        nodes = await self._store.nodes.list()
-        networks = self._system.client_networks
+        wish_of = await self._prepare()
         return tuple(
-            StandingSpace(
-                t.name, n, states[n], plan_space(make_wish(t, nodes, n, networks), states[n])
-            )
+            StandingSpace(t.name, n, states[n], plan_space(wish_of(t), states[n]))
             for t, n in zip(tenants, names, strict=True)
         )
 
@@ -406,10 +409,16 @@ class TenantSpaces:
             refused = await self._spaces.apply(act)
             if refused is not None:
                 return (refused,)
+        if acts:
+            self._told.pop(wish.space, None)  # what is seen from now on is a new one
         return ()
 
     async def _tell_foreign(self, wish: SpaceWish, hands: Sequence[ForeignHand]) -> None:
+        known = self._told.get(wish.space, frozenset())
+        self._told[wish.space] = frozenset(hands)
         for hand in hands:
+            if hand in known:
+                continue
             event = SpaceForeign(
                 space=wish.space, hand=hand.kind.value, subject=hand.subject, text=hand.detail
             )

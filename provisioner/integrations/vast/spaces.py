@@ -68,9 +68,14 @@ class VastSpaces:
         seen = await self._look()
         owners = {t.get("id"): answers.read_text(t, "name", "a tenant") for t in seen.tenants}
         opened: list[tuple[str, AddressSet]] = []
+        own_pools = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
         for tenant in seen.tenants:
             name = owners[tenant.get("id")]
-            opened.append((name, answers.read_ranges(tenant, f"tenant {name}")))
+            held = answers.read_ranges(tenant, f"tenant {name}")
+            if tenant.get("id") in own_pools:  # nobody asks for its ranges there
+                for export in self._state(name, seen).exports.values():
+                    held = unite(held, export.clients)
+            opened.append((name, held))
         return {
             address: frozenset(n for n, held in opened if intersect(make_set_of([address]), held))
             for address in addresses

@@ -41,7 +41,8 @@ from provisioner.planning.release.entitlement import entitled_vrfs
 class SpaceWish:
     """The desired state of one space. `storage` None: there should be none.
 
-    `handle`: that of the space which was made for the tenant; "": none was recorded yet.
+    `handle`: that of the space which was made for the tenant; "": none was recorded yet. `unread`:
+    nodes whose rows cannot be read: any address may be one's of them.
     """
 
     space: str
@@ -49,6 +50,7 @@ class SpaceWish:
     handle: str = ""
     must: AddressSet = ()
     may: AddressSet = ()
+    unread: tuple[str, ...] = ()
 
 
 def list_client_addresses(node: Node, networks: Sequence[str] = ()) -> tuple[str, ...] | Blocker:
@@ -57,18 +59,13 @@ def list_client_addresses(node: Node, networks: Sequence[str] = ()) -> tuple[str
     `networks`: only those within one of these; (): all. A node without any is a Blocker: nobody
     could say whom the storage serves.
     """
-    ends = [find_host_end(port.address) for port in node.ports if port.address]
     within = [ipaddress.ip_network(n) for n in networks]
-    found = sorted(
-        {
-            str(end.ip)
-            for end in ends
-            if end is not None
-            and (not within or any(end.version == n.version and end.ip in n for n in within))
-        }
-    )
+    found = list_addresses(node)
+    if within:
+        own = [(a, ipaddress.ip_address(a)) for a in found]
+        found = tuple(a for a, ip in own if any(ip in n for n in within))
     if found:
-        return tuple(found)
+        return found
     where = f" within {', '.join(networks)}" if networks else ""
     return make_blocker(
         Reason.PRECONDITION,
@@ -79,24 +76,45 @@ def list_client_addresses(node: Node, networks: Sequence[str] = ()) -> tuple[str
     )
 
 
+def list_addresses(node: Node) -> tuple[str, ...]:
+    """Return the host's ends of all of its ports, also those that do not reach storage."""
+    ends = [find_host_end(port.address) for port in node.ports if port.address]
+    return tuple(sorted({str(end.ip) for end in ends if end is not None}))
+
+
 def make_wish(
-    tenant: Tenant, nodes: Iterable[Node], space: str, networks: Sequence[str] = ()
+    tenant: Tenant,
+    nodes: Iterable[Node],
+    space: str,
+    networks: Sequence[str] = (),
+    aside: Iterable[Node] = (),
 ) -> SpaceWish:
-    """Return what the rows say of a tenant's space. A leaving tenant has none."""
+    """Return what the rows say of a tenant's space. A leaving tenant has none.
+
+    `aside`: nodes with a damaged row, which keep what they have. So does an address outside of
+    `networks`: a setting that was changed shuts out nobody who serves.
+    """
     vrf_of = {tenant.name: tenant.vrf}
     must: list[str] = []
     may: list[str] = []
+    unread: list[str] = []
+    for node in aside:
+        is_stand_in = node.generation < 0
+        if is_stand_in or tenant.vrf in entitled_vrfs(node, vrf_of):
+            may += list_addresses(node)
+        if is_stand_in and not node.ports and node.kind is NodeKind.HOST:
+            unread.append(node.id)
     for node in nodes:
-        if node.kind is not NodeKind.HOST or tenant.vrf not in entitled_vrfs(node, vrf_of):
+        if tenant.vrf not in entitled_vrfs(node, vrf_of):
             continue
+        may += list_addresses(node)
         addresses = list_client_addresses(node, networks)
-        if isinstance(addresses, Blocker):
-            continue
-        may += addresses
-        if node.state is State.RELEASED and node.placement is Placement.CUSTOMER:
+        serves = node.state is State.RELEASED and node.placement is Placement.CUSTOMER
+        if serves and not isinstance(addresses, Blocker):
             must += addresses
     storage = None if tenant.phase is Phase.LEAVING else tenant.file_storage
-    return SpaceWish(space, storage, tenant.space_handle, make_set_of(must), make_set_of(may))
+    held = tenant.space_handle
+    return SpaceWish(space, storage, held, make_set_of(must), make_set_of(may), tuple(unread))
 
 
 # ------------------------------------------------------------------------------
@@ -188,21 +206,21 @@ def plan_space(wish: SpaceWish, seen: SpaceState) -> SpacePlan:
 
 
 def plan_clients(
-    wish: SpaceWish, seen: SpaceState, entering: AddressSet = (), leaving: AddressSet = ()
+    wish: SpaceWish,
+    seen: SpaceState,
+    entering: AddressSet = (),
+    leaving: AddressSet | None = None,
 ) -> SpacePlan:
     """Return the acts for nodes that enter or leave a space: one act for all of them.
 
-    Who leaves is expelled whatever else is wrong with the space. Who enters is admitted only if
-    the space is exactly as its record asks, so that a handover never builds on a foreign hand; the
-    acts that close one are in the plan.
+    Who leaves is expelled whatever else is wrong with the space; with it goes what no row entitles,
+    since a node may have had another address when it came. `leaving` (): no address is known. Who
+    enters is admitted only if the space is exactly as its record asks, so that a handover never
+    builds on a foreign hand; the acts that close one are in the plan.
     """
     act = _ActsOf(wish.space, seen.handle)
-    if leaving:
-        held = intersect(seen.clients, leaving)
-        for export in seen.exports.values():
-            held = unite(held, intersect(export.clients, leaving))
-        acts = (act.make(SpaceVerb.EXPEL, clients=held),) if held and seen.handle else ()
-        return SpacePlan(acts)
+    if leaving is not None:
+        return _plan_leaving(wish, seen, leaving)
     settled = plan_space(wish, seen)
     if settled.blockers:
         return settled
@@ -221,6 +239,33 @@ def plan_clients(
         new = unite(new, subtract(entering, export.clients))
     acts = (act.make(SpaceVerb.ADMIT, clients=new),) if new and not blockers else ()
     return SpacePlan((*remaining, *acts), blockers, settled.foreign)
+
+
+def _plan_leaving(wish: SpaceWish, seen: SpaceState, leaving: AddressSet) -> SpacePlan:
+    admitted = seen.clients
+    for export in seen.exports.values():
+        admitted = unite(admitted, export.clients)
+    held = intersect(admitted, leaving)
+    excess = subtract(admitted, unite(wish.may, leaving))
+    if wish.handle and wish.handle == seen.handle and excess:
+        if not wish.unread:
+            held = unite(held, excess)
+        elif not leaving:
+            return SpacePlan(blockers=(_unread(wish, excess),))
+    act = _ActsOf(wish.space, seen.handle)
+    acts = (act.make(SpaceVerb.EXPEL, clients=held),) if held and seen.handle else ()
+    return SpacePlan(acts)
+
+
+def _unread(wish: SpaceWish, excess: AddressSet) -> Blocker:
+    nodes = ", ".join(wish.unread[:4])
+    return make_blocker(
+        Reason.CANNOT_TELL,
+        wish.space,
+        f"it admits {describe_set(excess)}, which may be an address of {nodes}, whose row is "
+        "damaged",
+        "Repair the row (`provisioner doctor`), or take the address out on the storage.",
+    )
 
 
 def find_full(space: str, storage: FileStorage, seen: SpaceState) -> tuple[Blocker, ...]:
@@ -370,7 +415,10 @@ def _close(wish: SpaceWish, seen: SpaceState, draft: _Draft, act: _ActsOf) -> No
         if name in wanted:
             excess = unite(excess, subtract(export.clients, wish.may))
     if excess:
-        draft.closing.append(act.make(SpaceVerb.EXPEL, clients=excess))
+        if wish.unread:
+            draft.blockers.append(_unread(wish, excess))
+        else:
+            draft.closing.append(act.make(SpaceVerb.EXPEL, clients=excess))
         detail = f"it admits {describe_set(excess)}, which no node of the tenant has"
         draft.foreign.append(ForeignHand(ForeignKind.CLIENTS, wish.space, detail))
     for name, export in _named(seen):

@@ -2,7 +2,8 @@
 
 A person counts as shut out by a name where the directory has that name and no active person with
 it. Names that a person had before count while it is not active: providers rename whom they
-deactivate, and a session or a token bears the old name. The read is a part of each request, so that every daemon of a site knows it at once.
+deactivate, and a session or a token bears the old name. The read is a part of each request, so that
+every daemon of a site knows it at once.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def save_entry(connection: Connection, entry: DirectoryEntry, by: str, now: floa
         select(entries.c.id).where(taken & (entries.c.standing != Standing.GONE))
     ):
         raise NameTaken(entry.name)
-    fields = {"generation": entry.generation + 1, "changed_at": now}
-    fields["former"] = _list_former(entry, before[0] if before else None)
+    former = _list_former(entry, before[0] if before else None)
+    fields = {"generation": entry.generation + 1, "changed_at": now, "former": former}
     stored = entry.model_copy(update=fields)
     _write(connection, stored, name, is_new=not before)
     ended = ShutOut()

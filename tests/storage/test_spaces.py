@@ -1,0 +1,173 @@
+"""Who leaves is out of every space, whatever the settings and the rows say by then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sqlalchemy import text
+from test_vast import Clock
+from vms_rig import open_simulated
+
+from provisioner.control.context import Context
+from provisioner.control.watch.storage_watch import StorageWatch
+from provisioner.execution.tenancy.spaces import TenantSpaces
+from provisioner.integrations.sim.storage.vms import SimulatedVms
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind, Placement, State
+from provisioner.model.storage import Export, FileStorage
+from provisioner.model.tenant import Phase, Tenant
+from provisioner.settings import Settings
+from provisioner.settings.fabric import StorageSystem
+from provisioner.store.sql_store import SqlStore, open_store
+
+STORAGE = FileStorage(exports=(Export(name="scratch", path="/scratch"),))
+SYSTEM = StorageSystem(provider="vast", address="https://vms.test", username="admin")
+A, B = "172.0.1.0", "172.0.2.0"
+
+
+class Rig:
+    """Tenant red with two nodes that serve it, on a simulated VMS and a database."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.store = store
+        self.vms = SimulatedVms()
+        self.clock = Clock()
+        self.spaces = self.build()
+
+    def build(self, **changed: object) -> TenantSpaces:
+        system = SYSTEM.model_copy(update=changed)
+        spaces, _ = open_simulated(self.vms, self.clock)  # type: ignore[arg-type]
+        self.settings = Settings(storage=system)
+        return TenantSpaces(spaces, self.store, self.clock, self.settings)  # type: ignore[arg-type]
+
+    async def begin(self) -> None:
+        red = Tenant(name="red", vrf="RED", number=1, phase=Phase.READY, file_storage=STORAGE)
+        await self.store.tenants.put(red)
+        for name, number in (("a", 1), ("b", 2)):
+            address = f"172.0.{number}.1/31"
+            port = Port(
+                switch="leaf", interface=f"swp{number}", rail=0, nic_slot="N", address=address
+            )
+            made = Node(id=name, kind=NodeKind.HOST, ports=(port,))
+            await self.store.nodes.add(
+                made.model_copy(
+                    update={
+                        "state": State.RELEASED,
+                        "placement": Placement.CUSTOMER,
+                        "vrf": "RED",
+                        "tenant": "red",
+                    }
+                )
+            )
+        tenants = await self.store.tenants.list()
+        assert await self.spaces.bring(await self.spaces.delta(tenants)) == ()
+        for name in ("a", "b"):
+            assert await self.spaces.admit(await self.node(name)) == ()
+        assert self.list_readers() == {A, B}
+
+    async def node(self, name: str) -> Node:
+        node = await self.store.nodes.get(name)
+        assert node is not None
+        return node
+
+    def list_readers(self) -> set[str]:
+        return {a for a in (A, B, "9.9.9.9") if self.vms.list_readable(a)}
+
+    def open(self, address: str) -> None:
+        """Let an address in, in the tenant and in its policies."""
+        tenant = self.vms.find("tenants", "red")
+        assert tenant is not None
+        tenant["client_ip_ranges"] = [*tenant["client_ip_ranges"], [address, address]]
+        for policy in self.vms.rows["viewpolicies"].values():
+            if policy.get("tenant_id") == tenant["id"]:
+                for name in ("nfs_read_write", "nfs_root_squash"):
+                    policy[name] = [*policy[name], address]
+
+    async def count_told(self) -> int:
+        rows = await self.store.journal.list()
+        return sum(row["kind"] == "space_foreign" for row in rows)
+
+    async def spoil(self, table: str, key: str, name: str) -> None:
+        spoiled = text(f"update {table} set body = :body where {key} = :name")
+        values = {"body": "{", "name": name}
+        await self.store.write(lambda c: c.execute(spoiled, values).rowcount)
+
+    async def look(self) -> None:
+        context = Context(store=self.store, clock=self.clock, settings=self.settings)  # type: ignore
+        await StorageWatch(context, self.spaces).look()
+
+
+def run(story: Callable[[Rig], Awaitable[None]]) -> None:
+    async def scenario() -> None:
+        store = open_store(":memory:")
+        rig = Rig(store)
+        try:
+            await rig.begin()
+            await story(rig)
+        finally:
+            await rig.spaces.close()
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_is_out_after_the_setting_of_networks_was_changed() -> None:
+    async def story(rig: Rig) -> None:
+        rig.spaces = rig.build(client_networks=("10.0.0.0/8",))
+        await rig.look()
+        assert rig.list_readers() == {A, B}  # who serves is not shut out by a setting
+
+        assert await rig.spaces.expel(await rig.node("a")) == ()
+        assert rig.list_readers() == {B}
+
+    run(story)
+
+
+def test_who_leaves_takes_addresses_along_that_no_row_has_any_more() -> None:
+    async def story(rig: Rig) -> None:
+        for ports in ((), (await rig.node("b")).ports[:0]):
+            rig.open("9.9.9.9")
+            moved = (await rig.node("a")).model_copy(update={"ports": ports})
+            await rig.store.nodes.save(moved)
+
+            assert await rig.spaces.expel(await rig.node("a")) == ()
+            assert rig.list_readers() == {B}
+
+    run(story)
+
+
+def test_a_node_with_a_damaged_row_stays_in_and_it_is_told_once() -> None:
+    async def story(rig: Rig) -> None:
+        before = await rig.count_told()
+        await rig.spoil("nodes", "id", "a")
+        for _ in range(3):
+            await rig.look()
+            assert rig.list_readers() == {A, B}
+        assert await rig.count_told() == before + 1
+
+    run(story)
+
+
+def test_what_a_hand_opens_again_is_closed_and_told_again() -> None:
+    async def story(rig: Rig) -> None:
+        before = await rig.count_told()
+        for count in (1, 2):
+            rig.open("9.9.9.9")
+            await rig.look()
+            assert rig.list_readers() == {A, B}
+            assert await rig.count_told() == before + count
+
+    run(story)
+
+
+def test_who_leaves_a_tenant_with_a_damaged_row_is_taken_out() -> None:
+    async def story(rig: Rig) -> None:
+        node = await rig.node("a")
+        await rig.spoil("tenants", "name", "red")
+        assert (await rig.store.tenants.list())[0].is_damaged
+
+        assert await rig.spaces.expel(node) == ()
+        assert rig.list_readers() == {B}
+
+    run(story)

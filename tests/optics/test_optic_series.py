@@ -185,6 +185,79 @@ def test_a_daemon_names_the_end_on_the_node_and_the_report_says_the_same(tmp_pat
     assert port["flaps"] > 0
 
 
+def fall(series: OpticSeries, first: int, last: int) -> None:
+    for number in range(first, last):
+        feed(series, number, 0.8 if number < 10 else 0.8 - 0.3 * (number - 10))
+
+
+def test_what_stood_before_a_restart_stands_from_the_first_look_on(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=10)
+    fall(series, 0, 22)
+    series.close()
+    moment = datetime(2026, 5, 22, 20, tzinfo=UTC).timestamp()
+
+    again = OpticSeries(tmp_path, days_kept=10)
+    again.take("n1", "leaf-1/swp1", reading(-2.8), moment)
+
+    assert [f.id for f in again.list_standing()["n1"]] == ["OpticDegrades"]
+
+
+def test_a_daemon_that_restarts_each_night_loses_no_day_and_judges_each(tmp_path: Path) -> None:
+    for number in range(22):
+        series = OpticSeries(tmp_path, days_kept=10)
+        fall(series, number, number + 1)
+        series.close()
+
+    found = read_days(tmp_path / "leaf-1")["swp1"]
+    assert [d.day.day for d in found] == list(range(1, 22))  # the last one still runs
+    assert [f.id for f in series.list_standing()["n1"]] == ["OpticDegrades"]
+
+
+def test_a_port_that_was_not_read_for_a_month_is_accused_no_more(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=10)
+    fall(series, 0, 22)
+    for number in range(22, 56):  # it was unplugged; its neighbour goes on
+        for hour in (1, 2):
+            at = datetime(2026, 5, 1, hour, tzinfo=UTC) + timedelta(days=number)
+            series.take("n2", "leaf-1/swp2", reading(0.8, "B"), at.timestamp())
+        accused = bool(series.list_standing()["n1"])
+        assert accused or number > 50, number  # silence alone clears nobody soon
+
+    assert series.list_standing()["n1"] == []
+
+
+def test_the_file_of_days_is_bounded_and_a_broken_day_stops_none_after_it(tmp_path: Path) -> None:
+    folder = tmp_path / "leaf-1"
+    folder.mkdir()
+    row = json.dumps({"day": "2025-01-01", "ports": {}}) + "\n"
+    (folder / "days.jsonl").write_text(row * 5000)
+    (folder / "2026-04-30.frames").write_bytes(b"\0" * 3)  # its .ports is missing
+    (folder / "notes.frames").write_bytes(b"")
+    series = OpticSeries(tmp_path, days_kept=10)
+    fall(series, 0, 3)
+
+    lines = (folder / "days.jsonl").read_text().splitlines()
+    assert len(lines) < 450
+    assert json.loads(lines[-1])["day"] == "2026-05-02"
+    assert sorted(f.name for f in folder.glob("*.broken")) == [
+        *("2026-04-30.broken", "notes.broken"),
+    ]
+
+
+def test_frames_after_a_cut_one_are_read_whole(tmp_path: Path) -> None:
+    at = datetime(2026, 5, 1, tzinfo=UTC).timestamp()
+    series = LeafSeries(tmp_path, QUANTITIES[:1])
+    series.append(at, {"swp1": b"\x50", "swp2": b"\x60"})
+    file = tmp_path / "2026-05-01.frames"
+    file.write_bytes(file.read_bytes() * 2 + file.read_bytes()[:3])
+
+    again = LeafSeries(tmp_path, QUANTITIES[:1])
+    for number in range(4):
+        again.append(at + 300 * number, {"swp1": b"\x50", "swp2": b"\x60"})
+
+    assert [f for _, f in read_frames(file.read_bytes())] == [b"\x50\x60"] * 6
+
+
 def test_a_frame_that_a_crash_cut_costs_only_itself(tmp_path: Path) -> None:
     series = LeafSeries(tmp_path, QUANTITIES[:1])
     at = datetime(2026, 5, 1, tzinfo=UTC).timestamp()

@@ -219,6 +219,8 @@ def test_a_queue_that_the_watchdog_holds_in_two_looks_is_stuck() -> None:
 
     assert stands(held) == {"n1": []}
     assert stands(held, held) == {"n1": ["QueueStuck"]}
+    untold = {"n1": {"carrier_changes": 0}}  # a look that could not read the queues
+    assert stands(held, held, untold) == {"n1": ["QueueStuck"]}
     ended = {"n1": {"watchdog_stuck": 0, "watchdog_storms": 5}}
     assert stands(held, ended) == {"n1": ["PfcStorm"]}
     assert stands(ended, {"n1": {"watchdog_stuck": 0}}) == {"n1": []}  # not counted any more

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import struct
 import zlib
@@ -19,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from provisioner.integrations.optics.trends import Day, Verdict, judge_port
+from provisioner.integrations.optics.trends import WINDOW, Day, Verdict, judge_port
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.link_reading import DARK_DBM, OpticReading
 
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 UNKNOWN = 0
 DARK = 255
 DAYS_KEPT = 400  # of medians
+DAYS_MORE = 30  # that a file may have beyond them before it is written anew
 _FRAME = struct.Struct("<IH")  # seconds of the day, bytes that follow
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # quantity -> lowest value, step; the light in 0.15 dB, a current by 3 %, half a degree
@@ -61,6 +63,9 @@ def decode(quantity: str, code: int) -> float | None:
     return low + (code - 1) * step
 
 
+Medians = dict[str, dict[str, float]]  # port -> quantity -> of one day
+
+
 class LeafSeries:
     """One leaf's folder. `quantities`: what a frame holds of each port."""
 
@@ -70,11 +75,14 @@ class LeafSeries:
         self._ports: list[str] = []
         self._day: date | None = None
 
-    def append(self, at: float, codes: Mapping[str, bytes]) -> None:
-        """Store one look: port -> a byte for each quantity."""
+    def append(self, at: float, codes: Mapping[str, bytes]) -> dict[date, Medians]:
+        """Store one look: port -> a byte for each quantity. Return the medians of the days that an
+        earlier process has left open.
+        """
         moment = datetime.fromtimestamp(at, UTC)
+        left: dict[date, Medians] = {}
         if self._day != moment.date():
-            self._begin(moment.date(), codes)
+            left = self._begin(moment.date(), codes)
         new = [port for port in codes if port not in self._ports]
         if new:
             self._ports += new
@@ -84,16 +92,29 @@ class LeafSeries:
         second = moment.hour * 3600 + moment.minute * 60 + moment.second
         with self._open_file(self._day or moment.date()).open("ab") as file:
             file.write(_FRAME.pack(second, len(frame)) + frame)
+        return left
 
-    def _begin(self, day: date, codes: Mapping[str, bytes]) -> None:
+    def _begin(self, day: date, codes: Mapping[str, bytes]) -> dict[date, Medians]:
         self._folder.mkdir(parents=True, exist_ok=True)
+        closed: dict[date, Medians] = {}
         for left in sorted(self._folder.glob("*.frames")):
-            if left.stem != day.isoformat():
-                self.close_day(date.fromisoformat(left.stem))
+            if left.stem == day.isoformat():
+                continue
+            try:
+                ended = date.fromisoformat(left.stem)
+                closed[ended] = self.close_day(ended)
+            except (OSError, ValueError) as error:  # it must not stop the days after it
+                _log.warning("%s cannot be summed up, and is left out: %s", left, error)
+                left.rename(left.with_suffix(".broken"))
         self._day = day
         names = self._open_file(day).with_suffix(".ports")
         self._ports = names.read_text().split("\n") if names.exists() else sorted(codes)
         self._write_ports()
+        frames = self._open_file(day)
+        if frames.exists():  # what is appended has to begin where the last whole frame ends
+            raw = frames.read_bytes()
+            os.truncate(frames, sum(_FRAME.size + len(f) for _, f in read_frames(raw)))
+        return closed
 
     def _write_ports(self) -> None:
         assert self._day is not None
@@ -102,7 +123,7 @@ class LeafSeries:
     def _open_file(self, day: date) -> Path:
         return self._folder / f"{day.isoformat()}.frames"
 
-    def close_day(self, day: date) -> dict[str, dict[str, float]]:
+    def close_day(self, day: date) -> Medians:
         """Pack a day, and return its medians by port and quantity."""
         file = self._open_file(day)
         frames = list(read_frames(file.read_bytes()))
@@ -119,7 +140,7 @@ class LeafSeries:
         piece.write_bytes(head.encode() + b"\n" + packed)
         file.unlink()
         file.with_suffix(".ports").unlink()
-        medians: dict[str, dict[str, float]] = {}
+        medians: Medians = {}
         for n, column in enumerate(columns):
             quantity = self._quantities[n % width]
             values = [v for c in column if (v := decode(quantity, c)) is not None]
@@ -152,6 +173,7 @@ class OpticSeries:
         self._owner: dict[str, str] = {}  # "leaf/port" -> node
         self._today: dict[str, date] = {}
         self._verdicts: dict[str, Verdict] = {}
+        self._judged: set[str] = set()  # leaves whose stored days were judged
         self._at = 0.0  # of the newest reading
 
     def take(
@@ -161,6 +183,8 @@ class OpticSeries:
         leaf, _, name = port.partition("/")
         if not _NAME.fullmatch(leaf) or not name:
             return
+        if leaf not in self._judged:  # what stood before a restart stands on
+            self._judge(leaf, datetime.fromtimestamp(at, UTC).date())
         self._owner[port] = node
         self._at = max(self._at, at)
         codes = bytes(encode(q, optic.get_worst(q)) for q in QUANTITIES)
@@ -189,27 +213,44 @@ class OpticSeries:
             if self._today.setdefault(leaf, day) != day:
                 self._end_day(leaf, series, self._today[leaf])
                 self._today[leaf] = day
-            series.append(at, codes)
-        except OSError as error:
-            _log.warning("%s: its optics were not kept: %s", leaf, error.strerror)
+            left = series.append(at, codes)
+            for ended, medians in left.items():
+                self._keep_day(leaf, ended, medians, {port: {} for port in medians})
+            if left:
+                self._judge(leaf, day)
+        except (OSError, ValueError) as error:
+            _log.warning("%s: its optics were not kept: %s", leaf, error)
 
     def _end_day(self, leaf: str, series: LeafSeries, day: date) -> None:
-        medians = series.close_day(day)
-        facts = self._facts.pop(leaf, {})
-        row = {
-            "day": day.isoformat(),
-            "ports": {
-                port: {"values": medians.get(port, {}), **of_port}
-                for port, of_port in facts.items()
-            },
-        }
-        with (self._folder / leaf / "days.jsonl").open("a") as file:
-            file.write(json.dumps(row, separators=(",", ":")) + "\n")
-        for name, days in read_days(self._folder / leaf).items():
-            self._verdicts[f"{leaf}/{name}"] = judge_port(f"{leaf}/{name}", days)
+        self._keep_day(leaf, day, series.close_day(day), self._facts.pop(leaf, {}))
+        self._judge(leaf, day)
         for piece in sorted((self._folder / leaf).glob("*.z")):
             if date.fromisoformat(piece.stem) < day - timedelta(days=self._days_kept):
                 piece.unlink()
+
+    def _keep_day(
+        self, leaf: str, day: date, medians: Medians, facts: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        ports = {port: {"values": medians.get(port, {}), **more} for port, more in facts.items()}
+        file = self._folder / leaf / "days.jsonl"
+        with file.open("a") as days:
+            days.write(json.dumps({"day": day.isoformat(), "ports": ports}, separators=(",", ":")))
+            days.write("\n")
+        lines = file.read_text(errors="replace").splitlines(keepends=True)
+        if len(lines) > DAYS_KEPT + DAYS_MORE:
+            new = file.with_suffix(".new")
+            new.write_text("".join(lines[-DAYS_KEPT:]))
+            new.replace(file)
+
+    def _judge(self, leaf: str, today: date) -> None:
+        """Judge a leaf's stored days; a port that was not read for long is accused no more."""
+        self._judged.add(leaf)
+        for name, days in read_days(self._folder / leaf).items():
+            port = f"{leaf}/{name}"
+            if days[-1].day < today - timedelta(days=WINDOW):
+                self._verdicts.pop(port, None)
+            else:
+                self._verdicts[port] = judge_port(port, days)
 
     def list_standing(self) -> dict[str, list[Signal]]:
         """Return node -> the optics that announce their end; a node without any is in it too."""

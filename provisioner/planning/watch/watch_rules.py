@@ -276,7 +276,8 @@ def held_by_watchdog(port: str, looks: Sequence[Counters]) -> tuple[Found, ...]:
     a driver says DEADLOCK of a traffic class, or "stormed" of a queue; a single look may be in the
     middle of a short storm, which the watchdog itself ends.
     """
-    last = [look.values.get("watchdog_stuck", 0) for look in looks[-2:]]
+    known = [look.values["watchdog_stuck"] for look in looks if "watchdog_stuck" in look.values]
+    last = known[-2:]  # a look that did not tell of it ends nothing
     if len(last) == 2 and min(last) > 0:
         message = "the leaf's PFC watchdog held a queue to this host as stuck in two looks"
         return (Found(id="QueueStuck", target=port, classifications=(C.LINK,), message=message),)

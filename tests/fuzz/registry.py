@@ -378,7 +378,6 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.certification.attestation:encode_for_signing": _OURS,
     **EVIDENCE_LOG_BESIDE,
     **TOPOLOGY_BESIDE,
-    "planning.release.tenant_login:judge_minimums": _OURS,
     "planning.certification.attestation:write_envelope": _OURS,
     "planning.repair.case_policy:describe_request": _OURS,
     "planning.repair.case_policy:make_notice": _OURS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from sqlalchemy import text
 from test_vast import Clock
@@ -94,7 +95,8 @@ class Rig:
         await self.store.write(lambda c: c.execute(spoiled, values).rowcount)
 
     async def look(self) -> None:
-        context = Context(store=self.store, clock=self.clock, settings=self.settings)  # type: ignore
+        clock: Any = self.clock
+        context = Context(store=self.store, clock=clock, settings=self.settings)
         await StorageWatch(context, self.spaces).look()
 
 

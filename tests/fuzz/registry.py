@@ -71,6 +71,13 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("integrations.outlets.command_pdu", (), "parse_printed_state", {}),
     ("integrations.ipmi_consoles.ipmitool", (), "read_failure", {"name": "n1/host"}),
+    (
+        "integrations.lustre.nodemaps",
+        (PortError,),
+        "parse_params parse_ranges parse_filesets parse_nodemaps",
+        {},
+    ),
+    ("integrations.lustre.nodemaps", (), "is_net is_nid is_path", {}),
     ("api.changes", (Refused,), "decode_cursor", {}),
     ("planning.certification.evidence_log", (NotALog,), "parse_bundle", {}),
     (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from provisioner.integrations.lustre.lctl_calls import LctlCalls
 from provisioner.integrations.lustre.nodemaps import SpaceNames
-from provisioner.integrations.lustre.spaces import LctlCalls, LustreSite, LustreSpaces
+from provisioner.integrations.lustre.spaces import LustreSite, LustreSpaces
 from provisioner.integrations.sim.storage.lctl import SimulatedMgs
 from provisioner.ports import Clock, ShellCommand, ShellOutput, Unreachable
 

@@ -31,11 +31,13 @@ READ = (
     *("id", "ranges", "idmap", "fileset"),
     *("admin_nodemap", "trusted_nodemap", "deny_unknown", "squash_uid", "squash_gid"),
 )
-OPTIONAL = ("rbac", "readonly_mount")  # since Lustre 2.16; EXAScaler 6 has them earlier
-UNKNOWN_TO_DEFAULT = frozenset({"ranges", "idmap"})  # it has neither before Lustre 2.16
+OPTIONAL = ("rbac", "readonly_mount")  # properties that not every release has
+UNKNOWN_TO_DEFAULT = frozenset({"ranges", "idmap"})  # some releases print neither for it
 ROLES = "file_perms"  # the one role of a tenant; by FID, or by quota, it would leave its fileset
 _HEAD = re.compile(r"nodemap\.(?:([A-Za-z0-9_]{1,64})\.)?([a-z_]{1,40})=(.*)")
-_RANGE = re.compile(r"\{ id: ([0-9]{1,10}), start_nid: ([^\s,{}]{1,80}), end_nid: ([^\s,{}]{1,80}) \}")
+_RANGE = re.compile(
+    r"\{ id: ([0-9]{1,10}), start_nid: ([^\s,{}]{1,80}), end_nid: ([^\s,{}]{1,80}) \}"
+)
 _FILESET = re.compile(r"\{ (primary|alternate):\s{1,8}(/[^\s,{}\[\]]{0,4095})(, mode: ro)? \}")
 _NET = re.compile(r"(lo|tcp|o2ib|gni|kfi)[0-9]{0,5}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]{1,255}){1,32}")
@@ -145,7 +147,8 @@ def parse_ranges(text: str) -> tuple[NidRange, ...]:
     """Return the ranges of a nodemap. Raises Malformed."""
     found = []
     for entry in _entries(text, _RANGE, "ranges"):
-        (start, net), (end, other) = _split_nid(entry[2]), _split_nid(entry[3])
+        start, net = _split_nid(entry[2])
+        end, other = _split_nid(entry[3])
         if net != other:
             raise Malformed("lctl: a range from one network to another one")
         found.append(NidRange(entry[2], entry[3], net, _addresses(start, end)))
@@ -388,7 +391,8 @@ def write_range(held: AddressRange, net: str) -> str | None:
     first, last = (ipaddress.ip_address(a) for a in held)
     if first.version != 4:
         return held.first + f"@{net}" if first == last else None
-    low, high = first.packed, last.packed
+    low = first.packed
+    high = last.packed
     at = next((i for i in range(4) if low[i] != high[i]), 4)
     if any(low[i] != 0 or high[i] != 255 for i in range(at + 1, 4)):
         return None
@@ -401,7 +405,8 @@ def write_ranges(held: AddressSet, net: str) -> list[str]:
     """Return a set of IPv4 addresses as few expressions."""
     written = []
     for first, last in held:
-        low, high = ipaddress.ip_address(first), ipaddress.ip_address(last)
+        low = ipaddress.ip_address(first)
+        high = ipaddress.ip_address(last)
         one = write_range(AddressRange(first, last), net)
         pieces = (
             [one]

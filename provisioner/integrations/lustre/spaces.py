@@ -10,15 +10,14 @@ a range of its own, since the manual says that only a whole range can be deleted
 from __future__ import annotations
 
 import ipaddress
-import shlex
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner.adapters.ssh import SshShell
 from provisioner.integrations.lustre import nodemaps as maps
+from provisioner.integrations.lustre.lctl_calls import KeyShell, LctlCalls, Refused
 from provisioner.integrations.lustre.nodemaps import Nodemap, SpaceNames
 from provisioner.model.input_error import InputError
 from provisioner.model.outcome import Blocker, Reason
@@ -34,35 +33,10 @@ from provisioner.model.storage import (
     make_set_of,
     subtract,
 )
-from provisioner.ports import (
-    Clock,
-    HostShell,
-    Malformed,
-    PortError,
-    Remote,
-    Secret,
-    ShellCommand,
-    ShellOutput,
-    Unreachable,
-)
+from provisioner.ports import Clock, Remote, Secret
 from provisioner.settings import Settings
 
-END = "provisioner:end"  # printed after the last answer: without it an output is a part of one
-COMMAND_S = 60.0
-LINE_COMMANDS = 100  # of one line; each has some 80 bytes, and the line less than 128 KiB
 ADMITTED_MAX = 65_536  # addresses of one act
-_MISSING = ("No such file or directory", "No matching parameters")
-
-
-class Refused(PortError):
-    """`lctl` ran, and ended with a failure."""
-
-    reason = Reason.REFUSED
-
-    def __init__(self, output: ShellOutput) -> None:
-        words = "".join(c if c.isprintable() else " " for c in output.stderr[:1000]).strip()
-        super().__init__(f"lctl ended with {output.exit_code}: {words[:300] or 'no words'}")
-        self.missing = any(text in output.stderr for text in _MISSING)
 
 
 @dataclass(frozen=True)
@@ -74,51 +48,6 @@ class LustreSite:
     names: SpaceNames
     squash_id: int = 65534
     settle_s: float = 15.0  # the manual: around ten seconds until the servers have a change
-
-
-class LctlCalls:
-    """`lctl` on one MGS. Raises `PortError` only."""
-
-    def __init__(self, shell: HostShell, address: str) -> None:
-        self._shell = shell
-        self._address = address
-
-    async def read(self, parameters: Sequence[str]) -> str:
-        return (await self._run([["get_param", *parameters]]))[0]
-
-    async def read_optional(self, parameter: str) -> str:
-        """Return what is printed; "" where this Lustre has no such parameter."""
-        try:
-            return await self.read([parameter])
-        except Refused as refused:
-            if refused.missing:
-                return ""
-            raise
-
-    async def change(self, commands: Sequence[Sequence[str]]) -> None:
-        """Run the commands in their order, up to the first that fails."""
-        for start in range(0, len(commands), LINE_COMMANDS):
-            await self._run(commands[start : start + LINE_COMMANDS])
-
-    async def close(self) -> None:
-        await self._shell.close()
-
-    async def _run(self, commands: Sequence[Sequence[str]]) -> tuple[str]:
-        lines = [shlex.join(["lctl", *words]) for words in commands]
-        line = " && ".join([*lines, f"echo {END}"])
-        command = ShellCommand(f"lctl {commands[0][0]}", line, COMMAND_S)
-        outputs = await self._shell.run(self._address, self._address, [command])
-        if len(outputs) != 1:
-            raise Malformed("lctl: not one answer to one command")
-        output = outputs[0]
-        if output.exit_code is None:
-            raise Unreachable("lctl did not end in time", maybe_executed=True)
-        if output.exit_code != 0:
-            raise Refused(output)
-        said, end, rest = output.stdout.rpartition(f"{END}\n")
-        if output.truncated or not end or rest:
-            raise Malformed("lctl: its answer is not whole")
-        return (said,)
 
 
 class LustreSpaces:
@@ -481,7 +410,8 @@ def _range(verb: str, name: str, address: str, net: str) -> list[str]:
 
 
 def _each(first: str, last: str) -> list[ipaddress.IPv4Address]:
-    low, high = int(ipaddress.IPv4Address(first)), int(ipaddress.IPv4Address(last))
+    low = int(ipaddress.IPv4Address(first))
+    high = int(ipaddress.IPv4Address(last))
     return [ipaddress.IPv4Address(number) for number in range(low, high + 1)]
 
 
@@ -568,23 +498,6 @@ def _wrong(option: str, problem: str) -> InputError:
     return InputError("settings", f"storage.options.{option}", problem, "See docs/storage.md.")
 
 
-class _KeyShell(SshShell):
-    """As the daemon's shell, with the key that `storage` names; no host key is learned."""
-
-    def __init__(self, remote: Remote, secret: Secret) -> None:
-        super().__init__(remote, 1)
-        self._secret = secret
-
-    def _options(self, host: str, known: Any) -> Any:
-        import asyncssh
-
-        key = asyncssh.import_private_key(self._secret.reveal())
-        options = super()._options(host, known)
-        return asyncssh.SSHClientConnectionOptions(
-            options=options, client_keys=[key], agent_path=None
-        )
-
-
 @asynccontextmanager
 async def open_spaces(
     settings: Settings, secret: Secret, clock: Clock, ca_file: Path | None
@@ -598,7 +511,7 @@ async def open_spaces(
         known_hosts=Path(system.options["known_hosts"]),
         port=int(system.options.get("port", "22")),
     )
-    spaces = LustreSpaces(LctlCalls(_KeyShell(remote, secret), site.address), site, clock)
+    spaces = LustreSpaces(LctlCalls(KeyShell(remote, secret), site.address), site, clock)
     try:
         yield spaces
     finally:

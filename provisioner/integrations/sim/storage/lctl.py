@@ -17,7 +17,9 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-_EXIST, _INVALID, _NONE = 17, 22, 2  # errno of Linux
+_EXIST = 17  # errno of Linux
+_INVALID = 22
+_NONE = 2
 _FLAGS = {"admin": "admin_nodemap", "trusted": "trusted_nodemap"}
 ALL_ROLES = "file_perms,dne_ops,quota_ops,byfid_ops,chlg_ops,fscrypt_admin"
 Range = tuple[int, str, str, str]  # id, first address, last address, network

@@ -13,15 +13,17 @@ import pytest
 from given_events import event_of
 from local_daemon import daemon
 from program import Done, alone
+from sqlalchemy import text
 
 from provisioner.access.tokens import new_token
 from provisioner.daemon.data import open_data
 from provisioner.model.access import Role
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.tenant import Tenant
 from provisioner.planning.certification.evidence_log import encode_entry, hash_leaf
 from provisioner.store.repositories import evidence_log as rows
 from provisioner.store.rows import request_rows
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.sql_store import SqlStore, open_store
 
 NOW = time.time() - 10_000.0
 PROOF = "b" * 64
@@ -48,6 +50,25 @@ async def fill(store: SqlStore) -> None:
 async def fold(store: SqlStore) -> None:
     while await store.evidence_log.advance():
         pass
+
+
+def test_a_damaged_certificate_stops_neither_the_log_nor_the_daemon() -> None:
+    async def play() -> list[str]:
+        store = open_store(":memory:")
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        spoiled = text(
+            "insert into certificates (id, node, body, issued_at, revoked_reason)"
+            " values ('c1', 'n1', '{', 0, '')"
+        )
+        await store.write(lambda c: c.execute(spoiled).rowcount)
+        for kind, detail in (("certified", {"certificate": "c1"}), LIFE[0]):
+            await store.journal.append(event_of(kind, "n1", detail), NOW)
+        await fold(store)
+        entries = await store.evidence_log.list_entries("n1", 2)
+        await store.close()
+        return [f"{e.kind} {e.evidence}" for _, e in entries]
+
+    assert asyncio.run(play()) == ["certified ", f"entered {PROOF}"]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from given_events import event_of
 from local_daemon import daemon
 from program import Done, alone
+from sqlalchemy import select
 
 from provisioner.access.tokens import new_token
 from provisioner.daemon.data import open_data
@@ -22,8 +23,10 @@ from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.tenant import Tenant
 from provisioner.store.repositories import usage as ledger
 from provisioner.store.repositories.usage import UsageQuery
-from provisioner.store.rows import request_rows
-from provisioner.store.sql_store import SqlStore
+from provisioner.store.rows import evidence_rows, request_rows
+from provisioner.store.schema.schema import version_sets
+from provisioner.store.schema.usage_tables import version_spans
+from provisioner.store.sql_store import SqlStore, open_store
 
 NOW = time.time() - 10_000.0
 HOUR = 3600.0
@@ -205,8 +208,12 @@ def test_times_at_risk_end_with_faults_and_are_cut_where_the_versions_changed(
             seen = Inventory(node="n1", vendor="generic", components=(gpu,))
             await store.evidence.put_inventory(seen, NOW + 1000.0)
             stays = await store.usage.list_stays(NOW, NOW + 9000.0)
+            late = await store.usage.list_stays(NOW + 2000.0, NOW + 9000.0)
             _, sets = await store.evidence.list_versions()
 
+        assert {s.versions for s in late if s.node == "n1"} == {
+            [s.versions for s in stays if s.node == "n1"][-1]
+        }
         mine = [(s.begins_at - NOW, s.ends_at - NOW, s.failed) for s in stays if s.node == "n1"]
         assert [end for _, end, _ in mine] == [500.0, 1000.0, 600.0 + HOUR]
         assert not any(s.failed for s in stays)  # it was drained first, and is a fault only then
@@ -216,3 +223,35 @@ def test_times_at_risk_end_with_faults_and_are_cut_where_the_versions_changed(
         assert {s.versions for s in stays if s.node == "n2"} == {""}
 
     asyncio.run(play())
+
+
+def test_sets_of_versions_are_forgotten_once_nobody_looks_back_at_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A BMC that tells now this and now that must not fill the database."""
+    monkeypatch.setattr(evidence_rows, "SPANS_MAX", 20)
+
+    def seen(version: str) -> Inventory:
+        gpu = Component(kind="hgx.gpu", slot="GPU_SXM_1", version=version, source="/redfish/v1")
+        return Inventory(node="n1", vendor="generic", components=(gpu,))
+
+    async def play() -> tuple[list[float], int, int]:
+        store = open_store(":memory:", inline=True)
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        for number in range(60):
+            await store.evidence.put_inventory(seen(f"v{number}"), NOW + number)
+        rows = select(version_spans.c.begins_at).order_by(version_spans.c.begins_at)
+        kept = await store.read(lambda c: list(c.scalars(rows)))
+        later = NOW + 800 * 86_400.0
+        for number in range(2):
+            await store.evidence.put_inventory(seen(f"w{number}"), later + number)
+        left = await store.read(lambda c: len(list(c.scalars(rows))))
+        sets = select(version_sets.c.digest)
+        known = await store.read(lambda c: len(list(c.scalars(sets))))
+        await store.close()
+        return kept, left, known
+
+    kept, left, known = asyncio.run(play())
+    assert (len(kept), kept[0]) == (20, NOW + 40)
+    assert left == 3  # the set at the oldest time that is kept, and two after it
+    assert known <= left + 1

@@ -6,6 +6,7 @@ what is reached there are people and groups. A write answers once all that a per
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -171,15 +172,15 @@ class ScimDoor:
         count = min(max(_read_number(query, "count", RESULTS_MAX), 0), RESULTS_MAX)
         terms = parse_filter(query["filter"]) if query.get("filter") else ()
         found = [(r, e) for r in resources for e in await self._find(r, terms)]
-        groups = await self._read_groups(USERS) if USERS in resources else ()
+        groups = await self._read_groups(USERS) if USERS in resources else {}
         if terms:
-            shown = [self._show_entry(r, e, request, groups) for r, e in found]
-            shown = [told for told in shown if matches(told, terms)]
+            # it may be everybody: the daemon goes on meanwhile
+            shown = await asyncio.to_thread(_select_shown, found, terms, request.base, groups)
             page = shown[start - 1 : start - 1 + count]
             total = len(shown)
         else:
             chosen = found[start - 1 : start - 1 + count]
-            page = [self._show_entry(r, e, request, groups) for r, e in chosen]
+            page = [_show_entry(r, e, request.base, groups) for r, e in chosen]
             total = len(found)
         wanted = (query.get("attributes", ""), query.get("excludedattributes", ""))
         items = [select_attributes(told, *wanted) for told in page]
@@ -293,28 +294,36 @@ class ScimDoor:
             raise ScimError(404, f"there is no {resource.name} {name}")
         return entry
 
-    async def _read_groups(self, resource: Resource) -> Sequence[DirectoryEntry]:
+    async def _read_groups(self, resource: Resource) -> GroupsOf:
         if resource.kind is EntryKind.GROUP:
-            return ()
-        return await self._directory.list(EntryKind.GROUP)
+            return {}
+        found: dict[str, list[DirectoryEntry]] = {}
+        for group in await self._directory.list(EntryKind.GROUP):
+            for member in {m["value"] for m in group.body.get("members", ())}:
+                found.setdefault(member, []).append(group)
+        return found
 
     async def _show_one(
         self, request: DoorRequest, resource: Resource, entry: DirectoryEntry
     ) -> Body:
-        groups = await self._read_groups(resource)
-        return self._show_entry(resource, entry, request, groups)
+        return _show_entry(resource, entry, request.base, await self._read_groups(resource))
 
-    def _show_entry(
-        self,
-        resource: Resource,
-        entry: DirectoryEntry,
-        request: DoorRequest,
-        groups: Sequence[DirectoryEntry],
-    ) -> Body:
-        theirs = [
-            g for g in groups if any(m["value"] == entry.id for m in g.body.get("members", ()))
-        ]
-        return resource.show(entry, request.base, theirs)
+
+GroupsOf = Mapping[str, Sequence[DirectoryEntry]]  # a person's id -> its groups
+
+
+def _show_entry(resource: Resource, entry: DirectoryEntry, base: str, groups: GroupsOf) -> Body:
+    return resource.show(entry, base, groups.get(entry.id, ()))
+
+
+def _select_shown(
+    found: Sequence[tuple[Resource, DirectoryEntry]],
+    terms: Sequence[Term],
+    base: str,
+    groups: GroupsOf,
+) -> list[Body]:
+    shown = (_show_entry(r, e, base, groups) for r, e in found)
+    return [told for told in shown if matches(told, terms)]
 
 
 def _reply(status: int, told: Body, headers: Mapping[str, str] | None = None) -> DoorAnswer:

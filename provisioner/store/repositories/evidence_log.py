@@ -34,7 +34,7 @@ from provisioner.planning.certification.evidence_log import (
     plan_inclusion,
 )
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows.records import parse
+from provisioner.store.rows.records import parse, parse_each
 from provisioner.store.schema.evidence_log_tables import log_entries, log_hashes, log_place
 from provisioner.store.schema.schema import certificates, journal
 
@@ -167,13 +167,15 @@ def _read_last(connection: Connection, nodes: set[str]) -> dict[str, int]:
 
 
 def _digest_statements(connection: Connection, rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the digests of certificates; a damaged one has none, and stops no other's entry."""
     wanted = [r["detail"].get("certificate") for r in rows if r["kind"] == EventKind.CERTIFIED]
-    query = select(certificates.c.id, certificates.c.body).where(certificates.c.id.in_(wanted))
-    digests = {}
-    for row in connection.execute(query):
-        certificate = parse(Certificate, row.body, f"certificates, {row.id}")
-        digests[row.id] = hashlib.sha256(write_statement(certificate)).hexdigest()
-    return digests
+    columns = (certificates.c.id, certificates.c.node, certificates.c.body)
+    found = connection.execute(select(*columns).where(certificates.c.id.in_(wanted)))
+    bodies = ((row.id, row.node, row.body) for row in found)
+    return {
+        one.id: hashlib.sha256(write_statement(one)).hexdigest()
+        for one in parse_each(connection, Certificate, "certificates", bodies)
+    }
 
 
 def _read_edge(connection: Connection, size: int) -> dict[tuple[int, int], bytes]:

@@ -266,7 +266,13 @@ FAULTY = frozenset({Cause.DEGRADED.value, Cause.FAULT.value, Cause.CASE.value})
 def list_stays(connection: Connection, since: float, now: float) -> tuple[Stay, ...]:
     """Return each time at risk since `since`, cut where the versions changed."""
     changes: dict[str, list[tuple[float, str]]] = {}
-    for row in connection.execute(select(version_spans).order_by(version_spans.c.begins_at)):
+    begins = version_spans.c.begins_at
+    last = select(version_spans.c.node, func.max(begins).label("at")).where(begins <= since)
+    first = last.group_by(version_spans.c.node).subquery()
+    at_begin = (version_spans.c.node == first.c.node) & (begins == first.c.at)
+    within = select(version_spans).outerjoin(first, at_begin)
+    within = within.where((begins > since) | first.c.node.is_not(None)).order_by(begins)
+    for row in connection.execute(within):
         changes.setdefault(row.node, []).append((row.begins_at, row.versions))
     columns = ("node", "begins_at", "ends_at", "cause")
     closed = select(*(usage_spans.c[name] for name in columns)).where(usage_spans.c.ends_at > since)

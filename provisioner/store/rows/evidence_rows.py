@@ -240,6 +240,7 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int, n
             connection.execute(insert(version_sets).values(digest=digest, body=versions))
         values = {"node": node, "begins_at": now, "versions": digest}
         connection.execute(insert(version_spans).values(**values))
+        _forget_spans(connection, node, now)
     connection.execute(delete(node_versions).where(node_versions.c.node == node))
     connection.execute(
         insert(node_versions).values(
@@ -250,6 +251,28 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int, n
             models=clean("\n".join(list_models(inventory))),
         )
     )
+
+
+SPANS_KEPT_S = 750 * 86_400.0  # faults are looked back at for 730 days at most
+SPANS_MAX = 500  # of one node: a BMC that tells now this and now that adds one each time
+
+
+def _forget_spans(connection: Connection, node: str, now: float) -> None:
+    """Forget a node's oldest sets of versions; the one of the oldest time that is kept stays."""
+    mine = version_spans.c.node == node
+    begins = version_spans.c.begins_at
+    newest = select(begins).where(mine).order_by(begins.desc()).offset(SPANS_MAX - 1).limit(1)
+    old = select(func.max(begins)).where(mine, begins <= now - SPANS_KEPT_S)
+    bounds = [b for b in (connection.scalar(newest), connection.scalar(old)) if b is not None]
+    gone = mine & (begins < max(bounds, default=float("-inf")))
+    digests = set(connection.scalars(select(version_spans.c.versions).where(gone)))
+    if not digests:
+        return
+    connection.execute(delete(version_spans).where(gone))
+    ran = select(version_spans.c.node).where(version_spans.c.versions == version_sets.c.digest)
+    runs = select(node_versions.c.node).where(node_versions.c.versions == version_sets.c.digest)
+    unused = version_sets.c.digest.in_(digests) & ~ran.exists() & ~runs.exists()
+    connection.execute(delete(version_sets).where(unused))
 
 
 def read_inventory(connection: Connection, node: str) -> Inventory | None:

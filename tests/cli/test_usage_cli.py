@@ -238,6 +238,7 @@ def test_sets_of_versions_are_forgotten_once_nobody_looks_back_at_them(
     async def play() -> tuple[list[float], int, int]:
         store = open_store(":memory:", inline=True)
         await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        await store.evidence.put_inventory(seen("of the same moment"), NOW)
         for number in range(60):
             await store.evidence.put_inventory(seen(f"v{number}"), NOW + number)
         rows = select(version_spans.c.begins_at).order_by(version_spans.c.begins_at)

@@ -239,6 +239,8 @@ def _list_inventory(connection: Connection, inventory: Inventory, number: int, n
         if connection.scalar(same) is None:
             connection.execute(insert(version_sets).values(digest=digest, body=versions))
         values = {"node": node, "begins_at": now, "versions": digest}
+        at_once = (version_spans.c.node == node) & (version_spans.c.begins_at == now)
+        connection.execute(delete(version_spans).where(at_once))  # the last one of a moment stays
         connection.execute(insert(version_spans).values(**values))
         _forget_spans(connection, node, now)
     connection.execute(delete(node_versions).where(node_versions.c.node == node))

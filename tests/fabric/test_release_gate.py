@@ -24,6 +24,8 @@ def test_a_release_without_a_fault_passes_every_row() -> None:
         GateCheck.TENANT_USER_DATA,
         GateCheck.LOGIN_REMOVED,
         GateCheck.LIBRARIES,
+        GateCheck.STORAGE_OPEN,
+        GateCheck.STORAGE_SHUT,
     }
 
 
@@ -63,6 +65,8 @@ def test_there_are_at_least_twenty_five_planted_faults_and_they_cover_every_row(
         "tenant_login",
         "tenant_user_data",
         "libraries",
+        "storage_open",  # those of shared storage have theirs in tests/storage
+        "storage_shut",
     }
     assert {check for _, check in FAULTS.values()} == {c.value for c in GateCheck} - others
 

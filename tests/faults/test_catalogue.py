@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
     "forbidden_as_html": _ends("login_refused", "/redfish/v1/UpdateService/FirmwareInventory "),
     "short_sessions": DONE,
     "account_slots": Case("password", "done"),
-    "drops_connections": Case("update", "unreachable done"),
+    "drops_connections": Case("update", "unreachable unreachable done"),
     "post_lost_after": DONE,
     "flapping_service": _ends("unreachable busy busy busy", "HTTP status 503"),
     "gateway_timeout": _ends(_again("unreachable"), "login answered 504"),
@@ -66,7 +66,8 @@ CASES: dict[str, Case] = {
     "hangs": _ends(_again("unreachable"), "/NetworkAdapters did not answer"),
     "truncated_json": Case("update", "done", unseen="malformed"),
     "broken_off": _ends(_again("unreachable"), "/redfish/v1/UpdateService did not answer: th"),
-    "garbage": Case("update", "done", unseen="malformed"),
+    # a wet host whose chassis cannot be read must not get power
+    "garbage": Case("update", _again("unreachable"), "not JSON", unseen="malformed"),
     "huge_answer": Case("update", "unreachable done"),
     "empty_body": Case("update", "done", unseen="malformed"),
     "etag_refused": Case("boot", "precondition done"),

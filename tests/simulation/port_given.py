@@ -26,6 +26,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker
 from provisioner.model.plan import Plan
+from provisioner.model.tenant import LibraryMinimum
 from provisioner.planning.certification import certification
 from provisioner.planning.erasure import erasure
 from provisioner.planning.lifecycle.decide import View
@@ -72,6 +73,10 @@ class Hosts:
         self._observer = Observer(Context(soak.store, soak.clock, soak.settings), *given)
         self.find_objections = self._observer.find_objections
         self.read_standing = self._observer.read_standing
+
+    def list_library_minimums(self, node: Node) -> tuple[LibraryMinimum, ...]:
+        """No release is pinned here."""
+        return ()
 
     async def observe(self, node: Node, operation: str) -> View:
         """As the daemon's observer does: ports are read anew, and never in `released`."""

@@ -123,6 +123,7 @@ async def _prove_growth(ask: Ask, state: LogState) -> Growth | None:
     return Growth(size=size, path=await ask.parts.store.evidence_log.prove_growth(size, state.size))
 
 
+_NOT_YET = "The log has no entry yet, or fewer than you know."
 ROUTES = (
     Route(
         "GET",
@@ -134,6 +135,7 @@ ROUTES = (
         show_head,
         {200: LogHead},
         query=SinceFilter,
+        refusals={404: "This process has no signing key.", 409: _NOT_YET},
     ),
     Route(
         "GET",
@@ -145,5 +147,6 @@ ROUTES = (
         export_entries,
         {200: LogBundle},
         query=SinceFilter,
+        refusals={409: _NOT_YET},
     ),
 )

@@ -281,7 +281,7 @@ def list_stays(connection: Connection, since: float, now: float) -> tuple[Stay, 
     )
     rows = sorted([*connection.execute(closed).all(), *connection.execute(going).all()])
     stays: list[Stay] = []
-    for row, after in zip(rows, [*rows[1:], None], strict=True):
+    for row, after in zip(rows, [*rows[1:], None], strict=False):  # the last one has none
         if row.cause not in AT_RISK:
             continue
         follows = after is not None and after.node == row.node and after.begins_at == row.ends_at

@@ -78,7 +78,8 @@ async def list_all(ask: Ask) -> Reply:
     limits = ask.parts.settings.session_limits()
     items = tuple(
         SessionView(
-            **s.model_dump(exclude={"sha256", "ended_at", "roles", "also"}), roles=tuple(sorted(s.roles))
+            **s.model_dump(exclude={"sha256", "ended_at", "roles", "also"}),
+            roles=tuple(sorted(s.roles)),
         )
         for s in await ask.parts.store.sessions.list(limits, ask.now)
     )

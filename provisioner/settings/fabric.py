@@ -149,7 +149,8 @@ class StorageSystem(Record):
     """The storage system of a site. Its secret is in the environment or in a file, never here."""
 
     provider: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")  # integration's name: "vast"
-    address: str = Field(pattern=r"^[^@\s\x00-\x1f]{1,253}$")  # of its management; adapter's form
+    # of its management, in the adapter's form
+    address: str = Field(pattern=r"^[^@\s\x00-\x1f]+$", min_length=1, max_length=253)
     username: str = Field("", max_length=64)  # "": the secret is a token
     secret_env: str = Field("", max_length=64)
     secret_file: str = Field("", max_length=1024)

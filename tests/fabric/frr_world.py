@@ -32,7 +32,7 @@ from provisioner.model.location import Location, Port
 from provisioner.model.node import BmcRef, Node, NodeKind, Placement, ReleaseConditions, State
 from provisioner.model.operation import OperationStatus
 from provisioner.model.outcome import Blocker
-from provisioner.model.tenant import ReleaseProof
+from provisioner.model.tenant import LibraryMinimum, ReleaseProof
 from provisioner.planning.lifecycle.decide import Fence, Release
 from provisioner.planning.release import entitlement as handover
 from provisioner.planning.tenancy.tenants import Request
@@ -100,6 +100,9 @@ class StoredParts:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+
+    def list_library_minimums(self, node: Node) -> tuple[LibraryMinimum, ...]:
+        return ()  # no release is pinned here
 
     async def find_objections(self, node: Node, vrf: str) -> tuple[Blocker, ...]:
         return ()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import virtual_time
-from branches import branch, certified_host, restart
 from rig import World
 from test_returns import want
 
@@ -22,7 +21,6 @@ from provisioner.model.node import Node, State
 HOUR_S = 3600.0
 HOST = "su0-n00"
 Result = TypeVar("Result")
-EARLY = {"certify_gates"}  # settings of how a node is certified
 
 
 class Shop:
@@ -106,45 +104,24 @@ def lived(
     wanted: int = 1,
     **settings: float | str | bool,
 ) -> tuple[Result, list[str]]:
-    """A node that serves, then the story; its result, and what must never be.
-
-    The node is this process's certified one but where settings had a part in that (`EARLY`).
-    """
-
-    async def tell(shop: Shop) -> tuple[Result, list[str]]:
-        if wanted:
-            await want(shop.world, wanted)
-            await rest(shop, State.RELEASED)
-        told = await story(shop)
-        if shop.background is not None:
-            shop.background.cancel()
-        wrong = await shop.world.violations()
-        await shop.stop()
-        return told, wrong
-
-    async def late(world: World) -> tuple[Result, list[str]]:
-        await restart(world, **settings)
-        shop = Shop(world)
-        await shop.start()
-        return await tell(shop)
+    """A node that serves, then the story; its result, and what must never be."""
 
     async def main() -> tuple[Result, list[str]]:
         world = World(directory, nodes=1, seed=5, **settings)  # type: ignore[arg-type]
         await world.take_in()
-        await want(world, 0)
+        await want(world, wanted)
         shop = Shop(world)
         await shop.start()
-        await rest(shop, State.CERTIFIED)
-        return await tell(shop)
+        wished = State.RELEASED if wanted else State.CERTIFIED
+        end = world.clock.now() + 24 * HOUR_S
+        while (await shop.node()).state is not wished and world.clock.now() < end:
+            await world.clock.sleep(20.0)
+        assert (await shop.node()).state is wished, await shop.node()
+        told = await story(shop)
+        if shop.background is not None:
+            shop.background.cancel()
+        wrong = await world.violations()
+        await shop.stop()
+        return told, wrong
 
-    if EARLY.isdisjoint(settings):
-        return branch(certified_host, late)
     return virtual_time.run(main())
-
-
-async def rest(shop: Shop, wished: State) -> None:
-    """Until the node is in this state."""
-    end = shop.world.clock.now() + 24 * HOUR_S
-    while (await shop.node()).state is not wished and shop.world.clock.now() < end:
-        await shop.world.clock.sleep(20.0)
-    assert (await shop.node()).state is wished, await shop.node()

@@ -70,7 +70,9 @@ def test_a_handover_is_recorded_with_its_proof_and_its_event() -> None:
     # while its ports move, the row says neither where they are nor that its disks are clean
     assert (during.placement, during.vrf, during.served) == (Placement.MIXED, "", "red")
     assert (proof.certificate, proof.vrf) == ("c-1", "RED")
-    assert events == [{"tenant": "red", "certificate": "c-1", "proof": proof.sha256}]
+    unknown = [f"{name}: minimum not published" for name in ("NCCL", "DOCA", "CUDA")]
+    told = {"tenant": "red", "certificate": "c-1", "proof": proof.sha256, "libraries": unknown}
+    assert events == [told]
 
 
 def test_a_login_that_must_go_and_cannot_come_back_is_refused_before_a_port_moves() -> None:

@@ -486,6 +486,16 @@ class DatabaseLink:
 
         pieces = [Piece(work) for work in works]
         calls = 0
+        unkept: list[BaseException] = []
+
+        def keep(counted: Any) -> None:
+            """Keep the count of writes that are on disk; a failure is told to who wrote."""
+            try:
+                if counting is not None:
+                    counting.keep(counted)
+            except BaseException as error:
+                unkept.append(error)
+
         try:
             if self._connection is None:
                 options = {"isolation_level": "AUTOCOMMIT"}
@@ -495,7 +505,6 @@ class DatabaseLink:
                 )
             near = self.near(self._connection)
             count = None if counting is None else counting.count
-            keep = (lambda _counted: None) if counting is None else counting.keep
             calls = self._rehearsing.commit(pieces, count, keep, near=near)
         except Exception as error:
             for piece in pieces:
@@ -507,6 +516,8 @@ class DatabaseLink:
                 piece.error = Overtaken(piece.again)
             elif isinstance(piece.error, DBAPIError | TimeoutError):
                 piece.error = _failed(piece.error)
+            if unkept:
+                piece.error = piece.error or unkept[0]
         return [p.result for p in pieces], [p.error for p in pieces], calls
 
     def close(self) -> None:

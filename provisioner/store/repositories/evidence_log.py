@@ -95,7 +95,7 @@ def advance_log(connection: Connection) -> bool:
         first = connection.scalar(select(journal.c.digest).order_by(journal.c.seq).limit(1)) or ""
         values = {
             "origin": f"gpu-provisioner/{hashlib.sha256(first.encode()).hexdigest()[:16]}",
-            "secret": secrets.token_hex(32),
+            "salt": secrets.token_hex(32),
         }
         connection.execute(insert(log_place).values(id=1, through=0, **values))
         place = connection.execute(select(log_place)).one()
@@ -107,7 +107,7 @@ def advance_log(connection: Connection) -> bool:
         .limit(ROWS_MAX)
     ).all()
     rows = [{**row._mapping, "detail": json.loads(row.detail)} for row in found]
-    _append(connection, rows, place.secret)
+    _append(connection, rows, place.salt)
     more = len(found) == ROWS_MAX
     through = found[-1].seq if more else newest
     connection.execute(update(log_place).values(through=through))
@@ -208,7 +208,7 @@ def read_state(connection: Connection) -> LogState:
     behind = connection.scalar(waiting) or 0
     if place is None:
         return LogState("", "", 0, behind)
-    return LogState(place.origin, place.secret, _read_size(connection), behind)
+    return LogState(place.origin, place.salt, _read_size(connection), behind)
 
 
 def _list_entries(connection: Connection, node: str, size: int) -> list[tuple[int, LogEntry]]:

@@ -33,5 +33,5 @@ log_place = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
     Column("through", Integer, nullable=False),  # number of the journal's last row that is in it
     Column("origin", String, nullable=False),  # the log's name in its checkpoints
-    Column("secret", String, nullable=False),  # salts the names of tenants; opens nothing
+    Column("salt", String, nullable=False),  # salts the names of tenants; opens nothing
 )

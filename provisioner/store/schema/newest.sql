@@ -250,7 +250,7 @@ CREATE TABLE log_place (
 	id INTEGER NOT NULL,
 	through INTEGER NOT NULL,
 	origin VARCHAR NOT NULL,
-	secret VARCHAR NOT NULL,
+	salt VARCHAR NOT NULL,
 	CONSTRAINT pk_log_place PRIMARY KEY (id)
 );
 CREATE TABLE marks (

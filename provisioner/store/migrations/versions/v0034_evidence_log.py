@@ -35,6 +35,6 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer, autoincrement=False, nullable=False),
         sa.Column("through", sa.Integer, nullable=False),
         sa.Column("origin", sa.String, nullable=False),
-        sa.Column("secret", sa.String, nullable=False),
+        sa.Column("salt", sa.String, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_log_place"),
     )

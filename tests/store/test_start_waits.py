@@ -25,10 +25,10 @@ LIMIT_S = 30.0
 
 @pytest.fixture
 def limited(server: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of a role that may connect twice; superusers have reserved connections."""
+    """The URL of a role that may connect three times; superusers have reserved connections."""
     monkeypatch.setattr(postgres, "FULL_PAUSE_S", 0.05)
     with psycopg.connect(database, autocommit=True) as owner:
-        owner.execute(f"CREATE ROLE few LOGIN PASSWORD '{PASSWORD}' CONNECTION LIMIT 2")
+        owner.execute(f"CREATE ROLE few LOGIN PASSWORD '{PASSWORD}' CONNECTION LIMIT 3")
         owner.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO few")
         owner.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO few")
         owner.execute("GRANT ALL ON SCHEMA public TO few")
@@ -50,7 +50,7 @@ def wait_until(holds: Any) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("taken", [2, 1])
+@pytest.mark.parametrize("taken", [3, 2])
 def test_a_start_waits_for_a_connection_and_says_how_many_are_needed(limited, caplog, taken):
     """With one left it gets that one, and waits for its second."""
     others = held(limited, taken)
@@ -71,7 +71,7 @@ def test_a_start_waits_for_a_connection_and_says_how_many_are_needed(limited, ca
 
 def test_a_store_that_is_open_waits_for_its_connections_and_its_work_is_done(limited, caplog):
     store = open_store(limited)
-    others = held(limited, 2)
+    others = held(limited, 3)
 
     async def scenario() -> object:
         adding = asyncio.ensure_future(store.nodes.add(Node(id="n1", kind=NodeKind.HOST)))
@@ -90,7 +90,7 @@ def test_a_store_that_is_open_waits_for_its_connections_and_its_work_is_done(lim
 
 
 def test_a_seat_waits_for_its_connections(limited, caplog):
-    others = held(limited, 1)
+    others = held(limited, 2)
     seat = Seat(limited, "a", "test", 10.0)
     seated = threading.Thread(target=seat.take)
     seated.start()
@@ -106,7 +106,7 @@ def test_the_queue_of_operations_waits_for_all_its_connections_and_holds_none(
     limited, caplog, monkeypatch
 ):
     monkeypatch.setattr(engine_dbos, "POOL", 1)  # two are opened at once, as many as there are
-    others = held(limited, 1)
+    others = held(limited, 2)
     url = make_url(limited)
     finding = threading.Thread(target=engine_dbos._find_room, args=(url,))
     finding.start()

@@ -160,7 +160,11 @@ def test_a_recording_reads_as_the_machine_that_it_was_made_of(case: str) -> None
         asyncio.run(Redfish(transport, ADDRESS, quirk).collect("node", ""))
         for transport in (TreeTransport(tree), replay)
     )
-    assert compared(replayed) == compared(original)
+    parts, devices = compared(replayed)
+    wanted, whole = compared(original)
+    if case == "unknown_and_odd":  # a list whose pages never end is left out of a recording
+        whole = [device for device in whole if device[0] != "nic"]
+    assert (parts, devices) == (wanted, whole)
 
 
 def test_a_service_without_a_root_is_no_recording() -> None:

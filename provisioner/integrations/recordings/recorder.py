@@ -108,20 +108,23 @@ class Recorder:
         self._progress(done, done)
 
     async def _read_into_tree(self, path: str) -> str:
-        """Read one resource; return the reason if it is not in the tree now.
+        """Read one resource; return the reason if it is not in the tree now, or not whole.
 
-        The pages of a collection become one resource: a query is no path of a recording.
+        The pages of a collection become one resource: a query is no path of a recording. Where
+        they do not end, it links to itself as its next page, so that whoever reads the recording
+        finds no end either: neither a list that is whole nor one that is not there.
         """
         body, reason = await self._fetch(path)
         following = _find_next(body)
-        for _ in range(PAGES_MAX):
-            if following is None or reason:
-                break
+        visited = {path}
+        while following is not None and not reason:
+            if following in visited or len(visited) > PAGES_MAX:
+                self._tree[path] = {**body, _NEXT: path}
+                return f"more than {PAGES_MAX} pages"
+            visited.add(following)
             page, reason = await self._fetch(following)
             body = {**body, "Members": [*_list_members(body), *_list_members(page)]}
             following = _find_next(page)
-        if following is not None and not reason:
-            reason = f"more than {PAGES_MAX} pages"
         if body and not reason:
             self._tree[path] = {name: v for name, v in body.items() if name != _NEXT}
         return reason

@@ -30,7 +30,8 @@ FAMILIES = (
 
 def _read_family(name: str) -> list[ComponentKind]:
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    rows = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    rows = yaml.load(text, Loader=loader)  # noqa: S506 (both loaders build plain values only)
     return [ComponentKind.model_validate(row) for row in rows]
 
 

@@ -192,9 +192,14 @@ class EventSupervisor(ProcessSupervisor):
     """The process for events. `port` is where it listens, the same after each start."""
 
     def __init__(
-        self, place: tuple[str, int], pem: bytes, limits: Limits, kept_max: int, deliver: Deliver,
+        self,
+        place: tuple[str, int],
+        pem: bytes,
+        limits: Limits,
+        kept_max: int,
+        deliver: Deliver,
         doubt: Doubt,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`pem`: the key and the certificate that BMCs see. `doubt` gets an id, or "" for all."""
         super().__init__(MODULE, "process that takes events", lambda: _EventLink(deliver, doubt))
         self._host = place[0]
@@ -206,9 +211,11 @@ class EventSupervisor(ProcessSupervisor):
 
     def write_start(self) -> Sequence[Frame]:
         chosen = {
-            "host": self._host, "port": self.port, "kept_max": self._kept_max,
+            "host": self._host,
+            "port": self.port,
+            "kept_max": self._kept_max,
             "limits": asdict(self._limits),
-        }  # fmt: skip
+        }
         return (Frame(FrameKind.START, body=json.dumps(chosen).encode() + b"\n" + self._pem),)
 
     def note_listening(self, frame: Frame) -> None:

@@ -364,6 +364,7 @@ def _describe_values(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(field.annotation))
     signs = {"gt": "> ", "ge": "≥ ", "lt": "< ", "le": "≤ "}
-    bounds = ((sign, getattr(rule, name, None)) for rule in field.metadata
-              for name, sign in signs.items())  # fmt: skip
+    bounds = (
+        (sign, getattr(rule, name, None)) for rule in field.metadata for name, sign in signs.items()
+    )
     return ", ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)

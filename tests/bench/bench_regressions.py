@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from math import log
 from typing import Any
 
+from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
-    DAY_S,
     Interval,
     Stay,
     find_suspects,

@@ -308,7 +308,7 @@ _READ = "it takes what was read, and bounded, before"
 _JUDGES = "a part of judges, which are all attempted"
 _OF_THE_LOG = (
     *("build_entry", "encode_entry", "fold_subtrees", "hash_leaf", "hash_pair", "identify_key"),
-    *("is_included", "has_grown", "write_note", "write_verifier_key", "write_bundle"),
+    *("is_included", "has_grown", "write_note", "write_verifier_key"),
     "write_checkpoint",
 )
 _OF_TOPOLOGY = ("build_targets", "group_units", "list_uncabled", "write_gnmic")

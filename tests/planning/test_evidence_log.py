@@ -45,7 +45,6 @@ from provisioner.planning.certification.evidence_log import (
     plan_consistency,
     plan_inclusion,
     salt_of,
-    write_bundle,
     write_checkpoint,
 )
 from provisioner.store.signing import Signer, is_note_signed
@@ -356,4 +355,4 @@ def test_a_file_that_is_no_bundle_is_refused(text: str) -> None:
 def test_a_bundle_is_read_as_it_was_written() -> None:
     bundle, _ = _bundle(LIFE, OF_N1, old=3)
 
-    assert parse_bundle(write_bundle(bundle)) == bundle
+    assert parse_bundle(bundle.model_dump_json()) == bundle

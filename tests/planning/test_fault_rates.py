@@ -9,9 +9,9 @@ from math import log
 import pytest
 
 from provisioner.model.campaign import Campaign, CampaignNode, CampaignRow, NodeProgress
+from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.fault_rates import (
     ALPHA_HOLD,
-    DAY_S,
     FAULT_RATE,
     FaultEvidence,
     Interval,

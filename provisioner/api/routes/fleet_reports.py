@@ -26,6 +26,7 @@ from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
 from provisioner.planning.campaigns.fleet_fields import FleetVersions
 from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine, DriftRow, VersionCount
+from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.cohort import (
     Outlier,
     Policy,
@@ -33,7 +34,7 @@ from provisioner.planning.certification.cohort import (
     describe_spreads,
     find_outliers,
 )
-from provisioner.planning.certification.fault_rates import DAY_S, FaultSuspect, find_suspects
+from provisioner.planning.certification.fault_rates import FaultSuspect, find_suspects
 from provisioner.planning.certification.regression import (
     Comparison,
     RegressionPolicy,

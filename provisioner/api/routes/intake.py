@@ -154,9 +154,14 @@ async def change_intake(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     networks = [parse_network(text) for text in body.networks]
     found = await _find(parts, expected, body, networks, vault=parts.vault)
     taken = await take_in(
-        parts.store, parts.vault, expected, read_secrets(expected), found.assembly,
-        found.identities, parts.clock.now(),
-    )  # fmt: skip
+        parts.store,
+        parts.vault,
+        expected,
+        read_secrets(expected),
+        found.assembly,
+        found.identities,
+        parts.clock.now(),
+    )
     refused = await _take(parts, body.take, asked.asked_by)
     renewed, void = await _renew_logins(parts, expected, parts.vault)
     await parts.vault.remove(str(arguments["sealed"]))

@@ -66,7 +66,7 @@ class _Bounded(requests.adapters.HTTPAdapter):
         self._origin = _origin(url)
 
     # the options are passed on, so that they are not written out again
-    def send(  # type: ignore[override]
+    def send(  # type: ignore[override]  # see above
         self, request: requests.PreparedRequest, **given: Any
     ) -> requests.Response:
         if _origin(request.url or "") != self._origin:

@@ -115,9 +115,12 @@ class Operator:
         kopf.on.resume(*place, id="resume", registry=registry)(look)
         kopf.on.delete(*place, id="delete", registry=registry)(end)
         kopf.timer(
-            *place, id="look", interval=self._every_s, initial_delay=self._every_s,
+            *place,
+            id="look",
+            interval=self._every_s,
+            initial_delay=self._every_s,
             registry=registry,
-        )(look)  # fmt: skip
+        )(look)
 
     async def _report(self, patch: kopf.Patch, watched: Watched, reconcile: Reconcile) -> Outcome:
         """Reconcile one object and write the changes of its status."""

@@ -27,7 +27,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual_s
 
-    def run_in_executor(  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]  # a future, and no coroutine
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
         future = self.create_future()
@@ -39,17 +39,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         self._drop_cancelled_timers()
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            first = self._scheduled[0].when()  # type: ignore[attr-defined]
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]  # of BaseEventLoop
+            first = self._scheduled[0].when()  # type: ignore[attr-defined]  # of BaseEventLoop
             self._virtual_s = max(self._virtual_s, first)
-        super()._run_once()  # type: ignore[misc]
+        super()._run_once()  # type: ignore[misc]  # typeshed leaves it out
 
     def _drop_cancelled_timers(self) -> None:
         """Drop cancelled timers from the head, as the base class does after the jump.
 
         A jump to one of them would leave the base class waiting for the next one on the wall.
         """
-        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]  # of BaseEventLoop
         while timers and timers[0].cancelled():
             heapq.heappop(timers)._scheduled = False
             self._timer_cancelled_count -= 1

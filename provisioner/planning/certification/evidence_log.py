@@ -14,7 +14,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -474,8 +473,3 @@ def _check_growth(bundle: EntryBundle, head: Checkpoint, known: Checkpoint) -> l
 
 def _decode_path(path: Sequence[str]) -> list[bytes]:
     return [bytes.fromhex(step) if _HASH.fullmatch(step) else b"" for step in path]
-
-
-def write_bundle(bundle: EntryBundle) -> str:
-    """Return a bundle as JSON text."""
-    return json.dumps(bundle.model_dump(mode="json"), indent=1) + "\n"

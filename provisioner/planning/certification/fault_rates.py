@@ -23,6 +23,7 @@ from typing import NamedTuple
 from provisioner.model.base import Record
 from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification.certification import DAY_S
 
 ALPHA_HOLD = 1e-4  # that a campaign without an effect is ever held
 FALSE_SHARE = 0.05  # of the accused: e-BH's bound
@@ -30,7 +31,6 @@ FALSE_SHARE = 0.05  # of the accused: e-BH's bound
 # `make bench NAME=regressions`
 RATIOS = ((1.25, 0.15), (1.5, 0.40), (2.0, 0.20), (3.0, 0.15), (6.0, 0.10))
 FAULT_RATE = "fault rate"  # the subject of the blocker that holds a campaign
-DAY_S = 86400.0
 SETS_MAX = 12  # sets of versions that are compared with each other as they are
 _STEPS = 60  # halvings of an interval: far below any precision that matters
 _WIDEST = 12.0  # natural logarithm of the largest rate ratio that is told apart

@@ -288,8 +288,12 @@ class Rehearsing:
         self._book = Book()
         make: Any = partial(RehearsalCursor, book=self._book)
         bare.cursor_factory = make
-        # rows that are asked for in parts come whole: a cursor of the server needs a transaction
-        whole: Any = lambda connection, name, **_: make(connection)  # noqa: E731
+
+        def make_whole(connection: Any, name: str, **_: Any) -> Any:
+            """Make no cursor of the server, which needs a transaction: all rows come at once."""
+            return make(connection)
+
+        whole: Any = make_whole
         bare.server_cursor_factory = whole
         with psycopg.Cursor(self._bare) as cursor:
             cursor.execute(FUNCTION.encode())

@@ -41,7 +41,11 @@ class SimulatedVms:
     last object), `lose` (the answer of so many changes is lost after they are made).
     """
 
-    def __init__(self, user: str = "admin", password: str = "123456") -> None:  # noqa: S107
+    def __init__(
+        self,
+        user: str = "admin",
+        password: str = "123456",  # noqa: S107 (of a simulated system)
+    ) -> None:
         self.user = user
         self.password = password
         self.rows: dict[str, dict[int, Body]] = {noun: {} for noun in NOUNS}

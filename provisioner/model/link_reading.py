@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
-DARK_DBM = -40.0
+DARK_DBM = -40.0  # stands for no light at all (SFF-8636: zero milliwatts)
 LANES_MAX = 16
 _NUMBER = re.compile(r"-?\d{1,7}(?:[.,]\d{1,9})?(?:[eE][-+]?\d{1,3})?")
 # what a module can show at all (SFF-8636 and CMIS registers); anything else is damage

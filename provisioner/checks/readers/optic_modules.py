@@ -24,6 +24,7 @@ from provisioner.checks.readers.tool_output import (
 )
 from provisioner.checks.thresholds import check_threshold, require_threshold
 from provisioner.model.cohort import Evidence, Finding, Severity
+from provisioner.model.link_reading import DARK_DBM
 
 # ------------------------------------------------------------------------------
 # Network interfaces as `ip -j link` lists them, and their speeds as `ethtool` prints them.
@@ -143,7 +144,6 @@ def _parse_ethtool(text: str) -> Interface:
 
 
 LANES_MAX = 16
-DARK_DBM = -40.0  # stands for no light at all (SFF-8636: zero milliwatts)
 _SECTION = "Module Info"
 _COPPER = "copper"
 _OPTIC_MODULES_ETHTOOL = re.compile(

@@ -19,7 +19,7 @@ WINDOW = 30  # days that a trend is looked for in
 DROP_DB = 1.5  # below its own first days
 STEP_DB = 0.5  # from which the date is told
 BIAS_GREW = 1.2  # of its own first days: a laser that ages needs more current
-DARK_DBM = -30.0  # no receiver works there
+UNUSABLE_DBM = -30.0  # no receiver works there
 PROVED_DB = 0.75  # after a repair it has to be as near to its best days
 FLAPS_MIN = 2  # carrier losses in the days looked at
 SHARED_MIN = 3
@@ -109,15 +109,15 @@ def _is_proved(days: Sequence[Day], repaired: date) -> bool:
     """Whether the light after a repair is as good as the best days before it."""
     before = [d.values["rx_dbm"] for d in days if d.day < repaired and "rx_dbm" in d.values]
     after = [d.values["rx_dbm"] for d in days if d.day >= repaired and "rx_dbm" in d.values]
-    lit = [v for v in before if v > DARK_DBM]
-    if not after or min(after) <= DARK_DBM:
+    lit = [v for v in before if v > UNUSABLE_DBM]
+    if not after or min(after) <= UNUSABLE_DBM:
         return False
     return not lit or median(after) >= max(lit) - PROVED_DB
 
 
 def _judge_laser(port: str, days: Sequence[Day]) -> _Found | None:
     bias = [(d.day, d.values["bias_ma"]) for d in days if d.values.get("bias_ma", 0.0) > 0]
-    sent = [(d.day, d.values["tx_dbm"]) for d in days if d.values.get("tx_dbm", -99) > DARK_DBM]
+    sent = [(d.day, d.values["tx_dbm"]) for d in days if d.values.get("tx_dbm", -99) > UNUSABLE_DBM]
     for series, name, unit in ((bias, "bias current", "mA"), (sent, "light sent", "dBm")):
         if len(series) < DAYS_MIN:
             continue
@@ -135,10 +135,10 @@ def _judge_laser(port: str, days: Sequence[Day]) -> _Found | None:
 
 def _judge_light(port: str, days: Sequence[Day]) -> _Found:
     light = [(d.day, d.values["rx_dbm"]) for d in days if "rx_dbm" in d.values]
-    lit = [(at, v) for at, v in light if v > DARK_DBM]
+    lit = [(at, v) for at, v in light if v > UNUSABLE_DBM]
     if not light or not lit:
         return "unknown", "", "no light was ever read: unused, or it reports none", None, None
-    if light[-1][1] <= DARK_DBM:
+    if light[-1][1] <= UNUSABLE_DBM:
         dark_since = next(at for at, _ in light if at > lit[-1][0])
         return "dark", "node", "it receives no light any more", dark_since, None
     low = next((d.low_alarm_dbm for d in reversed(days) if d.low_alarm_dbm is not None), None)

@@ -242,6 +242,12 @@ def test_views_are_bounded_and_lead_nowhere_but_into_the_console(
             assert (await served.ask("viewer", "PUT", f"/views/{name}", good))[0] == 400
         for name, status in (("a", 200), ("b", 200), ("c", 409), ("a", 200)):
             assert (await served.ask("viewer", "PUT", f"/views/{name}", good))[0] == status
+        assert (await served.ask("operator", "PUT", "/views/mine", good))[0] == 200
+        monkeypatch.setattr(agents, "VIEWS_OF_ALL_MAX", 2)  # fewer than there are by now
+        other = {"address": "#/tenants"}
+        assert (await served.ask("operator", "PUT", "/views/mine", other))[0] == 409
+        kept = await served.ask("operator", "GET", "/views/mine")
+        assert (kept[0], kept[1]["address"]) == (200, "#/fleet")  # a refusal takes nothing away
 
     run(scenario)
 

@@ -162,16 +162,17 @@ class SqlViewRepository:
 
     async def put(self, side: str, view: SavedView) -> bool:
         """Save a view, in place of its owner's of that name; return False where there are too
-        many."""
+        many others, and then nothing changed."""
+        same = _one_view(side, view.owner, view.name)
 
         def write(connection: Connection) -> bool:
-            connection.execute(delete(saved_views).where(_one_view(side, view.owner, view.name)))
-            counted = select(func.count()).select_from(saved_views)
+            counted = select(func.count()).select_from(saved_views).where(~same)
             of_owner = counted.where(saved_views.c.side == side, saved_views.c.owner == view.owner)
             if (connection.scalar(of_owner) or 0) >= VIEWS_MAX or (
                 connection.scalar(counted) or 0
             ) >= VIEWS_OF_ALL_MAX:
                 return False
+            connection.execute(delete(saved_views).where(same))
             row = {
                 "side": side,
                 "owner": view.owner,

@@ -51,7 +51,7 @@ class SqlDirectoryRepository:
 
     async def is_shut_out(self, called: Collection[str]) -> bool:
         """Return whether the directory has one of these names, and nobody active with it."""
-        return await self._transactions.read(lambda c: is_shut_out(c, called))
+        return await self._transactions.recall(is_shut_out, tuple(sorted(called)))
 
 
 def is_shut_out(connection: Connection, called: Collection[str]) -> bool:

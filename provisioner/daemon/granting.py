@@ -91,18 +91,24 @@ def guard_parts(parts: P, gate: CapabilityGate) -> P:
         agents=GrantedAgents(parts.agents, gate),
         passwords=None if passwords is None else GrantedSwitchPasswords(passwords, gate),
         pdus={name: GrantedPdu(name, pdu, gate) for name, pdu in parts.pdus.items()},
-        fabrics=None if parts.fabrics is None else guard_fabrics(parts.fabrics, gate),
+        fabrics=None
+        if parts.fabrics is None
+        else guard_fabrics(parts.fabrics, gate, parts.settings),
     )
 
 
-def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate) -> Fabrics:
+def guard_fabrics(fabrics: Fabrics, gate: CapabilityGate, settings: Settings) -> Fabrics:
     """Return fabrics behind the gate: partitions and storage; leaves are so by their switches."""
     partitions = fabrics.partitions
     spaces = fabrics.spaces
+    guarded = None
+    if spaces is not None:
+        assert settings.storage is not None
+        guarded = GrantedSpaces(spaces, gate, settings.storage.name_space)
     return replace(
         fabrics,
         partitions=None if partitions is None else GrantedPartitions(partitions, gate),
-        spaces=None if spaces is None else GrantedSpaces(spaces, gate),
+        spaces=guarded,
     )
 
 

@@ -82,7 +82,9 @@ async def open_keeper(
     vrfs = VrfIsolation(store, access.plan, reach, clock, access.settings)
     sessions = TenantSessions(store, reach, clock, access.settings)
     async with open_fabrics(access) as opened:
-        fabrics = narrow_fabrics(opened) if observes else guard_fabrics(opened, gate)
+        fabrics = (
+            narrow_fabrics(opened) if observes else guard_fabrics(opened, gate, access.settings)
+        )
         isolations: list[Isolation] = [vrfs]
         if fabrics.partitions is not None:
             isolations.append(fabrics.partitions)

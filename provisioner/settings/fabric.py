@@ -160,6 +160,10 @@ class StorageSystem(Record):
     pools: tuple[str, ...] = Field((), max_length=16)  # of addresses that serve; (): all
     options: dict[str, str] = Field({}, max_length=32)  # the adapter's own, docs/storage.md
 
+    def name_space(self, tenant: str) -> str:
+        """Return what a tenant's space is called on the system."""
+        return f"{self.prefix}{tenant}"
+
     @field_validator("client_networks")
     @classmethod
     def _require_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import text
 from test_vast import Clock
 from vms_rig import open_simulated
 
+from provisioner.adapters.granted.hosts import GrantedSpaces
 from provisioner.control.context import Context
 from provisioner.control.watch.storage_watch import StorageWatch
 from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.integrations.sim.storage.vms import SimulatedVms
 from provisioner.model.location import Port
-from provisioner.model.node import Node, NodeKind, Placement, State
-from provisioner.model.storage import Export, FileStorage
+from provisioner.model.node import Node, NodeKind, Origin, Placement, State
+from provisioner.model.outcome import Reason
+from provisioner.model.storage import Export, FileStorage, SpaceAct, SpaceVerb
 from provisioner.model.tenant import Phase, Tenant
+from provisioner.runtime.permit import CapabilityGate
 from provisioner.settings import Settings
 from provisioner.settings.fabric import StorageSystem
 from provisioner.store.sql_store import SqlStore, open_store
@@ -173,3 +177,29 @@ def test_who_leaves_a_tenant_with_a_damaged_row_is_taken_out() -> None:
         assert rig.list_readers() == {B}
 
     run(story)
+
+
+def test_an_adopted_node_holds_up_its_own_tenants_space_and_no_other_of_a_like_name(
+    tmp_path: Path,
+) -> None:
+    """Its tenant is red; the spaces of infrared and red-two are others'."""
+
+    async def ask() -> dict[str, bool]:
+        store = open_store(tmp_path / "store.db")
+        rig = Rig(store)
+        serving = {"state": State.RELEASED, "tenant": "red", "origin": Origin.ADOPTED}
+        await store.nodes.add(Node(id="a", kind=NodeKind.HOST, **serving))
+        gate = CapabilityGate(store, rig.clock)  # type: ignore[arg-type]
+        await gate.open()
+        inner, _ = open_simulated(rig.vms, rig.clock)  # type: ignore[arg-type]
+        system = SYSTEM.model_copy(update={"prefix": "t-"})
+        spaces = GrantedSpaces(inner, gate, system.name_space)
+        told = {}
+        for tenant in ("red", "infrared", "red-two"):
+            act = SpaceAct(verb=SpaceVerb.MAKE, space=system.name_space(tenant))
+            refused = await spaces.apply(act)
+            told[tenant] = refused is not None and refused.reason is Reason.NOT_GRANTED
+        await store.close()
+        return told
+
+    assert asyncio.run(ask()) == {"red": True, "infrared": False, "red-two": False}

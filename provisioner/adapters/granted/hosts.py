@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -214,13 +214,18 @@ class GrantedPartitions(ReadOnlyPartitions):
 class GrantedSpaces(ReadOnlySpaces):
     """`Spaces` whose every change passes the gate, for the nodes whose network it belongs to."""
 
-    def __init__(self, spaces: Spaces, gate: CapabilityGate) -> None:
+    def __init__(
+        self, spaces: Spaces, gate: CapabilityGate, name_space: Callable[[str], str]
+    ) -> None:
+        """`name_space` returns what a tenant's space is called."""
         super().__init__(spaces)
         self._spaces = spaces
         self._gate = gate
+        self._name_space = name_space
 
     async def apply(self, act: SpaceAct) -> Blocker | None:
-        nodes = [n for n in await self._gate.list_guarded() if act.space.endswith(n.tenant or "?")]
+        guarded = await self._gate.list_guarded()
+        nodes = [n for n in guarded if n.tenant and act.space == self._name_space(n.tenant)]
         words = f"storage: {act.verb} of space {act.space}"
         try:
             async with admit_act(self._gate, nodes, Capability.ISOLATION, words):

@@ -84,7 +84,7 @@ class TenantSpaces:
         self._told: dict[str, frozenset[ForeignHand]] = {}  # by space: each is journaled once
 
     def name(self, tenant: Tenant) -> str:
-        return f"{self._system.prefix}{tenant.name}"
+        return self._system.name_space(tenant.name)
 
     # --- nodes
 

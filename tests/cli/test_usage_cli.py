@@ -13,7 +13,7 @@ import pytest
 from given_events import event_of
 from local_daemon import daemon
 from program import Done, alone
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from provisioner.access.tokens import new_token
 from provisioner.daemon.data import open_data
@@ -25,7 +25,7 @@ from provisioner.store.repositories import usage as ledger
 from provisioner.store.repositories.usage import UsageQuery
 from provisioner.store.rows import evidence_rows, request_rows
 from provisioner.store.schema.schema import version_sets
-from provisioner.store.schema.usage_tables import version_spans
+from provisioner.store.schema.usage_tables import usage_open, version_spans
 from provisioner.store.sql_store import SqlStore, open_store
 
 NOW = time.time() - 10_000.0
@@ -256,3 +256,24 @@ def test_sets_of_versions_are_forgotten_once_nobody_looks_back_at_them(
     assert (len(kept), kept[0]) == (20, NOW + 40)
     assert left == 3  # the set at the oldest time that is kept, and two after it
     assert known <= left + 1
+
+
+def test_a_damaged_standing_stops_nobodys_count_and_its_node_is_counted_on(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with open_data(tmp_path / "var", NOW) as opened:
+            store = opened.store
+            await fill(store)
+            while await store.usage.advance():
+                pass
+            spoil = update(usage_open).where(usage_open.c.node == "n1").values(standing="{")
+            await store.write(lambda c: c.execute(spoil).rowcount)
+            for node in ("n1", "n2"):
+                certified = event_of("state", node, {"to": "certified"})
+                await store.journal.append(certified, NOW + 5000.0)
+            assert not await store.usage.advance()
+            rows = await store.usage.sum_usage(UsageQuery(NOW, NOW + 9000.0, by="node"))
+
+        n1, n2 = ({r.cause: r.node_s for r in rows if r.node == name} for name in ("n1", "n2"))
+        assert n1 == n2  # it was in quarantine as its columns say, and is free since then
+
+    asyncio.run(play())

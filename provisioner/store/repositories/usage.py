@@ -7,6 +7,7 @@ leader or a restored database folds no row twice and leaves none out.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select
 from sqlalchemy.sql.selectable import Select
 
+from provisioner.model.node import State
 from provisioner.planning.certification.fault_rates import Stay
 from provisioner.planning.lifecycle.usage import (
     FOLLOWED,
@@ -22,9 +24,11 @@ from provisioner.planning.lifecycle.usage import (
     Opened,
     Standing,
     UsageRow,
+    Use,
     fold_journal,
     name_use,
 )
+from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import journal, node_versions, version_sets
@@ -35,6 +39,7 @@ from provisioner.store.schema.usage_tables import (
     version_spans,
 )
 
+log = logging.getLogger(__name__)
 ROWS_MAX = 2_000  # of the journal in one transaction: some 40 ms
 GPU = "hgx.gpu"
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -136,8 +141,15 @@ def _read_open(connection: Connection, nodes: set[str]) -> dict[str, Opened]:
     query = select(usage_open).where(usage_open.c.node.in_(sorted(nodes)))
     found = {}
     for row in connection.execute(query):
-        standing = parse(Standing, row.standing, f"usage_open, {row.node}")
-        found[row.node] = Opened(row.begins_at, name_use(standing), standing)
+        try:
+            standing = parse(Standing, row.standing, f"usage_open, {row.node}")
+            use = name_use(standing)
+        except DamagedRow as error:  # one node's, and no reason to stop counting the others
+            log.error("%s: it is counted on as it was until its next state", error)
+            state = State.RELEASED if row.owner else State.DISCOVERED
+            standing = Standing(state=state.value, tenant=row.owner)
+            use = Use(row.owner, _CAUSES.get(row.cause, Cause.INTAKE), row.what)
+        found[row.node] = Opened(row.begins_at, use, standing)
     return found
 
 

@@ -189,7 +189,7 @@ release: setup ## this commit in dist/release; PARTS="deb image" adds these (min
 	@$(VENV)/bin/python -m delivery.release dist/release $(foreach part,$(PARTS),--part $(part)) $(if $(KEY),--key "$(KEY)")
 
 lock: setup ##- resolve requirements.lock anew
-	$(VENV)/bin/uv pip compile --python-version 3.11 --generate-hashes --group dev pyproject.toml -o requirements.lock
+	$(VENV)/bin/uv pip compile --python-version 3.11 --generate-hashes --no-strip-extras --group dev pyproject.toml -o requirements.lock
 
 chart-lock: setup ##- resolve the lock of the packages that render the Helm chart in its test
 	printf 'helm-python-sdk==0.2.2\nkubernetes-validate==1.37.0\n' | $(VENV)/bin/uv pip compile --quiet --python-version 3.11 \

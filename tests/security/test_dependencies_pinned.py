@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ("requirements.lock", "tests/fuzz/requirements.lock", "images/lock/agent.lock",
           "images/lock/builder.lock")  # fmt: skip
+LOCK = ROOT / "requirements.lock"
 DEBIAN = ("images/lock/debian.lock", "images/lock/debian-build.lock")
 PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[a-z0-9,_-]+\])?==[^\s;]+( *;.*)?")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -81,3 +85,22 @@ def test_every_package_that_the_program_asks_for_is_in_the_lock():
 def plain(names: set[str]) -> set[str]:
     """Names as PyPI compares them (PEP 503)."""
     return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
+
+
+def test_an_extra_that_a_package_asks_for_is_pinned_with_it_as_pip_wants_it() -> None:
+    """pip refuses `pydantic[email]>=2` beside a digest of `pydantic` alone; uv does not."""
+    pinned = [Requirement(re.split(r"\s+--hash", r)[0]) for r in requirements(LOCK.read_text())]
+    asked: dict[str, set[str]] = {}
+    for one in pinned:
+        asked.setdefault(canonicalize_name(one.name), {""}).update(one.extras)
+
+    wanted = {
+        (canonicalize_name(other.name), extra)
+        for name, extras in asked.items()
+        for text in requires(name) or ()
+        for other in [Requirement(text)]
+        for extra in other.extras
+        if other.marker is None or any(other.marker.evaluate({"extra": e}) for e in extras)
+    }
+    assert wanted
+    assert {(name, extra) for name, extra in wanted if extra not in asked[name]} == set()

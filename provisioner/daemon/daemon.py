@@ -207,7 +207,7 @@ class Daemon:
         plan = None if parts.fabrics is None else parts.fabrics.plan
         self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
-        self.storage_watch = build_storage_watch(context, self.tenancy)
+        self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
         self.fabric = build_fabric_sessions(context, tests, self.engine, self.tenancy)
         self.campaigns = _campaigns(deciding, parts)

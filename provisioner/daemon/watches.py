@@ -77,9 +77,11 @@ def build_partition_watch(
     return PartitionWatch(context, tenancy, partitions, violations, released.take_back)
 
 
-def build_storage_watch(context: Context, tenancy: Tenancy) -> StorageWatch | None:
+def build_storage_watch(
+    context: Context, tenancy: Tenancy, alerts: SqlAlertRepository | None
+) -> StorageWatch | None:
     """Return the watch of shared storage; None where the site has none."""
-    return None if tenancy.spaces is None else StorageWatch(context, tenancy.spaces)
+    return None if tenancy.spaces is None else StorageWatch(context, tenancy.spaces, alerts)
 
 
 def build_console_watch(

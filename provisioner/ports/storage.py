@@ -30,6 +30,13 @@ class SpaceReads(Protocol):
         """
         ...
 
+    async def find_names(self, handles: Collection[str]) -> Mapping[str, str] | Blocker:
+        """Return which name the space of each handle has now; one that nothing has is left out.
+
+        A space that was renamed is not gone: it serves on.
+        """
+        ...
+
     async def find_admitting(
         self, addresses: Collection[str]
     ) -> Mapping[str, frozenset[str]] | Blocker:

@@ -284,6 +284,31 @@ def test_a_tenant_gets_its_own_time_and_what_led_to_it_and_no_one_elses() -> Non
     assert cut_to_tenant(numbered, green) == []
 
 
+@pytest.mark.parametrize(
+    ("life", "shown"),
+    [
+        ("entered:red left certified entered:blue left", [0, 1]),
+        ("entered:red retired certified entered:blue left", [0, 1]),
+        ("entered:red refused erased certified entered:blue left", [0, 1]),
+        ("entered:red refused left erased entered:blue", [0, 1, 2]),
+        ("entered:red stray left entered:blue", [0, 1, 2]),
+        ("adopted:red entered:blue left", [0, 1]),  # an overlap, which red is to see
+        ("refused certified entered:red certified", [1, 2, 3]),
+        ("entered:red left entered:blue retired certified entered:red retired left", [4, 5, 6, 7]),
+    ],
+)
+def test_a_tenants_time_ends_as_its_ownership_does(life: str, shown: list[int]) -> None:
+    entries = []
+    for index, word in enumerate(life.split()):
+        kind, _, tenant = word.partition(":")
+        entries.append((index, _entry(EntryKind(kind), index - 1, tenant)))
+    own = blind(salt_of(SECRET, "red"), "red")
+
+    assert [index for index, _ in cut_to_tenant(entries, own)] == shown
+    told = [i for i, e in entries if i in shown and e.tenant not in ("", own)]
+    assert told in ([], [shown[-1]])
+
+
 @given(st.lists(st.sampled_from([(k, t) for k in EntryKind for t in ("", "red", "blue")])))
 def test_an_overlap_is_found_if_and_only_if_a_second_tenant_enters_before_the_first_left(
     life: list[tuple[EntryKind, str]],

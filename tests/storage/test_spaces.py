@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 from test_vast import Clock
 from vms_rig import open_simulated
@@ -14,7 +15,7 @@ from vms_rig import open_simulated
 from provisioner.adapters.granted.hosts import GrantedSpaces
 from provisioner.control.context import Context
 from provisioner.control.watch.storage_watch import StorageWatch
-from provisioner.execution.tenancy.spaces import TenantSpaces
+from provisioner.execution.tenancy.spaces import GONE_APART_S, TenantSpaces
 from provisioner.integrations.sim.storage.vms import SimulatedVms
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin, Placement, State
@@ -38,6 +39,7 @@ class Rig:
         self.store = store
         self.vms = SimulatedVms()
         self.clock = Clock()
+        self.watch: StorageWatch | None = None
         self.spaces = self.build()
 
     def build(self, **changed: object) -> TenantSpaces:
@@ -101,7 +103,12 @@ class Rig:
     async def look(self) -> None:
         clock: Any = self.clock
         context = Context(store=self.store, clock=clock, settings=self.settings)
-        await StorageWatch(context, self.spaces).look()
+        self.watch = self.watch or StorageWatch(context, self.spaces, self.store.alerts)
+        await self.watch.look()
+
+    async def list_alerts(self) -> list[str]:
+        alerts = await self.store.alerts.list("a")
+        return sorted(f"{a.id} {a.target}" for a in alerts if a.active)
 
 
 def run(story: Callable[[Rig], Awaitable[None]]) -> None:
@@ -167,6 +174,37 @@ def test_what_a_hand_opens_again_is_closed_and_told_again() -> None:
     run(story)
 
 
+def test_a_foreign_hand_is_an_alert_until_a_person_clears_it_and_a_notice_to_its_tenant() -> None:
+    """A difference that opens nothing is an alert as long as it stands."""
+
+    async def story(rig: Rig) -> None:
+        rig.open("9.9.9.9")
+        await rig.look()
+        await rig.look()
+        assert rig.list_readers() == {A, B}
+        assert await rig.list_alerts() == ["StorageTrespass storage/red clients"]
+        notices = await rig.store.cases.list_notices(tenant="red")
+        assert ["9.9.9.9" in n.text for n in notices] == [True]
+
+        tenant = rig.vms.find("tenants", "red")
+        assert tenant is not None
+        held = tenant["client_ip_ranges"]
+        tenant["client_ip_ranges"] = [[A, A]]  # b is shut out
+        await rig.look()
+        both = ["StorageDiffers storage/red shut", "StorageTrespass storage/red clients"]
+        assert await rig.list_alerts() == both
+        rig.vms.silent = True
+        await rig.look()
+        assert await rig.list_alerts() == both  # unread is not over
+        rig.vms.silent = False
+        tenant["client_ip_ranges"] = held
+        await rig.look()
+        assert await rig.list_alerts() == both[1:]
+        assert len(await rig.store.cases.list_notices(tenant="red")) == 1
+
+    run(story)
+
+
 def test_who_leaves_a_tenant_with_a_damaged_row_is_taken_out() -> None:
     async def story(rig: Rig) -> None:
         node = await rig.node("a")
@@ -175,6 +213,54 @@ def test_who_leaves_a_tenant_with_a_damaged_row_is_taken_out() -> None:
 
         assert await rig.spaces.expel(node) == ()
         assert rig.list_readers() == {B}
+
+    run(story)
+
+
+@pytest.mark.parametrize("way", ["gone", "missed once", "renamed", "name taken", "half a list"])
+def test_a_space_counts_as_gone_by_its_handle_at_two_readings_and_never_by_its_name_at_one(
+    way: str,
+) -> None:
+    """Neither is its handle forgotten nor a node let go that it may serve on."""
+
+    async def story(rig: Rig) -> None:
+        red = (await rig.store.tenants.list())[0]
+        leaving = red.model_copy(update={"file_storage": None, "phase": Phase.LEAVING})
+        now = {"new": False, "nodes": (), "request": "test", "now": 0.0}
+        leaving = await rig.store.tenants.save(leaving, **now)
+        space = rig.vms.find("tenants", "red")
+        assert space is not None
+        rows = rig.vms.rows["tenants"]
+        match way:
+            case "gone":
+                del rows[space["id"]]
+                rig.vms.rows["views"].clear()
+            case "missed once":
+                del rows[space["id"]]
+                rig.clock.later.append(lambda: rows.update({space["id"]: space}))
+            case "renamed" | "name taken":
+                space["name"] = "old"
+                if way == "name taken":
+                    rig.vms._add("tenants", {"name": "red", "client_ip_ranges": []})
+            case "half a list":
+                rig.vms.cut = {"tenants"}
+        began = rig.clock.now()
+        expelled = await rig.spaces.expel(await rig.node("a"))
+        removed = await rig.spaces.bring(await rig.spaces.delta([leaving]))
+        handle = (await rig.store.tenants.list())[0].space_handle
+        if way == "gone":
+            assert (expelled, removed, handle) == ((), (), "")
+            assert rig.clock.now() - began >= GONE_APART_S
+        elif way == "missed once":
+            assert (expelled, removed, handle) == ((), (), "")
+            assert rig.vms.find("tenants", "red") is None  # removed, after it was seen again
+        else:
+            assert expelled
+            assert handle == red.space_handle
+            assert A in rig.list_readers()
+            words = {"half a list": "ends after"}.get(way, "is called old now")
+            assert words in expelled[0].detail
+            assert way == "half a list" or words in removed[0].detail
 
     run(story)
 

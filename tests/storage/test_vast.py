@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from vms_rig import EXCERPT, SimulatedWire, open_simulated
 
-from provisioner.integrations.sim.storage.vms import SimulatedVms
+from provisioner.integrations.sim.storage.vms import LISTS, SimulatedVms
 from provisioner.integrations.vast import vms_answers
 from provisioner.integrations.vast.spaces import VastSpaces
+from provisioner.integrations.vast.vms_calls import VmsCalls
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.storage import (
     Export,
@@ -23,7 +26,15 @@ from provisioner.model.storage import (
     make_set_of,
 )
 from provisioner.planning.tenancy.storage import SpaceWish, plan_space
-from provisioner.ports import Busy, LoginRefused, Malformed, PortError, Unreachable
+from provisioner.ports import (
+    Busy,
+    LoginRefused,
+    Malformed,
+    PortError,
+    Reply,
+    Secret,
+    Unreachable,
+)
 
 N1, N2, N3 = "172.0.0.0", "172.0.0.2", "10.9.9.9"
 EXPORTS = (
@@ -39,12 +50,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = 0.0
+        self.later: list[Callable[[], object]] = []  # one is done at each long wait
 
     def now(self) -> float:
         return self.at
 
     async def sleep(self, seconds: float) -> None:
         self.at += seconds
+        if seconds >= 10.0 and self.later:
+            self.later.pop(0)()
 
 
 def wish(*must: str, may: tuple[str, ...] = (), storage: FileStorage | None = STORAGE) -> SpaceWish:
@@ -232,6 +246,79 @@ def test_lists_in_pages_are_read_to_their_end() -> None:
         read = await spaces.read(["red"])
         assert isinstance(read, dict)
         assert len(read["red"].exports) == len(EXPORTS)
+
+    on_vms(story)
+
+
+Pages = Mapping[int, Any]
+
+
+@pytest.mark.parametrize(
+    ("pages", "whole"),
+    [
+        ({1: [1, 2], 2: [1, 2]}, [1, 2]),  # a VMS that knows no pages
+        ({1: [1, 2], 2: [3], 3: []}, [1, 2, 3]),  # arrays, cut without a word
+        ({1: [1, 2], 2: [2, 3]}, None),  # they moved meanwhile
+        ({1: [1, 1]}, None),
+        ({1: (4, [1, 2]), 2: (3, [4])}, None),  # one was removed meanwhile, and 3 passed over
+        ({1: (3, [1, 2]), 2: (3, [2])}, None),
+        ({1: [1, 2], 2: (2, [])}, None),
+        ({1: (2, [1, 2])}, [1, 2]),
+        ({1: []}, []),
+        ({1: [1, 2]}, [1, 2]),  # there is no second page: 404
+    ],
+)
+def test_a_list_is_whole_only_as_pages_say_that_fit_together(
+    pages: Pages, whole: list[int] | None
+) -> None:
+    class Wire:
+        async def send(self, method: str, path: str, body: object, authorization: str) -> Reply:
+            page = int(parse_qs(urlsplit(path).query)["page"][0])
+            told = pages.get(page)
+            if told is None:
+                return Reply(404, {}, b'{"detail": "Invalid page."}')
+            if isinstance(told, tuple):
+                more = "https://vms/next" if page + 1 in pages else None
+                rows = [{"id": n} for n in told[1]]
+                answer: Any = {"count": told[0], "next": more, "results": rows}
+            else:
+                answer = [{"id": n} for n in told]
+            return Reply(200, {}, json.dumps(answer).encode())
+
+        async def close(self) -> None:
+            pass
+
+    calls = VmsCalls(Wire(), "", Secret("t"), Clock(), task_limit_s=1.0, poll_s=1.0)
+    if whole is None:
+        with pytest.raises(Malformed):
+            asyncio.run(calls.list_all("tenants"))  # type: ignore[arg-type]
+    else:
+        rows = asyncio.run(calls.list_all("tenants"))  # type: ignore[arg-type]
+        assert [r["id"] for r in rows] == whole
+
+
+@pytest.mark.parametrize("host", ["@all", "login.example", "*.example"])
+@pytest.mark.parametrize("vouched", [False, True])
+def test_hosts_by_name_of_a_tenant_with_a_pool_may_be_anybody(host: str, *, vouched: bool) -> None:
+    """Unless the site vouches for them; with its ranges asked for, they do not matter."""
+
+    async def story(vms: SimulatedVms, spaces: VastSpaces, wire: SimulatedWire) -> None:
+        await bring(spaces, wish(N1))
+        other = vms._add("tenants", {"name": "corp", "client_ip_ranges": []})
+        made = {"name": "corp", "tenant_id": other["id"], "nfs_read_write": [host]}
+        policy = vms._add("viewpolicies", {**{n: [] for n in LISTS}, **made})
+        vms._add("views", {"path": "/c", "policy_id": policy["id"], "tenant_id": other["id"]})
+        assert await spaces.find_admitting([N1]) == {N1: {"red"}}
+        pool = next(iter(vms.rows["vippools"].values()))
+        vms.rows["vippools"][99] = {**pool, "id": 99, "name": "own", "tenant_id": other["id"]}
+        calls = spaces._calls
+        told = await VastSpaces(calls, (), ("corp",) if vouched else ()).find_admitting([N1])
+        if vouched:
+            assert told == {N1: {"red"}}
+        else:
+            assert isinstance(told, Blocker)
+            assert told.reason is Reason.CANNOT_TELL
+            assert host in told.detail
 
     on_vms(story)
 

@@ -100,6 +100,9 @@ class ReadOnlySpaces:
     async def read(self, spaces: Collection[str]) -> Mapping[str, SpaceState] | Blocker:
         return await self._reads.read(spaces)
 
+    async def find_names(self, handles: Collection[str]) -> Mapping[str, str] | Blocker:
+        return await self._reads.find_names(handles)
+
     async def find_admitting(
         self, addresses: Collection[str]
     ) -> Mapping[str, frozenset[str]] | Blocker:

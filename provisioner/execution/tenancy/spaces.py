@@ -9,8 +9,9 @@ after a crash repeats what is missing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from provisioner.execution.actions.once import blocked
 from provisioner.execution.actions.reach import turn
@@ -47,6 +48,7 @@ from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
 TRIES_MAX = 3  # a lost answer, then another writer's change
+GONE_APART_S = 30.0  # between two readings that do not show a space, before it counts as gone
 TURN = "storage"  # of all writers, also of other daemons on the same database
 
 
@@ -82,6 +84,7 @@ class TenantSpaces:
         self._waiting: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None
         self._told: dict[str, frozenset[ForeignHand]] = {}  # by space: each is journaled once
+        self._missing: dict[str, float] = {}  # handle -> since when no reading shows it
 
     def name(self, tenant: Tenant) -> str:
         return self._system.name_space(tenant.name)
@@ -120,7 +123,8 @@ class TenantSpaces:
         if not any(t.is_damaged or _has_space(t) for t in await self._list_tenants()):
             return ()
         # whatever the settings say today: it may have come in when they said something else
-        return await self._change("", make_set_of(list_addresses(node)))
+        addresses = make_set_of(list_addresses(node))
+        return await self._until_sure(lambda: self._change("", addresses))
 
     async def judge(self, node: Node) -> tuple[GateRow, ...]:
         """Return the rows of a release: what the storage's rules say of the node, read back now."""
@@ -230,6 +234,8 @@ class TenantSpaces:
             state = await self._read_one(wish.space)
             if isinstance(state, Blocker):
                 return (state,)
+            if leaving is not None and (unsure := await self._find_unsure(wish, state)) is not None:
+                return (unsure,)
             plan = plan_clients(wish, state, entering, leaving)
             if leaving is None:
                 await self._tell_foreign(wish, plan.foreign)
@@ -269,12 +275,28 @@ class TenantSpaces:
         """Make and prove the spaces of a delta; each is read and planned anew."""
         blockers: list[Blocker] = []
         for name in dict.fromkeys(step.order for step in delta.steps):
-            try:
-                async with turn(TURN):
-                    blockers += await self._bring_space(name)
-            except PortError as problem:
-                blockers.append(blocked(problem, TURN))
+            blockers += await self._until_sure(partial(self._bring_in_turn, name))
         return tuple(blockers)
+
+    async def _bring_in_turn(self, name: str) -> tuple[Blocker, ...]:
+        try:
+            async with turn(TURN):
+                return await self._bring_space(name)
+        except PortError as problem:
+            return (blocked(problem, TURN),)
+
+    async def _until_sure(
+        self, ask: Callable[[], Awaitable[tuple[Blocker, ...]]]
+    ) -> tuple[Blocker, ...]:
+        """Ask again, later, while the only thing in the way is a space that one reading missed.
+
+        The turn is not held meanwhile.
+        """
+        told = await ask()
+        if told and all(b.unblock == _READ_AGAIN for b in told):
+            await self._clock.sleep(GONE_APART_S)
+            told = await ask()
+        return told
 
     async def where(
         self, members: Sequence[Member], tenants: Sequence[Tenant]
@@ -318,6 +340,7 @@ class TenantSpaces:
 
     async def _bring_space(self, name: str) -> tuple[Blocker, ...]:
         refused: tuple[Blocker, ...] = ()
+        removed = ""  # the handle of a space whose removal the storage has confirmed just now
         for _ in range(TRIES_MAX * 4):  # the making of a space has at most as many stages
             row = next((t for t in await self._store.tenants.list() if t.name == name), None)
             if row is None:
@@ -337,6 +360,10 @@ class TenantSpaces:
                 continue
             if not plan.acts:
                 if not wanted and row.space_handle:
+                    if removed != row.space_handle:
+                        unsure = await self._find_unsure(wish, state)
+                        if unsure is not None:
+                            return (unsure,)
                     await self._record(row, "")
                 return ()
             # a new space is recorded before anything is in it: after a crash it is known as ours
@@ -344,6 +371,7 @@ class TenantSpaces:
             refused = await self._make(wish, acts)
             if refused:
                 return refused
+            removed = state.handle if acts[-1].verb is SpaceVerb.REMOVE else removed
         return (
             make_blocker(
                 Reason.CANNOT_TELL, name, "its space is not as asked", "It is tried again."
@@ -400,6 +428,33 @@ class TenantSpaces:
             return blocked(problem, f"{TURN}/{space}")
         return states if isinstance(states, Blocker) else states[space]
 
+    async def _find_unsure(self, wish: SpaceWish, state: SpaceState) -> Blocker | None:
+        """Return why a space that a reading does not show by its name may serve on.
+
+        It is gone when nothing has its handle at two readings, some time apart. A reading that
+        fails, or is not whole, is none of them.
+        """
+        if not wish.handle or state.handle == wish.handle:
+            self._missing.pop(wish.handle, None)
+            return None
+        try:
+            named = await self._spaces.find_names([wish.handle])
+        except PortError as problem:
+            return blocked(problem, f"{TURN}/{wish.space}")
+        if isinstance(named, Blocker):
+            return named
+        if (name := named.get(wish.handle)) is not None:
+            self._missing.pop(wish.handle, None)
+            words = f"its space is called {name[:64]} now, and serves whom it served"
+            remedy = f"Call it {wish.space} again on the storage, or remove it there."
+            return make_blocker(Reason.PRECONDITION, wish.space, words, remedy)
+        now = self._clock.now()
+        since = self._missing.setdefault(wish.handle, now)
+        if now - since >= GONE_APART_S:
+            return None
+        words = "its space is not in the storage's list, as one reading says"
+        return make_blocker(Reason.CANNOT_TELL, wish.space, words, _READ_AGAIN)
+
     async def _make(self, wish: SpaceWish, acts: Sequence[SpaceAct]) -> tuple[Blocker, ...]:
         """Make acts in their order up to the first refusal. Each is journaled before it is sent."""
         for act in acts:
@@ -425,6 +480,7 @@ class TenantSpaces:
             await self._store.journal.append(event, self._clock.now())
 
 
+_READ_AGAIN = f"It is read again by itself, {GONE_APART_S:.0f} s later."
 _OPENING = (SpaceVerb.ADMIT, SpaceVerb.MAKE)
 
 

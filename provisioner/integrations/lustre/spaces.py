@@ -64,6 +64,13 @@ class LustreSpaces:
             return seen
         return {space: self._state(space, seen) for space in spaces}
 
+    async def find_names(self, handles: Collection[str]) -> Mapping[str, str] | Blocker:
+        seen = await self._look()
+        if isinstance(seen, Blocker):
+            return seen
+        named = {n.handle: n.name for n in seen.values()}
+        return {h: maps.name_space(named[h]) for h in handles if h in named}
+
     async def find_admitting(
         self, addresses: Collection[str]
     ) -> Mapping[str, frozenset[str]] | Blocker:

@@ -31,7 +31,7 @@ from provisioner.model.storage import (
     subtract,
     unite,
 )
-from provisioner.ports import Clock, Secret
+from provisioner.ports import Clock, Malformed, Secret
 from provisioner.settings import Settings
 
 Row = Mapping[str, Any]
@@ -54,19 +54,30 @@ class _Seen:
 class VastSpaces:
     """Acts are absolute; each ends with a reading of what it changed."""
 
-    def __init__(self, calls: VmsCalls, pools: Sequence[str]) -> None:
+    def __init__(
+        self, calls: VmsCalls, pools: Sequence[str], vouched: Collection[str] = ()
+    ) -> None:
+        """`vouched`: tenants of VMS whose netgroups and host names have no node."""
         self._calls = calls
+        self._vouched = frozenset(vouched)
         self._pools = pools
 
     async def read(self, spaces: Collection[str]) -> Mapping[str, SpaceState] | Blocker:
         seen = await self._look()
         return {space: self._state(space, seen) for space in spaces}
 
+    async def find_names(self, handles: Collection[str]) -> Mapping[str, str] | Blocker:
+        seen = await self._look()
+        named = {t.get("guid"): answers.read_text(t, "name", "a tenant") for t in seen.tenants}
+        return {h: named[h] for h in handles if h in named}
+
     async def find_admitting(
         self, addresses: Collection[str]
     ) -> Mapping[str, frozenset[str]] | Blocker:
         seen = await self._look()
         owners = {t.get("id"): answers.read_text(t, "name", "a tenant") for t in seen.tenants}
+        if (untold := self._find_untold(seen, owners)) is not None:
+            return untold
         opened: list[tuple[str, AddressSet]] = []
         own_pools = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
         for tenant in seen.tenants:
@@ -100,13 +111,41 @@ class VastSpaces:
 
     async def _look(self) -> _Seen:
         policies = await self._calls.list_all("viewpolicies")
+        tenants = await self._calls.list_all("tenants")
+        if not tenants:  # "The default tenant cannot be deleted" (VAST, Overview of Tenants)
+            raise Malformed("tenants: a list without any, not even the default one")
         return _Seen(
-            tenants=await self._calls.list_all("tenants"),
+            tenants=tenants,
             views=await self._calls.list_all("views"),
             policies={answers.read_id(p, "a policy"): p for p in policies},
             quotas=await self._calls.list_all("quotas"),
             pools=await self._calls.list_all("vippools"),
         )
+
+    def _find_untold(self, seen: _Seen, owners: Mapping[Any, str]) -> Blocker | None:
+        """Return why nobody can say whom another tenant serves: hosts by name or netgroup, where
+        VMS may ask for nothing but the policy.
+        """
+        pooled = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
+        for view in seen.views:
+            owner = view.get("tenant_id")
+            name = owners.get(owner, "")
+            policy = seen.policies.get(answers.read_id(view, "a view", "policy_id"))
+            if policy is None:
+                raise Malformed(f"a view of tenant {name} has a policy that is in no list")
+            if owner not in pooled or name in self._vouched:
+                continue
+            named = answers.read_names(policy, f"policy {str(policy.get('name'))[:60]}")
+            if named:
+                return Blocker(
+                    reason=Reason.CANNOT_TELL,
+                    subject=f"storage/{name}",
+                    detail=f"tenant {name} of VMS has a pool of its own and lets in {named[0]}, "
+                    "which may be any node",
+                    unblock="Write its clients as addresses in VMS; or, if no node is among them, "
+                    f"name it in `storage.options.vouched` ({name}).",
+                )
+        return None
 
     def _state(self, space: str, seen: _Seen) -> SpaceState:
         tenant = seen.find(space)
@@ -124,6 +163,9 @@ class VastSpaces:
         if act.verb is SpaceVerb.MAKE:
             return await self._make(act, tenant)
         if tenant is None:
+            named = {t.get("guid"): str(t.get("name")) for t in seen.tenants}
+            if act.handle in named:
+                return _other(act, f"it is called {named[act.handle][:60]} now")
             return None if act.verb in _CLOSING else _other(act, "it is gone")
         if answers.read_text(tenant, "guid", f"tenant {act.space}") != act.handle and act.handle:
             return _other(act, "another tenant of VMS has its name")
@@ -393,7 +435,7 @@ async def open_spaces(
     assert system is not None
     limits = {"task_limit_s": settings.storage_limit_s, "poll_s": settings.storage_poll_s}
     calls = VmsCalls(VmsHttp(system, ca_file), system.username, secret, clock, **limits)
-    spaces = VastSpaces(calls, system.pools)
+    spaces = VastSpaces(calls, system.pools, system.options.get("vouched", "").split())
     try:
         yield spaces
     finally:

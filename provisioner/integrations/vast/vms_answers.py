@@ -132,6 +132,11 @@ def _read_host(host: str) -> Sequence[tuple[str, str]] | None:
     return [(str(network[0]), str(network[-1]))]
 
 
+def read_names(policy: Row, what: str) -> tuple[str, ...]:
+    """Return the hosts of a policy that are no addresses, of those that it lets in by NFS."""
+    return tuple(n for name in (READ_WRITE, READ_ONLY) for n in read_hosts(policy, name, what)[1])
+
+
 def write_hosts(clients: AddressSet) -> list[str]:
     """Return a set as hosts of a policy: addresses, and networks where they fill one."""
     written: list[str] = []

@@ -135,23 +135,34 @@ class VmsCalls:
     async def list_all(self, noun: str, **filters: object) -> Sequence[Mapping[str, Any]]:
         """Return every object of a list. Raises Malformed for one that is not whole.
 
-        VMS answers with an array, or with pages that count all objects. An array is whole by itself
-        only if it is no longer than a page; else it may have been cut.
+        VMS answers with an array, or with pages that count all objects. An array does not say that
+        it is whole: the next page is asked for, until it brings nothing new. A count that changes
+        from page to page means that objects moved between them, and one may have been passed over.
         """
         found: dict[int, Mapping[str, Any]] = {}
+        totals: set[int | None] = set()
         for page in range(1, PAGES_MAX + 1):
             query = urlencode({**filters, "page": page, "page_size": PAGE_SIZE})
-            answer = await self.get(f"/{noun}/?{query}")
+            try:
+                answer = await self.get(f"/{noun}/?{query}")
+            except Refused as refused:
+                if refused.status == 404 and totals == {None}:
+                    return list(found.values())  # an array's page after its last
+                raise
             rows, total, more = _read_page(noun, answer)
-            for row in rows:
-                number = row.get("id")
-                if not isinstance(number, int) or isinstance(number, bool) or number in found:
-                    raise Malformed(f"{noun}: an object without its own id in the list")
-                found[number] = row
+            totals.add(total)
+            if len(totals) > 1:
+                raise Malformed(f"{noun}: the list changed while it was read")
+            numbers = [_read_number(noun, row) for row in rows]
+            if total is None and (not rows or set(numbers) <= set(found)):
+                return list(found.values())  # the end, or a VMS that knows no pages
+            if len(set(numbers)) < len(rows) or set(numbers) & set(found):
+                raise Malformed(f"{noun}: an object is in the list twice")
+            found.update(zip(numbers, rows, strict=True))
             if total is not None and len(found) > total:
                 raise Malformed(f"{noun}: {len(found)} objects of {total}")
-            if not more:
-                if total is not None and len(found) != total:
+            if total is not None and not more:
+                if len(found) != total:
                     raise Malformed(f"{noun}: the list ends after {len(found)} of {total} objects")
                 return list(found.values())
             if not rows:
@@ -272,6 +283,13 @@ def _find_task(answer: Any) -> int | None:
     number = task.get("id") if isinstance(task, Mapping) else None
     if not isinstance(number, int) or isinstance(number, bool):
         raise Malformed("an asynchronous task without its id: its end cannot be awaited")
+    return number
+
+
+def _read_number(noun: str, row: Mapping[str, Any]) -> int:
+    number = row.get("id")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise Malformed(f"{noun}: an object without its own id in the list")
     return number
 
 

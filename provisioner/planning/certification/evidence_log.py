@@ -67,6 +67,10 @@ KINDS: Mapping[str, EntryKind] = {
 _EVIDENCE = {EntryKind.ENTERED: "proof", EntryKind.ERASED: "report", EntryKind.NOT_ERASED: "report"}
 
 
+_BEGINS = (EntryKind.ENTERED, EntryKind.ADOPTED)
+_ENDS = (EntryKind.LEFT, EntryKind.REFUSED, EntryKind.RETIRED)
+
+
 class LogEntry(Record):
     """One leaf. Its bytes are `encode_entry`'s: canonical JSON (RFC 8785)."""
 
@@ -303,7 +307,9 @@ def cut_to_tenant(entries: Sequence[tuple[int, LogEntry]], own: str) -> list[tup
     """Return the entries of one tenant's last time on a node, from the entry that begins it.
 
     Those before and after are about others. A certificate and an erasure right before its
-    begin were made for this handover and stay.
+    begin were made for this handover and stay. It ends as for `list_overlaps`: with LEFT, or with
+    REFUSED or RETIRED and the LEFT that may follow at once. Another tenant's entry without an end
+    before it is shown, as the proof of an overlap, and is the last.
     """
     begins = [i for i, (_, e) in enumerate(entries) if e.tenant == own]
     if not begins:
@@ -311,8 +317,13 @@ def cut_to_tenant(entries: Sequence[tuple[int, LogEntry]], own: str) -> list[tup
     first = last = begins[-1]
     while first and entries[first - 1][1].kind in (EntryKind.CERTIFIED, EntryKind.ERASED):
         first -= 1
-    while last + 1 < len(entries) and entries[last][1].kind is not EntryKind.LEFT:
+    for _, entry in entries[last + 1 :]:
+        ended = entries[last][1].kind in _ENDS
+        if entries[last][1].kind is EntryKind.LEFT or (ended and entry.kind not in _ENDS):
+            break
         last += 1
+        if entry.kind in _BEGINS:
+            break
     return list(entries[first : last + 1])
 
 
@@ -423,11 +434,11 @@ def list_overlaps(entries: Sequence[LogEntry]) -> list[str]:
     found = []
     owner = ""
     for entry in entries:
-        if entry.kind in (EntryKind.ENTERED, EntryKind.ADOPTED):
+        if entry.kind in _BEGINS:
             if owner not in ("", entry.tenant):
                 found.append(f"at {entry.at} it entered another tenant's network before it left")
             owner = entry.tenant
-        elif entry.kind in (EntryKind.LEFT, EntryKind.REFUSED, EntryKind.RETIRED):
+        elif entry.kind in _ENDS:
             owner = ""
         elif entry.kind is EntryKind.STRAY:
             found.append(f"at {entry.at} ports were found in a customer's network unasked")
@@ -443,7 +454,11 @@ def describe_proof(bundle: EntryBundle, head: Checkpoint, known: Checkpoint | No
         name = bundle.tenant.name
         if mine:
             ended = bundle.entries[-1].entry
-            last = f"to {ended.at}" if ended.kind is EntryKind.LEFT else "and has not left it"
+            last = "and has not left it"
+            if ended.kind in _ENDS:
+                last = f"to {ended.at}"
+                if ended.kind is not EntryKind.LEFT:
+                    last += f" ({ended.kind}: that its ports were read back is not in the log)"
             told.append(f"it was in the network of {name} from {mine[-1].at} {last}")
         else:
             told.append(f"it was never in the network of {name}")

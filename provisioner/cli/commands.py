@@ -53,8 +53,8 @@ COMMANDS = {
         "nothing is changed.",
     ),
     "doctor": Command(
-        "serve.doctor",
-        "doctor",
+        INTEGRATION,
+        "",
         "Examine a site before go-live and report the remedies; nothing is changed.",
     ),
     "help": Command(
@@ -187,7 +187,7 @@ COMMANDS = {
         "Restore a backup into an empty data directory, or into an empty PostgreSQL database.",
     ),
     "db": Command("serve.backup", "db", "The database: upgrade its schema."),
-    "bmc": Command("offline.bmc", "app", "BMCs: requests to one, previewed; network boot."),
+    "bmc": Command(INTEGRATION, "", "BMCs: requests to one, previewed; network boot."),
     "pdu": Command(INTEGRATION, "", "PDUs: read outlets; preview an AC cycle."),
     "discover": Command(
         INTEGRATION, "", "Discovery: BMCs in the leases of DHCP servers; nothing is changed."
@@ -204,15 +204,13 @@ COMMANDS = {
         "Print which BMCs were recorded, and how each of their parts and writes is known.",
     ),
     "plan": Command(
-        "offline.plan",
-        "plan",
+        INTEGRATION,
+        "",
         "Print the steps to a release with their reasons, or the blockers with their remedies.",
     ),
-    "matrix": Command(
-        "offline.matrix", "app", "The pinned matrix: check, show, compare, draw, fill."
-    ),
-    "checks": Command("offline.checks", "app", "Health checks: list them, judge any output."),
-    "xid": Command("offline.xid", "xid", "Explain an Xid, or with --switch an NVSwitch's SXid."),
+    "matrix": Command(INTEGRATION, "", "The pinned matrix: check, show, compare, draw, fill."),
+    "checks": Command(INTEGRATION, "", "Health checks: list them, judge any output."),
+    "xid": Command(INTEGRATION, "", "Explain an Xid, or with --switch an NVSwitch's SXid."),
     "attest": Command(INTEGRATION, "", "Attestation: signed evidence of devices, verified."),
     "where": Command(
         "offline.places",

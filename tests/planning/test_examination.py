@@ -6,8 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from provisioner.model.matrix import MAINTENANCE, Matrix, Pin
-from provisioner.planning.intake.examination import (
+from provisioner.integrations.site_examination.judging import (
     Standing,
     compute_skew_s,
     is_ready,
@@ -20,6 +19,7 @@ from provisioner.planning.intake.examination import (
     report_not_looked,
     report_warning,
 )
+from provisioner.model.matrix import MAINTENANCE, Matrix, Pin
 from provisioner.settings import Settings
 
 NOW = 1_700_000_000.0

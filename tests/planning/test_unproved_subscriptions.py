@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from provisioner.integrations.site_examination.judging import PROVING_S, Standing, find_unproved
 from provisioner.model.alert import Subscription
-from provisioner.planning.intake.examination import PROVING_S, Standing, find_unproved
 
 NOW = 10_000.0
 

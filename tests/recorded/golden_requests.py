@@ -15,7 +15,7 @@ from tree_transport import TreeTransport
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock
-from provisioner.cli.offline.bmc import Request, as_object, carry_out
+from provisioner.integrations.recordings.bmc_commands import Request, as_object, carry_out
 from provisioner.ports import BmcAddress, Secret
 
 HERE = Path(__file__).parent

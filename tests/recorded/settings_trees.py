@@ -13,7 +13,7 @@ from tree_transport import ADDRESS, TreeTransport
 from provisioner import quirks
 from provisioner.adapters.redfish.service import Service
 from provisioner.adapters.redfish.settings.reading import read_machine_settings
-from provisioner.cli.offline.bmc import Request
+from provisioner.integrations.recordings.bmc_commands import Request
 from provisioner.model.machine.settings import MachineSettings
 
 HERE = Path(__file__).parent / "settings"

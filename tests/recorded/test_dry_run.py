@@ -14,7 +14,7 @@ import pytest
 import verdicts
 from golden_requests import IMAGE, TREES, golden_of, read_tree, record, run_dry
 
-from provisioner.cli.offline.bmc import ACTIONS, Request
+from provisioner.integrations.recordings.bmc_commands import ACTIONS, Request
 
 V1 = "/redfish/v1"
 BOOT = Request("boot-maintenance", image=IMAGE)

@@ -14,7 +14,7 @@ from tree_transport import ADDRESS, TreeTransport
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
-from provisioner.cli.offline.bmc import Request
+from provisioner.integrations.recordings.bmc_commands import Request
 from provisioner.model.inventory import Inventory
 
 V1 = "/redfish/v1"

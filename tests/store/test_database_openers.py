@@ -10,7 +10,7 @@ PRODUCT = Path(__file__).parents[2] / "provisioner"
 ALLOWED = {
     "cli/serve/reading.py": "audit verify, --offline",
     "cli/serve/backup.py": "backup, restore, db upgrade, db wrap-key, db unwrap-key, db reseal",
-    "cli/serve/doctor.py": "doctor",
+    "integrations/site_examination/doctor_commands.py": "doctor",
     "cli/serve/serve.py": "serve",
     "daemon/data.py": "the composition root",
     "integrations/demo/running.py": "demo",

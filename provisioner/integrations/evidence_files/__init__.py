@@ -1,9 +1,13 @@
-"""Evidence of attestation in files, also of other verifiers, judged without a daemon."""
+"""Evidence in files, judged without a daemon: attestation, outputs of health checks, Xid lines."""
 
 from provisioner.runtime.integrations import Integration
 
 INTEGRATION = Integration(
     name="evidence_files",
-    about="Signed evidence of devices in files, with makers' CoRIM and SWID manifests.",
-    commands={"attest": "provisioner.integrations.evidence_files.evidence_commands:app"},
+    about="Evidence in files: attestation with makers' CoRIM and SWID manifests, health checks.",
+    commands={
+        "attest": "provisioner.integrations.evidence_files.evidence_commands:app",
+        "checks": "provisioner.integrations.evidence_files.check_commands:app",
+        "xid": "provisioner.integrations.evidence_files.xid_commands:xid",
+    },
 )

@@ -45,11 +45,6 @@ from provisioner.checks.attestation.tpm_quotes import QuoteEvidence, verify_quot
 from provisioner.checks.attestation.trust_anchors import TrustStore, read_anchors
 from provisioner.checks.check import Unreadable
 from provisioner.cli.options.checked_options import JsonOption, parse_time
-from provisioner.cli.options.evidence_files import (
-    ExpectedEvidence,
-    add_pins,
-    parse_expected,
-)
 from provisioner.cli.options.matrix_files import MatrixOption, read_matrix
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.execution.observe.inband import ANSWER, list_references
@@ -59,6 +54,11 @@ from provisioner.integrations.evidence_files.concise_manifests import (
 from provisioner.integrations.evidence_files.concise_manifests import (
     ConciseValues,
     read_concise,
+)
+from provisioner.integrations.evidence_files.reading import (
+    ExpectedEvidence,
+    add_pins,
+    parse_expected,
 )
 from provisioner.model.certificate import Attestation, Unacceptable, Verdict
 from provisioner.model.cohort import Evidence

@@ -29,7 +29,6 @@ from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.dry_run import DryRunTransport, StandingClock
 from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.offline.bmc import Request, carry_out
 from provisioner.cli.options.bmc_options import (
     CaOption,
     InsecureOption,
@@ -41,6 +40,7 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.recordings.bmc_commands import Request, carry_out
 from provisioner.integrations.recordings.pseudonyms import Pseudonyms
 from provisioner.integrations.recordings.recorder import Recorder
 from provisioner.model.input_error import InputError

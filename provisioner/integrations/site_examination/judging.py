@@ -1,6 +1,6 @@
 """Judge whether a site may go live: each examined item, with its remedy.
 
-Pure: `execution/observe/examination.py` and `provisioner doctor` collect the facts, and this module
+Pure: `looking.py` and `doctor_commands.py` collect the facts, and this module
 judges them. An item that was not examined never counts as good.
 """
 

@@ -48,9 +48,9 @@ from provisioner.runtime.late_module import LateModule
 from provisioner.runtime.shipped import find_shipped
 
 if TYPE_CHECKING:
-    from provisioner.cli.offline import plan as planning
+    from provisioner.integrations.matrix_tools import plan_commands as planning
 else:  # it brings the adapters of BMCs with it, for `check --inventory` alone
-    planning = LateModule("provisioner.cli.offline.plan")
+    planning = LateModule("provisioner.integrations.matrix_tools.plan_commands")
 
 # ------------------------------------------------------------------------------
 # The tables and pictures of `provisioner matrix`, for people at a terminal.

@@ -15,10 +15,10 @@ from provisioner import checks
 from provisioner.checks.check import Check, CheckContext
 from provisioner.checks.context import build_context
 from provisioner.checks.threshold_data import MODELS, THRESHOLDS
-from provisioner.cli.options.evidence_files import detect_model, read_evidence
 from provisioner.cli.options.matrix_files import read_matrix
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import read_thresholds
+from provisioner.integrations.evidence_files.reading import detect_model, read_evidence
 from provisioner.model.cohort import CheckResult, Gate, Verdict
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import Inventory

@@ -16,11 +16,11 @@ from pathlib import Path
 from provisioner.adapters.redfish.discovery import probe
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.discover import introduce_bmcs
+from provisioner.integrations.site_examination import judging as examination
+from provisioner.integrations.site_examination.judging import Examined
 from provisioner.model.base import Record
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Gap, Reason
-from provisioner.planning.intake import examination
-from provisioner.planning.intake.examination import Examined
 from provisioner.planning.intake.pairing import Endpoint
 from provisioner.ports import (
     BmcAddress,

@@ -37,16 +37,16 @@ from provisioner.daemon.data import (
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.outside_artifacts import OutsideArtifacts
-from provisioner.execution.observe import examination
-from provisioner.execution.observe.examination import Looked
 from provisioner.execution.observe.intake import Secrets
+from provisioner.integrations.site_examination import judging as judge
+from provisioner.integrations.site_examination import looking as examination
+from provisioner.integrations.site_examination.judging import Examined, Standing
+from provisioner.integrations.site_examination.looking import Looked
 from provisioner.model.expected import Expected, ExpectedNode
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import MAINTENANCE, Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker
-from provisioner.planning.intake import examination as judge
-from provisioner.planning.intake.examination import Examined, Standing
 from provisioner.planning.intake.pairing import assemble_nodes, foresee_intake
 from provisioner.planning.matrix.pinned_files import list_pinned_files
 from provisioner.planning.watch.membership import Joined, find_differences

@@ -4,14 +4,14 @@ VENV   := .venv
 ARGS   ?=
 PACKAGE_INDEXES ?= # folder of Packages files of apt repositories that judge the roles too
 export PACKAGE_INDEXES
-WORKERS ?= 3 # of the tests: many wait for devices rather than compute
+WORKERS ?= 4 # of the tests: many wait for devices rather than compute
 STAMP  := $(VENV)/.installed
 
 # each start of the program would compile everything anew
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-for test-all test-long test-ha tutorial audit lint docs format bench soak lock chart-lock \
+.PHONY: help setup demo test test-for test-all test-long test-ha tutorial audit lint lint-quick lint-slow docs format bench soak lock chart-lock \
 	terraform-lock client-lock fuzz-lock image-lock clean image image-check image-test vm-test conformance need-schemas \
 	screenshots wheel release
 
@@ -37,12 +37,12 @@ test-for: setup ## the tests that reach changed files, by the import graph: FILE
 	@$(VENV)/bin/python .ci/test_for.py $(FILES) $(if $(ARGS),-- $(ARGS))
 
 test: setup ## run the tests, last line JSON; ARGS are pytest's (ARGS="-k planner -x")
-	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal --json-line $(ARGS)
+	$(VENV)/bin/pytest --forks $(WORKERS) --json-line $(ARGS)
 
 test-all: setup ##- install the Debian packages that tests need (root), then run the tests and the long ones
 	@test "$$(id -u)" = 0 || { echo "error: make test-all installs packages: run it as root" >&2; exit 2; }
 	.ci/run packages
-	$(VENV)/bin/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(VENV)/bin/pytest --forks $(WORKERS) $(ARGS)
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)
 
 # CPU seconds by folder (2026-11-28, load 10, in parts, 457 of 638 tests): simulation 553 (83 of
@@ -51,11 +51,15 @@ test-all: setup ##- install the Debian packages that tests need (root), then run
 test-long: setup ##- the tests that CI has no time for: whole matrices of faults, golden stories, soaks
 	$(VENV)/bin/pytest -n 2 -m long $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter, the console by TypeScript and ESLint, ansible-lint
+lint: lint-quick lint-slow ## ruff, mypy --strict, import-linter, the console by TypeScript and ESLint, ansible-lint
+
+lint-quick: setup ##- ruff and import-linter, in seconds
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+lint-slow: setup ##- mypy --strict, the console by TypeScript and ESLint, ansible-lint
+	$(VENV)/bin/mypy
 	.ci/console/check $(VENV)
 	cd ansible && PATH="$(abspath $(VENV))/bin:$$PATH" ansible-lint --offline --nocolor
 

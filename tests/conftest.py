@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_runs
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -50,16 +51,18 @@ PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No su
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--json-line`."""
+    """Declare `--json-line` and `--forks`."""
     parser.addoption(
         "--json-line", action="store_true", help="print counts, CPU and machine as a last JSON line"
     )
+    forked_runs.pytest_addoption(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count for `--json-line`, in the process that reports and in no worker of it."""
     if config.getoption("--json-line") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(JsonLine(), "json line")
+    forked_runs.pytest_configure(config)
 
 
 class JsonLine:

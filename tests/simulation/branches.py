@@ -42,7 +42,7 @@ class Trunk:
 
 
 _trunks: dict[Callable[[Path], Awaitable[World]], Trunk] = {}
-_folder = tempfile.TemporaryDirectory(prefix="worlds-")
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # one, which this process made
 
 
 def branch(
@@ -50,7 +50,10 @@ def branch(
 ) -> Result:
     """What a story returns that begins where `grow` ended; `grow` runs once in this process."""
     if grow not in _trunks:
-        folder = Path(_folder.name, str(len(_trunks)))
+        if not _folders:
+            _folders.append(tempfile.TemporaryDirectory(prefix="worlds-"))
+            atexit.register(_fell)
+        folder = Path(_folders[0].name, str(len(_trunks)))
         folder.mkdir()
         loop = virtual_time.VirtualLoop()
         _trunks[grow] = Trunk(loop, loop.run_until_complete(grow(folder)))
@@ -90,7 +93,6 @@ async def _tell(story: Callable[[World], Awaitable[Result]], world: World) -> Re
     return await story(world)
 
 
-@atexit.register
 def _fell() -> None:
     for trunk in _trunks.values():
         for task in asyncio.all_tasks(trunk.loop):
@@ -98,7 +100,7 @@ def _fell() -> None:
         trunk.loop.run_until_complete(asyncio.sleep(0))
         trunk.loop.close()
     _trunks.clear()
-    _folder.cleanup()
+    _folders.pop().cleanup()
 
 
 async def certified_host(folder: Path) -> World:

@@ -35,8 +35,9 @@ class Quota(Record):
 
 
 class Outside(Record):
-    """One BGP session of a tenant to the outside. Prefixes that are not listed pass in no
-    direction.
+    """One BGP session of a tenant to the outside, for IPv4 or IPv6 as its peer's address is.
+
+    Prefixes that are not listed pass in no direction.
     """
 
     switch: str  # node id of the leaf that has the session
@@ -44,6 +45,11 @@ class Outside(Record):
     remote_as: int = Field(ge=1, le=4_294_967_295)
     accepts: tuple[str, ...] = ()  # prefixes that may come in, exactly these
     sends: tuple[str, ...] = ()  # prefixes that may go out, and parts of them
+    accepts_parts: bool = False  # parts of `accepts` may come in too; this needs a limit
+    # "AS:NUMBER" (RFC 1997) or "AS:NUMBER:NUMBER" (RFC 8092), on each route that goes out
+    communities: tuple[str, ...] = Field(default=(), max_length=32)
+    # routes from the peer at which the session ends; None: the site's `outside_prefixes_max`
+    prefixes_max: int | None = Field(default=None, ge=1, le=4_294_967_295)
 
 
 class TenantKey(Record):

@@ -18,6 +18,7 @@ from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker
 
 VRF_NAME_MAX = 15  # characters: a VRF is an interface in Linux
+GRACEFUL_SHUTDOWN = "65535:0"  # RFC 8326, clause 5: whoever hears it prefers any other way
 MARK = "provisioner_sg_"  # at the beginning of the name of each filter of groups
 PORT_MAX = 65_535
 
@@ -110,30 +111,40 @@ class NetworkLimits:
 
 @dataclass(frozen=True)
 class OutsideSession:
-    """A BGP session of a VRF. `is_on`: it exchanges IPv4 routes with a neighbour by address."""
+    """A BGP session of a VRF. `is_on`: it exchanges routes of its neighbour's own family alone.
+
+    `prefixes_max`: the session ends at one more route. A desired None, and a desired session
+    without communities, leave what the leaf has.
+    """
 
     remote_as: int | None  # None: the switch does not name a number
     policy_in: str
     policy_out: str
     is_on: bool = True
+    prefixes_max: int | None = None
+    sends_communities: bool = False
 
 
 @dataclass(frozen=True)
 class RoutePolicy:
     """The prefixes that pass a session in one direction; every other route is denied.
 
-    `with_parts`: longer prefixes inside of the listed ones pass too.
+    `with_parts`: longer prefixes inside of the listed ones pass too. Routes that pass get exactly
+    these communities, if any, and this local preference.
     """
 
     prefixes: tuple[str, ...]
     with_parts: bool = False
+    communities: tuple[str, ...] = ()  # sorted
+    local_preference: int | None = None
 
 
 @dataclass(frozen=True)
 class VrfNetwork:
     """The EVPN and BGP configuration of one VRF.
 
-    `is_announced`: EVPN and BGP are on, and its connected routes go into both.
+    `is_announced`: EVPN and BGP are on, and its connected routes go into both. `with_ipv6`: so do
+    those of IPv6; a desired False leaves what the leaf has.
     """
 
     vnis: frozenset[int] = frozenset()
@@ -142,6 +153,7 @@ class VrfNetwork:
     asn: int | None = None
     router_id: str = ""
     is_announced: bool = False
+    with_ipv6: bool = False
     imports_vrfs: bool = False  # whether it imports routes of other VRFs of its leaf
     imported_vrfs: frozenset[str] = frozenset()
     sessions: Mapping[str, OutsideSession] = field(default_factory=dict)  # by the peer's address

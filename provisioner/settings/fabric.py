@@ -127,6 +127,21 @@ class FabricSettings(Record):
         description="Where every rail of a host must reach before its release: another leaf, or "
         "only its own, in a fabric whose rails are not connected with each other.",
     )
+    outside_prefixes_max: int = Field(
+        0,
+        ge=0,
+        le=4_294_967_295,
+        description="Routes from a router outside at which its session ends, where a tenant's "
+        "session names no limit of its own; 0: none is set.",
+    )
+    outside_drain_s: float = Field(
+        0.0,
+        ge=0,
+        le=600,
+        description="A session to the outside that a change ends asks its router to go around it "
+        "(RFC 8326) for this long before; 0: it ends at once. Leaves act on changed policies "
+        "after 5 s (`policy-update-timer`), so that less than 15 is too short.",
+    )
     tenant_settle_s: float = Field(
         60.0,
         gt=0,

@@ -97,12 +97,19 @@ def _policy(tree: Mapping[str, Any]) -> Iterator[Line]:
             for prefix, limits in at(rule, "match").items():
                 longest = at(limits).get("max-prefix-len")
                 parts = f" le {longest}" if longest and not prefix.endswith(f"/{longest}") else ""
-                yield (), f"ip prefix-list {name} seq {number} {rule['action']} {prefix}{parts}"
+                word = "ipv6" if entry.get("type") == "ipv6" else "ip"
+                yield (), f"{word} prefix-list {name} seq {number} {rule['action']} {prefix}{parts}"
     for name, entry in at(policy, "route-map").items():
         for number, rule in at(entry, "rule").items():
             mode = f"route-map {name} {next(iter(at(rule, 'action')))} {number}"
             listed = at(rule, "match").get("ip-prefix-list")
-            yield (mode,), f"match ip address prefix-list {listed}" if listed else ""
+            word = "ipv6" if at(rule, "match").get("type") == "ipv6" else "ip"
+            yield (mode,), f"match {word} address prefix-list {listed}" if listed else ""
+            for key in ("community", "large-community"):
+                if marks := " ".join(at(rule, "set", key)):
+                    yield (mode,), f"set {key} {marks}"
+            if "local-preference" in at(rule, "set"):
+                yield (mode,), f"set local-preference {at(rule, 'set')['local-preference']}"
 
 
 def _underlay(tree: Mapping[str, Any]) -> Iterator[Line]:
@@ -143,6 +150,7 @@ def _vrf(vrf: str, entry: Mapping[str, Any], joints: tuple[tuple[str, str], ...]
     bgp = at(entry, "router", "bgp")
     top = f"router bgp {bgp['autonomous-system']} vrf {vrf}"
     ipv4, evpn = (top, "address-family ipv4 unicast"), (top, "address-family l2vpn evpn")
+    ipv6 = (top, "address-family ipv6 unicast")
     unicast = at(bgp, "address-family", "ipv4-unicast")
     yield (top,), f"bgp router-id {bgp['router-id']}"
     yield (top,), "bgp bestpath as-path multipath-relax"
@@ -152,18 +160,37 @@ def _vrf(vrf: str, entry: Mapping[str, Any], joints: tuple[tuple[str, str], ...]
     for peer, session in at(bgp, "neighbor").items():
         yield (top,), f"neighbor {peer} remote-as {session['remote-as']}"
         yield (top,), f"neighbor {peer} timers connect 1"
-        policy = at(session, "address-family", "ipv4-unicast", "policy")
-        for words, way in (("inbound", "in"), ("outbound", "out")):
-            chosen = at(policy, words).get("route-map")
-            if chosen:
-                yield ipv4, f"neighbor {peer} route-map {chosen} {way}"
+        for mode, family in ((ipv4, "ipv4-unicast"), (ipv6, "ipv6-unicast")):
+            yield from _session(peer, mode, at(session, "address-family", family))
     for target in at(bgp, "route-import", "from-evpn", "route-target"):
         yield evpn, f"route-target import {target}"
     for target in at(bgp, "route-export", "to-evpn", "route-target"):
         yield evpn, f"route-target export {target}"
     if on(at(unicast, "route-export", "to-evpn")):
         yield evpn, "advertise ipv4 unicast route-map OWN"
+    second = at(bgp, "address-family", "ipv6-unicast")
+    if on(second) and on(at(second, "redistribute", "connected")):
+        yield ipv6, "redistribute connected"
+    if on(second) and on(at(second, "route-export", "to-evpn")):
+        yield evpn, "advertise ipv6 unicast"
     yield from _imports(vrf, top, ipv4, joints)
+
+
+def _session(peer: str, mode: tuple[str, ...], family: Mapping[str, Any]) -> Iterator[Line]:
+    """One family of a session. NVUE has IPv4 on where nothing is said, and sends no communities."""
+    if not on(family):
+        if mode[1].startswith("address-family ipv4") and family:
+            yield mode, f"no neighbor {peer} activate"
+        return
+    yield mode, f"neighbor {peer} activate"
+    for words, way in (("inbound", "in"), ("outbound", "out")):
+        if chosen := at(family, "policy", words).get("route-map"):
+            yield mode, f"neighbor {peer} route-map {chosen} {way}"
+    if most := at(family, "prefix-limits", "inbound").get("maximum"):
+        yield mode, f"neighbor {peer} maximum-prefix {most}"
+    for key, word in (("regular", "standard"), ("large", "large")):
+        sent = at(family, "community-advertise").get(key) in ("on", "enabled")
+        yield mode, f"{'' if sent else 'no '}neighbor {peer} send-community {word}"
 
 
 def _imports(

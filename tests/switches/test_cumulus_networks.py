@@ -121,15 +121,29 @@ def test_a_release_enables_by_its_own_keyword(release, keyword):
 PREFIXES = st.lists(
     st.sampled_from(["10.0.0.0/8", "10.1.0.0/16", "172.16.0.0/12"]), max_size=3, unique=True
 )
+PREFIXES_6 = st.lists(st.sampled_from(["2001:db8::/32", "fd00:1::/48"]), max_size=2, unique=True)
+MARKS = st.sampled_from([(), ("64500:1",), ("64500:1", "64500:1:2", "65535:0")])
 POLICIES = st.builds(
-    lambda prefixes, parts: RoutePolicy(tuple(prefixes), with_parts=parts and bool(prefixes)),
-    PREFIXES,
+    lambda prefixes, parts, marks, preference: (
+        RoutePolicy(tuple(prefixes), parts, marks, preference) if prefixes else RoutePolicy(())
+    ),
+    PREFIXES | PREFIXES_6,
     st.booleans(),
+    MARKS,
+    st.sampled_from([None, 0, 50]),
 )
-SESSIONS = st.builds(OutsideSession, st.integers(1, 9), st.just("in"), st.just("out"))
+SESSIONS = st.builds(
+    OutsideSession,
+    st.integers(1, 9),
+    st.just("in"),
+    st.just("out"),
+    prefixes_max=st.just(9),
+    sends_communities=st.just(True),
+)
 NAMES = st.sampled_from(["STORAGE", "BACKUP"])
 NETWORKS = st.builds(
     lambda vnis, targets, imported, sessions: VrfNetwork(
+        with_ipv6=True,
         vnis=vnis,
         import_targets=targets,
         export_targets=targets,
@@ -143,7 +157,7 @@ NETWORKS = st.builds(
     st.frozensets(st.integers(1, 99), max_size=2),
     st.frozensets(st.sampled_from(["1:1", "1:2"])),
     st.frozensets(NAMES),
-    st.dictionaries(st.sampled_from(["192.0.2.1", "192.0.2.2"]), SESSIONS),
+    st.dictionaries(st.sampled_from(["192.0.2.1", "2001:db8::1", "192.0.2.2"]), SESSIONS),
 )
 CHANGES = st.builds(
     lambda vrfs, policies: NetworkChange(vrfs=vrfs, policies=policies),
@@ -194,6 +208,70 @@ def test_a_policy_that_lets_more_pass_is_closed_again(path, value):
 
     assert read_networks(wider).policies["in"] != closed.policies["in"]
     assert read_networks(made(closed, wider)).policies == closed.policies
+
+
+PEER_6, PEER_4 = "2001:db8::1", "192.0.2.1"
+OUT = VrfNetwork(
+    frozenset({4001}),
+    TARGETS,
+    TARGETS,
+    65001,
+    "10.240.0.0",
+    is_announced=True,
+    with_ipv6=True,
+    sessions={
+        peer: OutsideSession(64500, "in", "out", prefixes_max=9, sends_communities=True)
+        for peer in (PEER_4, PEER_6)
+    },
+)
+
+
+@pytest.mark.parametrize("release", [RELEASE, "5.15.0.1"])
+@pytest.mark.parametrize(
+    ("peer", "path", "value"),
+    [
+        (PEER_6, ("ipv4-unicast",), None),  # NVUE has it on where nothing is said
+        (PEER_6, ("ipv4-unicast",), "switch"),
+        (PEER_4, ("ipv6-unicast",), "switch"),
+        (PEER_4, ("l2vpn-evpn",), "switch"),
+        (PEER_6, ("ipv6-unicast", "prefix-limits", "inbound", "maximum"), 10),
+        (PEER_6, ("ipv6-unicast", "prefix-limits", "inbound", "warning-only"), "on"),
+        (PEER_4, ("ipv4-unicast", "community-advertise", "large"), "off"),
+        (PEER_4, ("ipv4-unicast", "policy", "inbound", "route-map"), "everything"),
+    ],
+)
+def test_a_session_that_a_foreign_hand_opened_is_seen_and_closed_again(peer, path, value, release):
+    change = NetworkChange(vrfs={"RED": OUT})
+    tree = apply(BASE, encode_change(change, BASE, release))
+    assert read_networks(tree).vrfs["RED"] == OUT
+    inner = tree["vrf"]["RED"]["router"]["bgp"]["neighbor"][peer]["address-family"]
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = make_switch(release) if value == "switch" else value
+
+    assert read_networks(tree).vrfs["RED"] != OUT
+    mended = apply(tree, encode_change(change, tree, release))
+    assert read_networks(mended).vrfs["RED"] == OUT
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("community", {"65535:0": {}}),
+        ("large-community", {"64500:1:2": {}}),
+        ("local-preference", 900),
+    ],
+)
+def test_what_a_foreign_hand_sets_on_routes_is_seen_and_taken_off(key, value):
+    closed = NetworkChange(policies={"in": RoutePolicy(("2001:db8::/32",))})
+    tree = made(closed)
+    tree["router"]["policy"]["route-map"]["in"]["rule"]["10"]["set"] = {key: value}
+
+    assert read_networks(tree).policies["in"] != closed.policies["in"]
+    assert read_networks(made(closed, tree)).policies == closed.policies
 
 
 @pytest.mark.parametrize("vni", ["auto", "0", "16777215", "-1", ""])

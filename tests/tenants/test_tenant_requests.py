@@ -10,6 +10,7 @@ from fabrics import host, session, tenant, two_units
 from provisioner.model.node import Placement, State
 from provisioner.model.outcome import Reason
 from provisioner.model.tenant import Phase, Quota, Tenant
+from provisioner.model.tenant_network import SecurityGroup
 from provisioner.planning.tenancy.allocation import (
     allocate_nodes,
     count_usage,
@@ -26,6 +27,10 @@ from provisioner.planning.tenancy.tenants import (
 
 FABRIC = two_units()
 LISTED = Tenant(name="house", vrf="HOUSE", l3vni=4001)
+
+
+def six(**changes: Any) -> Any:
+    return session(**{"peer": "2001:db8::1", **changes})
 
 
 def reasons(found: Any) -> list[Reason]:
@@ -74,6 +79,21 @@ def test_when_all_numbers_are_taken_there_is_no_further_tenant():
         ({"name": "red", "outside": (session(peer="224.0.0.1"),)}, [Reason.REFUSED]),
         ({"name": "red", "outside": (session(accepts=("10.0.0.1/8",)),)}, [Reason.REFUSED]),
         ({"name": "red", "outside": (session(sends=("fd00::/8",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(accepts=("10.0.0.0/8",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(peer="2001:DB8::1"),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(peer="fe80::1"),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(peer="ff02::1"),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(sends=("2001:db8::1/32",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(accepts_parts=True),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(communities=("65535:0",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(communities=("no-export",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(communities=("1:65536",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(communities=("1:2:3:4",)),)}, [Reason.REFUSED]),
+        ({"name": "red", "outside": (six(communities=("01:2",)),)}, [Reason.REFUSED]),
+        (
+            {"name": "red", "outside": (six(),), "security_groups": (SecurityGroup(name="g"),)},
+            [Reason.ISOLATION],
+        ),
         ({"name": "red", "outside": (session(), session())}, [Reason.DUPLICATE] * 2),
         ({"name": "red", "nodes": 3, "quota": Quota(nodes=2)}, [Reason.QUOTA]),
         ({"name": "red", "nodes": 3, "quota": Quota(gpus=23)}, [Reason.QUOTA]),
@@ -90,6 +110,22 @@ def test_when_all_numbers_are_taken_there_is_no_further_tenant():
 )
 def test_what_cannot_be_is_refused_by_name(asked, expected):
     assert reasons(create(Request(**asked), [LISTED], [], FABRIC)) == expected
+
+
+def test_a_session_of_either_family_has_its_communities_and_its_limit():
+    asked = six(
+        accepts=("2001:db8::/32",),
+        sends=("fd00:1::/48",),
+        accepts_parts=True,
+        communities=("64500:1", "4200000000:1:2"),
+        prefixes_max=100,
+    )
+    made = create(Request(name="red", outside=(session(), asked)), [LISTED], [], FABRIC)
+
+    assert isinstance(made, Tenant)
+    limited = FABRIC.model_copy(update={"prefixes_max": 9})
+    wide = asked.model_copy(update={"prefixes_max": None})
+    assert isinstance(create(Request(name="red", outside=(wide,)), [], [], limited), Tenant)
 
 
 def test_growing_changes_only_what_was_asked_and_a_new_place_is_made_first():

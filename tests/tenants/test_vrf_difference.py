@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
-from provisioner.model.tenant_network import NetworkState, RoutePolicy
+from provisioner.model.tenant_network import NetworkChange, NetworkState, RoutePolicy
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_plan import describe_change, plan_networks
+from provisioner.planning.tenancy.vrf_plan import describe_change, plan_networks, plan_shutdown
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
@@ -65,7 +65,12 @@ TENANTS = st.lists(
         units=st.sampled_from([(), ((0, 0),), ((0, 1),)]),
         storage=st.sampled_from([(), ("STORAGE",)]),
         outside=st.sampled_from(
-            [(), (session(),), (session(accepts=("10.0.0.0/8",), sends=("172.0.0.0/8",)),)]
+            [
+                (),
+                (session(),),
+                (session(accepts=("10.0.0.0/8",), sends=("172.0.0.0/8",), prefixes_max=9),),
+                (session(peer="2001:db8::1", sends=("fd00::/8",), communities=("64500:1",)),),
+            ]
         ),
     ),
     max_size=3,
@@ -103,6 +108,64 @@ def test_whatever_was_there_of_tenants_what_is_wanted_is_there_afterwards_and_no
     assert left.policies == {}
     # the switch of the import may stay on: with an empty list it imports nothing
     assert {v: replace(n, imports_vrfs=False) for v, n in left.vrfs.items()} == BASE
+
+
+OUTSIDE = (
+    session(accepts=("10.0.0.0/8",), sends=("172.0.0.0/8",), communities=("64500:1",)),
+    session(peer="2001:db8::1", accepts=("2001:db8::/32",), sends=("fd00::/8",)),
+)
+IN_4, OUT_4 = "tenant_RED_192-0-2-1_in", "tenant_RED_192-0-2-1_out"
+IN_6, OUT_6 = "tenant_RED_2001-db8--1_in", "tenant_RED_2001-db8--1_out"
+
+
+def shutdown_of(tenants: list[Tenant], leaf: NetworkState) -> NetworkChange:
+    planned = change(tenants, leaf)
+    assert isinstance(planned, LeafChange), planned
+    return plan_shutdown(planned.networks, leaf)
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ([tenant(outside=OUTSIDE)], set()),
+        ([tenant(outside=OUTSIDE[:1])], {IN_6, OUT_6}),
+        ([tenant(outside=OUTSIDE[1:])], {IN_4, OUT_4}),
+        ([tenant(phase=Phase.LEAVING, outside=OUTSIDE)], {IN_4, OUT_4, IN_6, OUT_6}),
+        (
+            [tenant(outside=(OUTSIDE[0].model_copy(update={"remote_as": 1}), OUTSIDE[1]))],
+            {IN_4, OUT_4},
+        ),
+        # other prefixes, communities and limits are told by a refresh, and end nothing
+        (
+            [tenant(outside=(session(communities=("1:1",), prefixes_max=9), OUTSIDE[1]))],
+            set(),
+        ),
+    ],
+)
+def test_the_router_at_a_session_that_ends_is_asked_to_go_around_it(after, told):
+    leaf = made([tenant(outside=OUTSIDE)])
+    shutdown = shutdown_of(after, leaf)
+
+    assert set(shutdown.policies) == told
+    for name, policy in shutdown.policies.items():
+        if name.endswith("_out"):
+            assert set(policy.communities) == {*leaf.policies[name].communities, "65535:0"}
+        else:
+            assert policy.local_preference == 0
+    drained = apply(leaf, LeafChange("leaf-su0-r0", shutdown))
+    assert shutdown_of(after, drained).policies == shutdown.policies  # asked again: the same
+    # a change that was left half way takes it back
+    assert made([tenant(outside=OUTSIDE)], drained).policies == leaf.policies
+
+
+def test_limits_and_families_that_nobody_asked_for_are_left():
+    leaf = made([tenant(outside=(session(),))])
+    held = leaf.vrfs["RED"].sessions["192.0.2.1"]
+    limited = {"192.0.2.1": replace(held, prefixes_max=5, sends_communities=True)}
+
+    assert lines([tenant(outside=(session(),))], with_red(leaf, sessions=limited)) == ()
+    assert lines([tenant(outside=(session(),))], with_red(leaf, with_ipv6=True)) == ()
+    assert lines([tenant(outside=(session(prefixes_max=6),))], with_red(leaf, sessions=limited))
 
 
 def test_a_route_target_too_many_is_taken_away():

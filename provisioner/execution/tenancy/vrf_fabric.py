@@ -32,6 +32,7 @@ from provisioner.planning.tenancy.vrf_plan import (
     describe_change,
     plan_fabric,
     plan_networks,
+    plan_shutdown,
 )
 from provisioner.ports import (
     Clock,
@@ -75,33 +76,66 @@ class LeafConfig:
 
     async def bring(self, change: LeafChange) -> tuple[Blocker, ...]:
         """Carry a change out; () if the switch does it, and will after its next start."""
+        if self._limits.outside_drain_s:
+            async with turn(self.name):
+                drained = await self._try(change, self._shut_down)
+            if isinstance(drained, tuple):
+                return drained
+            if drained:  # outside of the turn: a fence of this leaf does not wait for it
+                await self._clock.sleep(self._limits.outside_drain_s)
         async with turn(self.name):
-            return await self._bring(change)
+            outcome = await self._try(change, self._carry_out)
+        assert isinstance(outcome, tuple)
+        return outcome
 
-    async def _bring(self, change: LeafChange) -> tuple[Blocker, ...]:
+    async def _try(
+        self,
+        change: LeafChange,
+        act: Callable[[Switch, LeafChange], Awaitable[tuple[Blocker, ...] | bool]],
+    ) -> tuple[Blocker, ...] | bool:
         problem: Blocker | None = None
         for attempt in range(TRIES_MAX):
             if attempt:
                 await self._clock.sleep(self._limits.switch_poll_s * 2**attempt)
             try:
-                switch = await self._source.open()
-                state = await switch.read_networks(())
-                if inside := tuple(list_occupied(state, change.absent)):
-                    return inside
-                missing = find_missing_change(change.networks, state)
-                if not missing.empty:
-                    await switch.apply_networks(missing)
-                if not await switch.is_saved():
-                    await switch.save_configuration()
-                unproved = await self._prove(switch, change)
+                return await act(await self._source.open(), change)
             except SwitchRefused as refused:
                 return (self._source.describe(refused),)
             except PortError as error:
                 problem = self._source.describe(error)
-            else:
-                return unproved
         assert problem is not None
         return (problem,)
+
+    async def _carry_out(self, switch: Switch, change: LeafChange) -> tuple[Blocker, ...]:
+        state = await switch.read_networks(())
+        if inside := tuple(list_occupied(state, change.absent)):
+            return inside
+        missing = find_missing_change(change.wanted, state)
+        if not missing.empty:
+            await switch.apply_networks(missing)
+        if not await switch.is_saved():
+            await switch.save_configuration()
+        return await self._prove(switch, change)
+
+    async def _shut_down(self, switch: Switch, change: LeafChange) -> tuple[Blocker, ...] | bool:
+        """Have routers outside go around what the change ends; False: it ends no session."""
+        state = await switch.read_networks(())
+        if inside := tuple(list_occupied(state, change.absent)):
+            return inside
+        shutdown = plan_shutdown(find_missing_change(change.wanted, state), state)
+        if shutdown.empty:
+            return False
+        missing = find_missing_change(shutdown, state)
+        if not missing.empty:
+            await switch.apply_networks(missing)
+
+            async def holds() -> bool:
+                return find_missing_change(shutdown, await switch.read_networks(())).empty
+
+            if not await self._until(holds):
+                detail = "it does not ask the routers outside to go around it"
+                return (self._no(Reason.ISOLATION, detail),)
+        return True
 
     async def _prove(self, switch: Switch, change: LeafChange) -> tuple[Blocker, ...]:
         """Return the first difference that stays for `switch_apply_limit_s`; () if none does."""
@@ -111,7 +145,7 @@ class LeafConfig:
             nonlocal unproved
             state = await switch.read_networks(change.present)
             unproved = find_unproved(change, state)
-            if not unproved and not find_missing_change(change.networks, state).empty:
+            if not unproved and not find_missing_change(change.wanted, state).empty:
                 unproved = (self._no(Reason.ISOLATION, "the applied change is not in force"),)
             return not unproved
 
@@ -170,7 +204,8 @@ class VrfIsolation:
                 limits[node.id] = facts.networks
         planned = plan_fabric(self._plan, nodes, limits)
         partitions = self._settings.isolation == "infiniband"
-        return planned.model_copy(update={"partitions": partitions})
+        limit = self._settings.outside_prefixes_max
+        return planned.model_copy(update={"partitions": partitions, "prefixes_max": limit})
 
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """Apply one revision to each leaf that differs from its desired configuration."""

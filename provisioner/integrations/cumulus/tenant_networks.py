@@ -40,7 +40,10 @@ Tree = dict[str, Any]
 
 VNI_MAX = 16_777_214  # NVUE reference: 1 to 16777214
 LAST_RULE = "65535"  # of a route map: routes that no earlier rule permits are denied
-_FAMILY = ("router", "bgp", "address-family", "ipv4-unicast")
+IPV4, IPV6 = "ipv4-unicast", "ipv6-unicast"
+_FAMILY = ("router", "bgp", "address-family", IPV4)
+_FAMILY_6 = ("router", "bgp", "address-family", IPV6)
+_SETS = ("community", "large-community", "local-preference")  # of a route map's rule
 _VRF_IMPORTS = (*_FAMILY, "route-import", "from-vrf")
 _IMPORT_TARGETS = ("router", "bgp", "route-import", "from-evpn", "route-target")
 _EXPORT_TARGETS = ("router", "bgp", "route-export", "to-evpn", "route-target")
@@ -185,20 +188,40 @@ def _read_vrf(name: str, entry: object) -> VrfNetwork:
         is_announced=all(_is_on(read_subtree(entry, path)) for path in switches),
         imports_vrfs=_is_on(imports),
         imported_vrfs=frozenset(read_subtree(imports, ("list",))),
-        sessions={peer: _read_session(s) for peer, s in read_subtree(entry, _SESSIONS).items()},
+        with_ipv6=all(
+            _is_on(read_subtree(entry, (*_FAMILY_6, *path)))
+            for path in ((), ("redistribute", "connected"), ("route-export", "to-evpn"))
+        ),
+        sessions={
+            peer: _read_session(peer, s) for peer, s in read_subtree(entry, _SESSIONS).items()
+        },
     )
 
 
-def _read_session(entry: object) -> OutsideSession:
+def _read_session(peer: str, entry: object) -> OutsideSession:
     fields = read_subtree(entry, ())
-    family = read_subtree(entry, ("address-family", "ipv4-unicast"))
+    families = read_subtree(entry, ("address-family",))
+    own = _name_family(peer)
+    family = read_subtree(families, (own,))
+    others = [name for name, one in families.items() if name != own and _is_on(one)]
+    if own == IPV6 and IPV4 not in families:
+        others.append(IPV4)  # it is on where nothing is said
     numbered = str(fields.get("type")).lower() == "numbered"
+    limits = read_subtree(family, ("prefix-limits", "inbound"))
+    only_warns = str(limits.get("warning-only")).lower() in _ON
+    sent = read_subtree(family, ("community-advertise",))
     return OutsideSession(
         remote_as=_read_number(fields.get("remote-as")),
         policy_in=str(read_subtree(family, ("policy", "inbound")).get("route-map", "")),
         policy_out=str(read_subtree(family, ("policy", "outbound")).get("route-map", "")),
-        is_on=numbered and _is_on(family),
+        is_on=numbered and _is_on(family) and not others,
+        prefixes_max=None if only_warns else _read_number(limits.get("maximum")),
+        sends_communities=all(str(sent.get(k)).lower() in _ON for k in ("regular", "large")),
     )
+
+
+def _name_family(address: str) -> str:
+    return IPV6 if ":" in address else IPV4
 
 
 def _read_policy(name: str, applied: object) -> RoutePolicy | None:
@@ -209,9 +232,13 @@ def _read_policy(name: str, applied: object) -> RoutePolicy | None:
     numbers = sorted(rules, key=lambda number: (len(number), number))
     matches = [read_subtree(rules[number], ("match",)) for number in numbers]
     limits = [read_subtree(match, (prefix,)) for match in matches for prefix in match]
+    sets = read_subtree(applied, ("router", "policy", "route-map", name, "rule", "10", "set"))
+    marks = [*read_subtree(sets, ("community",)), *read_subtree(sets, ("large-community",))]
     policy = RoutePolicy(
         tuple(prefix for match in matches for prefix in match),
         with_parts=any("max-prefix-len" in limit for limit in limits),
+        communities=tuple(sorted(marks)),
+        local_preference=_read_number(sets.get("local-preference")),
     )
     tree = _encode_policy(name, policy)
     is_exact = not find_missing_tree(tree, applied) and not _find_policy_surplus(
@@ -223,6 +250,9 @@ def _read_policy(name: str, applied: object) -> RoutePolicy | None:
 def _read_number(value: object) -> int | None:
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+_ON = ("on", "enabled")
 
 
 def _is_on(tree: Mapping[str, Any]) -> bool:
@@ -244,26 +274,38 @@ def _encode_vrf(network: VrfNetwork, switch_on: Tree) -> Tree:
         "router-id": network.router_id,
         "route-export": {"to-evpn": {"route-target": _make_set(network.export_targets)}},
         "route-import": {"from-evpn": {"route-target": _make_set(network.import_targets)}},
-        "address-family": {"ipv4-unicast": unicast},
+        "address-family": {IPV4: unicast},
     }
+    if network.with_ipv6:
+        bgp["address-family"][IPV6] = {
+            **switch_on,
+            "redistribute": {"connected": switch_on},
+            "route-export": {"to-evpn": switch_on},
+        }
     if network.sessions:
         bgp["neighbor"] = {
-            peer: _encode_session(session, switch_on) for peer, session in network.sessions.items()
+            peer: _encode_session(peer, session, switch_on)
+            for peer, session in network.sessions.items()
         }
     vnis = _make_set(map(str, sorted(network.vnis)))
     return {"evpn": {**switch_on, "vni": vnis}, "router": {"bgp": bgp}}
 
 
-def _encode_session(session: OutsideSession, switch_on: Tree) -> Tree:
+def _encode_session(peer: str, session: OutsideSession, switch_on: Tree) -> Tree:
     policy = {
         "inbound": {"route-map": session.policy_in},
         "outbound": {"route-map": session.policy_out},
     }
-    return {
-        "type": "numbered",
-        "remote-as": session.remote_as,
-        "address-family": {"ipv4-unicast": {**switch_on, "policy": policy}},
-    }
+    own = _name_family(peer)
+    family: Tree = {**switch_on, "policy": policy}
+    if session.prefixes_max:
+        family["prefix-limits"] = {"inbound": {"maximum": session.prefixes_max}}
+    if session.sends_communities:
+        family["community-advertise"] = dict.fromkeys(("regular", "large"), *switch_on.values())
+    families = {own: family}
+    if own == IPV6:  # else it would exchange routes of IPv4 without a policy
+        families[IPV4] = {"enable": "off"} if "enable" in switch_on else {"state": "disabled"}
+    return {"type": "numbered", "remote-as": session.remote_as, "address-family": families}
 
 
 def _encode_imports(vrfs: frozenset[str], switch_on: Tree) -> Tree:
@@ -275,15 +317,28 @@ def _encode_policy(name: str, policy: RoutePolicy) -> Tree:
     rules: Tree = {LAST_RULE: {"action": {"deny": {}}}}
     parts: Tree = {"route-map": {name: {"rule": rules}}}
     if policy.prefixes:
-        limit = {"max-prefix-len": 32} if policy.with_parts else {}
-        match = {"type": "ipv4", "ip-prefix-list": name}
+        kind, longest = ("ipv6", 128) if ":" in policy.prefixes[0] else ("ipv4", 32)
+        limit = {"max-prefix-len": longest} if policy.with_parts else {}
+        match = {"type": kind, "ip-prefix-list": name}
         rules["10"] = {"action": {"permit": {}}, "match": match}
+        if sets := _encode_sets(policy):
+            rules["10"]["set"] = sets
         numbered = {
             str(10 * (i + 1)): {"action": "permit", "match": {prefix: dict(limit)}}
             for i, prefix in enumerate(policy.prefixes)
         }
-        parts["prefix-list"] = {name: {"type": "ipv4", "rule": numbered}}
+        parts["prefix-list"] = {name: {"type": kind, "rule": numbered}}
     return {"router": {"policy": parts}}
+
+
+def _encode_sets(policy: RoutePolicy) -> Tree:
+    sets: Tree = {}
+    for community in policy.communities:
+        key = "large-community" if community.count(":") == 2 else "community"
+        sets.setdefault(key, {})[community] = {}
+    if policy.local_preference is not None:
+        sets["local-preference"] = policy.local_preference
+    return sets
 
 
 def _find_surplus(desired: Tree, held: Mapping[str, Any]) -> Iterator[Path]:
@@ -291,6 +346,8 @@ def _find_surplus(desired: Tree, held: Mapping[str, Any]) -> Iterator[Path]:
     for path in _CLOSED:
         keys = read_subtree(desired, path)
         yield from ((*path, key) for key in read_subtree(held, path) if key not in keys)
+    for peer, session in read_subtree(desired, _SESSIONS).items():
+        yield from _find_session_surplus((*_SESSIONS, peer), session, held)
     imports = read_subtree(desired, _VRF_IMPORTS)
     if not imports:
         if read_subtree(held, _VRF_IMPORTS):
@@ -299,6 +356,17 @@ def _find_surplus(desired: Tree, held: Mapping[str, Any]) -> Iterator[Path]:
     for vrf in read_subtree(held, (*_VRF_IMPORTS, "list")):
         if vrf not in imports["list"]:
             yield (*_VRF_IMPORTS, "list", vrf)
+
+
+def _find_session_surplus(path: Path, desired: Tree, held: Mapping[str, Any]) -> Iterator[Path]:
+    """Return the families beside the session's own, and what makes its limit a mere warning."""
+    for name, family in read_subtree(held, (*path, "address-family")).items():
+        wish = desired["address-family"].get(name)
+        if wish is None and _is_on(read_subtree(family, ())):
+            yield (*path, "address-family", name)
+        limits = read_subtree(family, ("prefix-limits", "inbound"))
+        if wish and "prefix-limits" in wish and str(limits.get("warning-only")).lower() in _ON:
+            yield (*path, "address-family", name, "prefix-limits", "inbound", "warning-only")
 
 
 def _find_policy_surplus(name: str, desired: Tree, applied: object) -> list[Path]:
@@ -323,7 +391,19 @@ def _find_policy_surplus(name: str, desired: Tree, applied: object) -> list[Path
                     for key in ("permit", "deny")
                     if key in actions and key not in rules[number]["action"]
                 ]
+                wish = rules[number].get("set", {})
+                surplus += _find_set_surplus(rule_path, wish, read_subtree(rule, ("set",)))
     return surplus
+
+
+def _find_set_surplus(path: Path, desired: Tree, held: Mapping[str, Any]) -> Iterator[Path]:
+    for key in _SETS:
+        listed = read_subtree(held, (key,))
+        if key in held and key not in desired:
+            if listed or _read_number(held[key]) is not None:
+                yield (*path, "set", key)
+        else:
+            yield from ((*path, "set", key, one) for one in listed if one not in desired[key])
 
 
 def _find_prefix_surplus(path: Path, desired: Tree, rule: object) -> Iterator[Path]:

@@ -440,30 +440,58 @@ def _unsound(tenant: Tenant, others: Sequence[Tenant], fabric: FabricPlan) -> li
             )
         if ends.count((session.switch, session.peer)) > 1:
             blockers.append(_no(Reason.DUPLICATE, subject, "it is listed twice", "Leave one."))
-        blockers += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in _bad(session)]
+        problems = _bad(session, fabric.prefixes_max)
+        blockers += [_no(Reason.REFUSED, subject, p, "Write it again.") for p in problems]
+        if ":" in session.peer and tenant.security_groups:
+            detail = "it brings IPv6, which the tenant's security groups do not filter"
+            remedy = "Remove the security groups, or this session."
+            blockers.append(_no(Reason.ISOLATION, subject, detail, remedy))
     return blockers
 
 
-def _bad(session: Outside) -> list[str]:
-    """Return the errors in a session's addresses. IPv4 only: there is no IPv6 policy yet."""
+def _bad(session: Outside, site_max: int) -> list[str]:
+    """Return the errors in a session's addresses, communities and limit."""
     errors = []
+    family = 6 if ":" in session.peer else 4
     try:
-        peer = ipaddress.IPv4Address(session.peer)
+        peer = ipaddress.ip_address(session.peer)
         if str(peer) != session.peer or peer.is_multicast or peer.is_unspecified:
             raise ValueError(session.peer)
+        if peer.version == 6 and peer.is_link_local:
+            raise ValueError(session.peer)  # it would need an interface beside it
     except ValueError:
-        errors.append(f"{session.peer[:40]!r} is no IPv4 address of a router")
+        errors.append(f"{session.peer[:40]!r} is no IPv{family} address of a router")
     for prefixes in (session.accepts, session.sends):
         if len(prefixes) > PREFIXES_MAX:
             errors.append(f"{len(prefixes)} prefixes are more than {PREFIXES_MAX}")
         for prefix in prefixes[:PREFIXES_MAX]:
             try:
-                ok = str(ipaddress.IPv4Network(prefix)) == prefix
+                network = ipaddress.ip_network(prefix)
+                ok = str(network) == prefix and network.version == family
             except ValueError:
                 ok = False
             if not ok:
-                errors.append(f"{prefix[:40]!r} is no IPv4 network")
+                errors.append(f"{prefix[:40]!r} is no IPv{family} network")
+    errors += [
+        f"{community[:40]!r} is no community of the site's own"
+        for community in session.communities
+        if not _is_community(community)
+    ]
+    if session.accepts_parts and not (session.prefixes_max or site_max):
+        errors.append("parts of prefixes may come in, and nothing limits how many: prefixes_max")
     return errors
+
+
+def _is_community(text: str) -> bool:
+    """Return whether it is one of RFC 1997 or 8092 as routers print it, and not a reserved one."""
+    parts = text.split(":")
+    if not all(p.isascii() and p.isdigit() and len(p) <= 10 and str(int(p)) == p for p in parts):
+        return False
+    numbers = [int(p) for p in parts]
+    if len(parts) == 3:
+        return max(numbers) < 2**32
+    # 65535 is for well-known ones, graceful shutdown among them, and 0 is reserved (RFC 1997)
+    return len(parts) == 2 and 0 < numbers[0] < 0xFFFF and numbers[1] < 2**16
 
 
 def _within_quota(tenant: Tenant, nodes: Sequence[Node]) -> Tenant | Refused:

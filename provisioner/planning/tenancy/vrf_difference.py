@@ -8,7 +8,7 @@ one extra target leads into another tenant's network.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.model.location import Port
 from provisioner.model.node import Node
@@ -25,7 +25,7 @@ from provisioner.model.tenant_network import (
     VrfNetwork,
 )
 from provisioner.planning.places.place_ports import mark_filters, plan_port_filter
-from provisioner.planning.tenancy.vrf_plan import LeafPlan, owned_mark
+from provisioner.planning.tenancy.vrf_plan import LeafPlan, network_differs, owned_mark
 
 # ------------------------------------------------------------------------------
 # Obstacles to a tenant's network on a leaf, from the leaf's observed state. Pure.
@@ -178,6 +178,12 @@ class LeafChange:
     def empty(self) -> bool:
         return self.networks.empty
 
+    @property
+    def wanted(self) -> NetworkChange:
+        """What is brought: also policies that were as desired when it was planned."""
+        policies = {**self.whole.policies, **self.networks.policies}
+        return replace(self.networks, policies=policies)
+
 
 def plan_leaf_change(
     leaf: LeafPlan,
@@ -236,7 +242,7 @@ def find_missing_change(change: NetworkChange, state: NetworkState) -> NetworkCh
         imports[vrf] = VrfImports(wish.added - active, wish.removed & network.imported_vrfs)
     return NetworkChange(
         removed_vrfs=change.removed_vrfs & state.vrfs.keys(),
-        vrfs={v: n for v, n in change.vrfs.items() if state.vrfs.get(v) != n},
+        vrfs={v: n for v, n in change.vrfs.items() if network_differs(n, state.vrfs.get(v))},
         site_imports={v: i for v, i in imports.items() if not i.empty},
         policies={n: p for n, p in change.policies.items() if state.policies.get(n) != p},
         removed_policies=change.removed_policies & state.policies.keys(),

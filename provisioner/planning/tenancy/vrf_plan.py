@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from provisioner.model.base import Record
 from provisioner.model.location import TenantPlace, Uplink
@@ -16,6 +17,7 @@ from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import MAINTENANCE_VRF, Tenant
 from provisioner.model.tenant_network import (
+    GRACEFUL_SHUTDOWN,
     FilterMatch,
     LeafNetworks,
     NetworkChange,
@@ -91,12 +93,38 @@ def _describe_vrf(desired: VrfNetwork, applied: VrfNetwork) -> Iterator[str]:
         yield f"set router id {desired.router_id}"
     if desired.is_announced != applied.is_announced:
         yield "announce connected routes by BGP and EVPN"
+    if desired.with_ipv6 and not applied.with_ipv6:
+        yield "announce connected IPv6 routes by BGP and EVPN"
     for peer in sorted(applied.sessions.keys() - desired.sessions.keys()):
         yield f"remove session {peer}"
     for peer, session in sorted(desired.sessions.items()):
-        if applied.sessions.get(peer) != session:
+        if session_differs(session, applied.sessions.get(peer)):
             names = f"policies {session.policy_in} and {session.policy_out}"
-            yield f"set session {peer} to AS {session.remote_as}, {names}"
+            limit = f", at most {session.prefixes_max} routes" if session.prefixes_max else ""
+            sent = ", with communities" if session.sends_communities else ""
+            yield f"set session {peer} to AS {session.remote_as}, {names}{limit}{sent}"
+
+
+def session_differs(desired: OutsideSession, held: OutsideSession | None) -> bool:
+    """Return whether a leaf's session has to be changed; what nobody asked for is left."""
+    if held is None:
+        return True
+    same = replace(
+        held,
+        prefixes_max=held.prefixes_max if desired.prefixes_max else None,
+        sends_communities=held.sends_communities and desired.sends_communities,
+    )
+    return same != desired
+
+
+def network_differs(desired: VrfNetwork, held: VrfNetwork | None) -> bool:
+    """Return whether a leaf's VRF has to be changed, by the same rule."""
+    if held is None or held.sessions.keys() != desired.sessions.keys():
+        return True
+    if any(session_differs(s, held.sessions[peer]) for peer, s in desired.sessions.items()):
+        return True
+    with_ipv6 = held.with_ipv6 and desired.with_ipv6
+    return replace(held, sessions=desired.sessions, with_ipv6=with_ipv6) != desired
 
 
 def _describe_set(label: str, added: Iterable[object], removed: Iterable[object]) -> Iterator[str]:
@@ -107,7 +135,41 @@ def _describe_set(label: str, added: Iterable[object], removed: Iterable[object]
 def _describe_policy(policy: RoutePolicy) -> str:
     if not policy.prefixes:
         return "no route"
-    return ", ".join(policy.prefixes) + (" with their parts" if policy.with_parts else "")
+    words = ", ".join(policy.prefixes) + (" with their parts" if policy.with_parts else "")
+    if policy.communities:
+        words += f", community {' '.join(policy.communities)}"
+    if policy.local_preference is not None:
+        words += f", local preference {policy.local_preference}"
+    return words
+
+
+def plan_shutdown(change: NetworkChange, state: NetworkState) -> NetworkChange:
+    """Return what makes routers outside go around the sessions that a change ends, as RFC 8326 has
+    it: what is sent says so, and what is received is preferred least.
+
+    A session whose policies have a foreign form, or let nothing pass, has nothing to be told.
+    """
+    vrfs, policies = {}, {}
+    for vrf in sorted({*change.removed_vrfs, *change.vrfs}):
+        held = state.vrfs.get(vrf, VrfNetwork())
+        after = change.vrfs.get(vrf)
+        is_reset = after is None or (after.asn, after.router_id) != (held.asn, held.router_id)
+        kept = {} if is_reset or after is None else after.sessions
+        told = {}
+        for peer, session in held.sessions.items():
+            if not session.is_on or (peer in kept and kept[peer].remote_as == session.remote_as):
+                continue
+            sent = state.policies.get(session.policy_out)
+            if sent is not None and sent.prefixes:
+                marks = tuple(sorted({*sent.communities, GRACEFUL_SHUTDOWN}))
+                policies[session.policy_out] = replace(sent, communities=marks)
+                told[peer] = replace(session, sends_communities=True)
+            got = state.policies.get(session.policy_in)
+            if got is not None and got.prefixes:
+                policies[session.policy_in] = replace(got, local_preference=0)
+        if told and held.is_announced and held.asn is not None:
+            vrfs[vrf] = replace(held, sessions={**held.sessions, **told})
+    return NetworkChange(vrfs=vrfs, policies=policies)
 
 
 # ------------------------------------------------------------------------------
@@ -177,6 +239,7 @@ class FabricPlan(Record):
     leaves: tuple[LeafPlan, ...]
     unknown: tuple[str, ...] = ()
     partitions: bool = False  # InfiniBand isolates tenants: there may be no leaf
+    prefixes_max: int = 0  # of a session to the outside without a limit of its own; 0: none
 
     def select_leaves(self, tenant: Tenant) -> tuple[LeafPlan, ...]:
         """Return the leaves that need the tenant's network: of its units, and with its sessions."""
@@ -245,7 +308,7 @@ def plan_networks(
         present = [t for t in numbered if leaf in fabric.select_leaves(t)]
         storage = sorted({vrf for tenant in present for vrf in tenant.storage})
         plans[leaf.switch] = LeafNetworks(
-            vrfs={t.vrf: _plan_vrf(t, leaf, fabric.plan) for t in present},
+            vrfs={t.vrf: _plan_vrf(t, leaf, fabric) for t in present},
             # BGP imports one way only: storage needs the tenants' routes for its answers
             site_imports={
                 vrf: frozenset(t.vrf for t in present if vrf in t.storage) for vrf in storage
@@ -264,7 +327,7 @@ def name_policies(vrf: str, peer: str) -> tuple[str, str]:
 
     The mark at their beginning identifies them as ours.
     """
-    name = owned_mark(vrf) + peer.replace(".", "-")
+    name = owned_mark(vrf) + peer.replace(".", "-").replace(":", "-")
     return f"{name}_in", f"{name}_out"
 
 
@@ -273,15 +336,20 @@ def owned_mark(vrf: str) -> str:
     return f"tenant_{vrf}_"
 
 
-def _plan_vrf(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> VrfNetwork:
+def _plan_vrf(tenant: Tenant, leaf: LeafPlan, fabric: FabricPlan) -> VrfNetwork:
     assert tenant.number is not None
-    addressing = Addressing(plan)
+    addressing = Addressing(fabric.plan)
     place = TenantPlace(tenant.number)
     targets = frozenset({addressing.get_route_target(place)})
     sessions = {}
     for outside in (o for o in tenant.outside if o.switch == leaf.switch):
         names = name_policies(tenant.vrf, outside.peer)
-        sessions[outside.peer] = OutsideSession(outside.remote_as, *names)
+        sessions[outside.peer] = OutsideSession(
+            outside.remote_as,
+            *names,
+            prefixes_max=outside.prefixes_max or fabric.prefixes_max or None,
+            sends_communities=bool(outside.communities),
+        )
     return VrfNetwork(
         vnis=frozenset({addressing.get_vni(place)}),
         import_targets=targets,
@@ -289,6 +357,8 @@ def _plan_vrf(tenant: Tenant, leaf: LeafPlan, plan: AddressPlan) -> VrfNetwork:
         asn=leaf.asn,
         router_id=leaf.router_id,
         is_announced=True,
+        # on every leaf of it: what a border leaf learns is for all of its nodes
+        with_ipv6=any(":" in o.peer for o in tenant.outside),
         imports_vrfs=bool(tenant.storage),
         imported_vrfs=frozenset(tenant.storage),
         sessions=sessions,
@@ -300,7 +370,9 @@ def _plan_policies(tenant: Tenant, leaf: LeafPlan) -> dict[str, RoutePolicy]:
     policies = {}
     for outside in (o for o in tenant.outside if o.switch == leaf.switch):
         name_in, name_out = name_policies(tenant.vrf, outside.peer)
-        policies[name_in] = RoutePolicy(outside.accepts)
+        wide = outside.accepts_parts and bool(outside.accepts)
+        policies[name_in] = RoutePolicy(outside.accepts, with_parts=wide)
+        marks = tuple(sorted(set(outside.communities))) if outside.sends else ()
         # links are parts of the announced prefixes
-        policies[name_out] = RoutePolicy(outside.sends, with_parts=bool(outside.sends))
+        policies[name_out] = RoutePolicy(outside.sends, bool(outside.sends), marks)
     return policies

@@ -157,8 +157,8 @@ class Lab:
         family = "ipv6" if ":" in prefix else "ipv4"
         told = self.leaf.show("bgpd", f"show bgp vrf RED {family} unicast {prefix} json")
         paths = json.loads(told or "{}").get("paths", [])
-        chosen = [p for p in paths if p.get("bestpath") or p.get("multipath")]
-        return {p["peer"]["peerId"] for p in chosen}
+        best = [p for p in paths if p.get("bestpath", {}).get("overall") or p.get("multipath")]
+        return {p["peer"]["peerId"] for p in best}
 
 
 def startup() -> dict[str, Any]:

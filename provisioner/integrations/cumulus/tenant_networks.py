@@ -40,7 +40,8 @@ Tree = dict[str, Any]
 
 VNI_MAX = 16_777_214  # NVUE reference: 1 to 16777214
 LAST_RULE = "65535"  # of a route map: routes that no earlier rule permits are denied
-IPV4, IPV6 = "ipv4-unicast", "ipv6-unicast"
+IPV4 = "ipv4-unicast"
+IPV6 = "ipv6-unicast"
 _FAMILY = ("router", "bgp", "address-family", IPV4)
 _FAMILY_6 = ("router", "bgp", "address-family", IPV6)
 _SETS = ("community", "large-community", "local-preference")  # of a route map's rule

@@ -149,7 +149,8 @@ def plan_shutdown(change: NetworkChange, state: NetworkState) -> NetworkChange:
 
     A session whose policies have a foreign form, or let nothing pass, has nothing to be told.
     """
-    vrfs, policies = {}, {}
+    vrfs: dict[str, VrfNetwork] = {}
+    policies: dict[str, RoutePolicy] = {}
     for vrf in sorted({*change.removed_vrfs, *change.vrfs}):
         held = state.vrfs.get(vrf, VrfNetwork())
         after = change.vrfs.get(vrf)

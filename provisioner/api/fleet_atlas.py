@@ -10,7 +10,7 @@ import asyncio
 import gzip
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,6 +27,7 @@ from provisioner.planning.campaigns.select_expression import Expression, Facts, 
 from provisioner.ports import StoreFailed
 from provisioner.store.repositories.atlas import FIELDS
 from provisioner.store.repositories.atlas import Facts as AtlasFacts
+from provisioner.store.rows.home_rows import BlockedGroup, Place, Placed, Waits, group_blocked
 from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------
@@ -147,11 +148,11 @@ class Feed:
             await asyncio.gather(self._looking, return_exceptions=True)
 
 
+PLACES_AT_ONCE = 8192  # rows of one turn of the readers
 READ_AT_ONCE = 1024  # bodies; some 30 ms of the store's thread, so that others get their turn
 CHANGED_MAX = 5000  # nodes of one answer or event
 _STAFF_ONLY = frozenset(map(FIELDS.index, ("reason", "tag")))
 _TENANT = FIELDS.index("tenant")
-_KIND, _STATE, _POD, _UNIT, _PORTS = map(FIELDS.index, ("kind", "state", "pod", "su", "ports"))
 
 
 class Room(Record):
@@ -181,6 +182,12 @@ class Atlas:
         self._known: dict[AtlasFacts, AtlasFacts] = {}  # nodes of a rack share one
         self._answers: dict[str, tuple[str, bytes, bytes]] = {}
         self._turn = asyncio.Lock()
+        self._places: dict[str, Place] = {}
+        self._known_places: dict[Place, Place] = {}  # nodes of a unit share one
+        self._places_count = Counter[Place]()
+        self._blocked: dict[str, tuple[str, Waits]] = {}
+        self._places_seen = 0  # number of the newest change among them
+        self._places_turn = asyncio.Lock()
 
     async def build_answer(self, store: SqlStore, tenant: str | None) -> tuple[str, bytes, bytes]:
         """(ETag, JSON, the same packed) of all nodes, or of one tenant's; made once for all."""
@@ -201,10 +208,43 @@ class Atlas:
             return made
 
     async def count_capacity(self, store: SqlStore) -> Capacity:
-        async with self._turn:
-            await self._look(store)
-            counts = Counter(facts for _, facts in self._facts.values())
-        return await asyncio.to_thread(build_capacity, counts)
+        async with self._places_turn:
+            await self._look_at_places(store)
+            return build_capacity(self._places_count)
+
+    async def list_blocked(
+        self, store: SqlStore, with_case: Collection[str]
+    ) -> tuple[BlockedGroup, ...]:
+        """Return the nodes that wait for a remedy, by group, without those that have a case."""
+        async with self._places_turn:
+            await self._look_at_places(store)
+            return group_blocked(self._blocked, with_case)
+
+    async def _look_at_places(self, store: SqlStore) -> None:
+        """Read the places that changed since the last look, and all where a node is gone."""
+        total = sum(group[-1] for group in await store.nodes.count_groups(None))
+        while moved := await store.atlas.list_moved(self._places_seen, PLACES_AT_ONCE):
+            self._put(moved)
+        if len(self._places) == total:
+            return
+        self._places, self._places_count, self._blocked = {}, Counter(), {}
+        after = ""
+        while placed := await store.atlas.list_places(after, PLACES_AT_ONCE):
+            self._put(placed)
+            after = placed[-1].node
+
+    def _put(self, placed: Sequence[Placed]) -> None:
+        for change, name, place, waits in placed:
+            old = self._places.get(name)
+            if old is not None:
+                self._places_count[old] -= 1
+            self._places[name] = self._known_places.setdefault(place, place)
+            self._places_count[place] += 1
+            self._places_seen = max(self._places_seen, change)
+            if waits is None or place.state == State.RETIRED:
+                self._blocked.pop(name, None)
+            else:
+                self._blocked[name] = place.state, waits
 
     async def _look(self, store: SqlStore) -> None:
         """Read what changed since the last look."""
@@ -246,23 +286,22 @@ def select_tenant(
     ]
 
 
-def build_capacity(counts: Counter[AtlasFacts]) -> Capacity:
+def build_capacity(counts: Mapping[Place, int]) -> Capacity:
+    """Return the room of a fleet. A host whose row is damaged is in no unit, and never free."""
     total = [0, 0, 0]
     units: dict[tuple[int, int], list[int]] = {}
     rails: dict[int, list[int]] = {}
-    for facts, number in counts.items():
-        state = "".join(facts[_STATE])
-        if facts[_KIND] != (NodeKind.HOST.value,) or state == State.RETIRED:
+    for place, number in counts.items():
+        if place.kind != NodeKind.HOST or place.state == State.RETIRED or not number:
             continue
-        tenant = "".join(facts[_TENANT])
-        certified = number if state in (State.CERTIFIED, State.RELEASED) else 0
-        free = number if state == State.CERTIFIED and not tenant else 0
-        unit = int("".join(facts[_POD])), int("".join(facts[_UNIT]))
-        cabled = {int(port.partition(" ")[0]) for port in facts[_PORTS]}
-        rooms = [rails.setdefault(r, [0, 0, 0]) for r in cabled if r >= 0]
-        for room in (total, units.setdefault(unit, [0, 0, 0]), *rooms):
-            for place, more in enumerate((number, certified, free)):
-                room[place] += more
+        certified = number if place.state in (State.CERTIFIED, State.RELEASED) else 0
+        is_free = place.state == State.CERTIFIED and not place.taken and place.unit is not None
+        rooms = [rails.setdefault(r, [0, 0, 0]) for r in place.rails if r >= 0]
+        if place.unit is not None:
+            rooms.append(units.setdefault(place.unit, [0, 0, 0]))
+        for room in (total, *rooms):
+            for column, more in enumerate((number, certified, number if is_free else 0)):
+                room[column] += more
     return Capacity(
         hosts=total[0],
         certified=total[1],

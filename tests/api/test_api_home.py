@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from served import NOW, PROFILE, Served, certificate, node, run
+from served import NOW, Served, certificate, node, run
 
 from provisioner.api.fleet_atlas import build_capacity
 from provisioner.model.alert import Alert, Override
@@ -25,6 +24,7 @@ from provisioner.model.tenant import Tenant
 from provisioner.planning.lifecycle.next_step import Party, find_party
 from provisioner.store.repositories.atlas import MarkKind
 from provisioner.store.rows import evidence_rows
+from provisioner.store.rows.home_rows import Place
 from provisioner.store.rows.node_rows import DAY_S, name_time_left
 
 RESEAT = "Reseat it."
@@ -148,10 +148,7 @@ def test_capacity_counts_hosts_once_for_each_unit_and_each_rail():
 
 
 def test_a_host_is_counted_once_on_a_rail_that_it_has_two_cables_of():
-    facts = tuple(
-        (w,) for w in ("host", "certified", PROFILE, "r", "", "", "m", "site", "0", "3", "r1")
-    )
-    counts = Counter({(*facts, ("0 leaf-a", "0 leaf-b", "-1 border"), ()): 5})
+    counts = {Place("host", "certified", False, (0, 3), (-1, 0)): 5}
 
     capacity = build_capacity(counts)
 

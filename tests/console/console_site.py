@@ -78,19 +78,23 @@ class Site:
 
     def __enter__(self) -> Site:
         self._thread.start()
-        assert self._ready.wait(timeout=60)
+        assert self._ready.wait(timeout=600)  # a fill may have little of a busy machine
         if self._failed is not None:
             raise self._failed
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=120)
         self._loop.close()
+
+    def is_alive(self) -> bool:
+        """Whether its loop still runs: an error in it ends the thread."""
+        return self._thread.is_alive() and self._failed is None
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Carry it out in the site's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
 
     def _serve(self) -> None:
         try:

@@ -8,6 +8,7 @@ import pytest
 from chromium import Looker
 from large_fleet import large_map
 from playwright.sync_api import Route
+from shared_browser import SHARED, Kept
 from smoothness import measure
 
 SIZE = 65_536
@@ -36,3 +37,21 @@ def test_65536_nodes_scroll_and_turn_like_an_empty_page(site, browser) -> None:
             if not rough and not slow:
                 return
     pytest.fail(f"not smooth: {rough or slow}, of {json.dumps(told)}")
+
+
+@pytest.mark.long  # another start of Chromium
+def test_a_browser_that_died_and_a_page_that_complained_end_no_other_test(site) -> None:
+    kept = Kept(lambda: SHARED.get_operator().open_page())
+    first = kept.lend()
+    same = kept.lend()
+    first.complaints.append("the network was lost")
+    second = kept.lend()
+    SHARED.get_browser().close()
+    SHARED.failures += 1  # as after the test that met the death
+    SHARED.revive()
+    third = kept.lend()
+    third.to("home", "Home")
+    kept.drop()
+
+    assert same is first
+    assert len({id(first), id(second), id(third)}) == 3

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from chromium import Looker
 from console_jobs import BEGIN, END, PAGE, count_clicks, format_table, list_jobs, replace_table
 from console_site import Site
-from playwright.sync_api import Browser
+from shared_browser import SHARED, Kept
 
 MEDIAN_MAX = 3
 CLICKS_MAX = 4  # of every job
@@ -26,14 +27,20 @@ def site(own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def people(site: Site, browser: Browser) -> Iterator[dict[str, Looker]]:
+def kept(site: Site) -> Iterator[dict[str, Kept]]:
+    def open_as(role: str) -> Looker:
+        return Looker(SHARED.get_browser(), site.url, site.tokens[role])
+
+    made = {role: Kept(partial(open_as, role)) for role in ("operator", "approver", "tenant")}
+    yield made
+    for page in made.values():
+        page.drop()
+
+
+@pytest.fixture
+def people(kept: dict[str, Kept]) -> dict[str, Looker]:
     """A person of each role, signed in once for all jobs."""
-    with (
-        Looker(browser, site.url, site.tokens["operator"]) as operator,
-        Looker(browser, site.url, site.tokens["approver"]) as approver,
-        Looker(browser, site.url, site.tokens["tenant"]) as tenant,
-    ):
-        yield {"operator": operator, "approver": approver, "tenant": tenant}
+    return {role: page.lend() for role, page in kept.items()}
 
 
 @pytest.fixture(scope="module")

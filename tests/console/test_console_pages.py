@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from chromium import HEIGHTS, Looker
 from console_site import Site
 from console_stories import PROVED, UNDER_WAY
 from playwright.sync_api import Browser
-from shared_browser import SHARED
 
 PAGES = {
     "home": "Home",
@@ -67,13 +65,6 @@ TRIED_BY_AXE = {(1440, "light"): set(PAGES), (320, "dark"): {*list(PAGES)[:4], "
 SHOTS = os.environ.get("CONSOLE_SHOTS", "")  # a folder: try and picture every width in both themes
 # a theme changes no length: CI tries dark where axe looks, and on one more width
 TRIED = {(width, "light") for width in HEIGHTS} | {(1440, "dark"), (320, "dark")}
-
-
-@pytest.fixture(scope="module")
-def walker() -> Iterator[Looker]:
-    """One who goes through all pages without ever loading anew."""
-    with SHARED.get_operator().open_page() as looker:
-        yield looker
 
 
 @pytest.mark.parametrize("where", PAGES)

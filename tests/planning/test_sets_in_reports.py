@@ -9,7 +9,8 @@ from test_planner import edge, matrix
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.node import State
 from provisioner.planning.campaigns import release_drift
-from provisioner.planning.campaigns.fleet_fields import gather_versions
+from provisioner.planning.campaigns.fleet_fields import find_pins, gather_versions, list_unlisted
+from provisioner.planning.campaigns.release_drift import outline_of
 from provisioner.planning.lifecycle.explain import Situation, explain
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC
 from provisioner.planning.path.planner import plan
@@ -39,11 +40,26 @@ def test_a_node_whose_settings_differ_drifts_from_its_release() -> None:
     node = NODE.model_copy(update={"release": "r", "profile": "p"})
     inventory = with_sets(*shown("none", "safe-1"))
 
-    (line,) = release_drift.find_drift(
-        [node], gather_versions({node.id: inventory}), MATRIX, (), {}, NOW
+    (line,) = release_drift.list_differing(
+        [outline_of(node)], gather_versions({node.id: inventory}), MATRIX, (), {}, NOW
     )
 
     assert [(b.kind, b.running, b.wanted) for b in line.behind] == [(BIOS, "none", "fast-1")]
+
+
+def test_a_pinned_component_that_the_bmc_stopped_to_list_is_drift_and_not_fine() -> None:
+    node = NODE.model_copy(update={"release": "r", "profile": "p"})
+    silent = gather_versions({node.id: with_sets(*shown("fast-1", "safe-1")[:1])})
+    about = ([outline_of(node)], silent, MATRIX, (), {}, NOW)
+
+    (line,) = release_drift.list_differing(*about)
+    (row,) = release_drift.tabulate_drift([line])
+    never_read = release_drift.list_differing(about[0], gather_versions({}), *about[2:])
+
+    assert [(b.kind, b.running, b.wanted) for b in line.behind] == [(BMC, "not listed", "safe-1")]
+    assert (row.nodes, row.names) == (1, (node.id,))
+    assert never_read == ()  # the first reading is intake's
+    assert list_unlisted(silent.of(node.id) or (), find_pins(MATRIX, "r", "p")) == (BMC,)
 
 
 def test_settings_that_wait_for_a_boot_are_debt() -> None:
@@ -82,7 +98,9 @@ def test_versions_are_counted_over_the_fleet_against_the_pins_of_each_node() -> 
         "n1": with_sets(*shown("none", "safe-1")),
     }  # n2 was never read
 
-    counts = release_drift.count_versions(nodes, gather_versions(seen), MATRIX, (), {}, NOW)
+    counts = release_drift.count_versions(
+        map(outline_of, nodes), gather_versions(seen), MATRIX, (), {}, NOW
+    )
 
     assert [(c.kind, c.version, c.standing, c.wanted, c.nodes, c.names) for c in counts] == [
         (BIOS, "fast-1", "as pinned", ("fast-1",), 1, ("n0",)),
@@ -96,7 +114,7 @@ def test_what_no_release_pins_is_counted_as_such() -> None:
     part = Component(kind="gpu.vbios", slot="GPU_1", version=None, source="s")
 
     (count,) = release_drift.count_versions(
-        [node],
+        [outline_of(node)],
         gather_versions({node.id: with_sets(part, part.model_copy(update={"slot": "GPU_2"}))}),
         MATRIX,
         (),

@@ -33,7 +33,7 @@ export async function versions({ signal, query, again }) {
 export async function page({ signal, again, query }) {
   const drift = await ask(`/drift?named=${LINES_MAX}`, { signal });
   const node = { head: "Node", cell: (row) => link(["nodes", row.node], row.node), value: (row) => row.node };
-  const where = (row) => (row.names.length === row.nodes && row.nodes <= NAMED_MAX ? `node=${row.names.join(",")}` : `${row.kind}="${row.running.replaceAll('"', "?")}"`);
+  const where = (row) => (row.names.length === row.nodes && row.nodes <= NAMED_MAX ? `node=${row.names.join(",")}` : row.running === "not listed" ? `drift="${row.kind}"` : `${row.kind}="${row.running.replaceAll('"', "?")}"`);
   const place = made("div", {}, made("p", { class: "quiet" }, "It is read now…"));
   const debts = (debt) => listing({
     caption: "Written but not in force", rows: debt.items, again, query, key: "debt-", name: (row) => row.node, nothing: empty("Nothing waits for a reset.", ""),

@@ -8,6 +8,7 @@ import { made, tame, tell } from "./dom.js";
 import { append_blockers } from "./problem_words.js";
 
 const PAUSE_MS = 250; // after the last key, before the server is asked again
+const AGAIN_MS = 3000;
 let count = 0;
 
 /**
@@ -76,9 +77,11 @@ export function watch_dry(form, about, inputs, place, ready) {
       place.replaceChildren();
       append_blockers(place, problem);
       ready(false);
+      if (!problem.status) timer = setTimeout(look, AGAIN_MS); // no answer: what was typed is still here
     }
   };
   const soon = () => {
+    cut?.abort(); // what is under way is of earlier values: its yes would be taken for these
     ready(false);
     clearTimeout(timer);
     timer = setTimeout(look, PAUSE_MS);

@@ -25,7 +25,14 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, State
 from provisioner.planning.campaigns import release_drift
 from provisioner.planning.campaigns.fleet_fields import FleetVersions
-from provisioner.planning.campaigns.release_drift import DebtLine, DriftLine, DriftRow, VersionCount
+from provisioner.planning.campaigns.release_drift import (
+    DebtLine,
+    DriftLine,
+    DriftRow,
+    Outline,
+    VersionCount,
+    outline_of,
+)
 from provisioner.planning.certification.certification import DAY_S
 from provisioner.planning.certification.cohort import (
     Outlier,
@@ -316,7 +323,7 @@ async def list_versions(ask: Ask) -> Reply:
 async def _read_versions(
     ask: Ask,
 ) -> tuple[
-    tuple[Node, ...],
+    Sequence[Outline],
     FleetVersions,
     Matrix,
     Sequence[ReleasePin],
@@ -324,7 +331,11 @@ async def _read_versions(
     float,
 ]:
     store = ask.parts.store
-    nodes = await _select(ask)
+    if ask.query.select.strip() == "all":  # no record of a node is parsed for it
+        columns = await store.nodes.list_columns(None)
+        nodes = [Outline(c[0], c[2], *c[4:]) for c in columns]
+    else:
+        nodes = [outline_of(node) for node in await _select(ask)]
     versions = FleetVersions(*await store.evidence.list_versions())
     pins = await store.campaigns.list_pins()
     return nodes, versions, ask.parts.matrix, pins, await list_under_way(store.campaigns), ask.now

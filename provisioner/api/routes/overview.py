@@ -23,6 +23,7 @@ from provisioner.model.times.instant import Instant, InstantOrNone
 from provisioner.planning.campaigns.campaign_preview import preview_campaign
 from provisioner.planning.campaigns.campaign_report import build_report
 from provisioner.planning.lifecycle.timeline import (
+    AT_WORK,
     DAY_S,
     FleetDay,
     LifeMark,
@@ -186,22 +187,22 @@ async def show_overview(ask: Ask) -> Reply:
     course = await store.home.read_course(start_of_day(ask.now, span_s), spans, ask.now, span_s)
     groups = await store.nodes.count_groups(None)
     states: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for kind, state, _, _, number in groups:
         if kind == "host":
             states[state] = states.get(state, 0) + number
+        if state in AT_WORK:
+            counts[state] = counts.get(state, 0) + number
     stays = measure_stays(Move(*row) for row in course.recent)
-    working = list_working(await store.nodes.list(), stays, ask.now)
+    named = await store.home.list_working([str(s) for s in AT_WORK], NAMED_MAX)
     others = {"opened": course.opened, "closed": course.closed, "alerts": course.alerts}
-    counts: dict[str, int] = {}
-    for node in working:
-        counts[node.state.value] = counts.get(node.state.value, 0) + 1
     view = Overview(
         at=ask.now,
         work=WorkUnderWay(
             campaigns=await _list_campaigns(ask),
             states=counts,
             typical_s=stays,
-            nodes=working[:NAMED_MAX],
+            nodes=list_working(named, stays, ask.now),
         ),
         hour=LastHour(
             counts={name_kind(k): n for k, n in sorted(course.hour.items())},

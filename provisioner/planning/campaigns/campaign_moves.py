@@ -293,11 +293,12 @@ def retry_progress(p: NodeProgress) -> NodeProgress | str:
 
 def find_pin(node: Node, pins: Sequence[ReleasePin], now: float) -> ReleasePin | None:
     """Return the pin that applies to a node: its own, else its rack's, else the fleet's."""
-    for scope, name in (
-        (PinScope.NODE, node.id),
-        (PinScope.RACK, node.location.rack),
-        (PinScope.FLEET, ""),
-    ):
+    return find_pin_of(node.id, node.location.rack, pins, now)
+
+
+def find_pin_of(node: str, rack: str, pins: Sequence[ReleasePin], now: float) -> ReleasePin | None:
+    """Return the pin that applies to a node of a rack."""
+    for scope, name in ((PinScope.NODE, node), (PinScope.RACK, rack), (PinScope.FLEET, "")):
         for pin in pins:
             if (pin.scope, pin.name) == (scope, name) and pin.is_in_force(now):
                 return pin
@@ -311,10 +312,23 @@ def find_target(
 
     `row` and `target` belong to the campaign in progress that has the node, if there is one.
     """
+    return find_target_of(node.id, node.location.rack, node.release, row, target, pins, now)
+
+
+def find_target_of(
+    node: str,
+    rack: str,
+    release: str,
+    row: CampaignRow | None,
+    target: str,
+    pins: Sequence[ReleasePin],
+    now: float,
+) -> str:
+    """Return the same of a node with this rack and release."""
     if row is not None and row.progress.state in (Progress.ADMITTED, Progress.SOAKING):
         return target
-    pin = find_pin(node, pins, now)
-    return node.release if pin is None else pin.release
+    pin = find_pin_of(node, rack, pins, now) if pins else None
+    return release if pin is None else pin.release
 
 
 def find_pin_conflict(

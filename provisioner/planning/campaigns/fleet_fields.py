@@ -165,7 +165,7 @@ class Reading:
             facts[name] = tuple(sorted(found))
         if "drift" in self._wanted:
             behind = {v.kind for v in listed if find_missed(v, pins.get(v.kind)) is not None}
-            facts["drift"] = tuple(sorted(behind))
+            facts["drift"] = tuple(sorted(behind.union(list_unlisted(listed, pins))))
         return facts
 
 
@@ -201,3 +201,17 @@ def find_missed(version: ListedVersion, pin: Pin | None) -> str | None:
     if pin is None or not pin.known or judge_pin(version.kind, version.version, pin).met:
         return None
     return select_target(version.kind, version.version, pin) or "no pin for this model"
+
+
+def list_unlisted(versions: Iterable[ListedVersion], pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    """Return pinned components of which a node that was read lists none, by name: what its BMC or
+    host stopped to tell is not taken to be as pinned."""
+    listed = {version.kind for version in versions}
+    return tuple(
+        kind
+        for kind, pin in sorted(pins.items())
+        if pin.known
+        and not pin.optional
+        and kind not in listed
+        and not (kind in ALL and ALL[kind].derived)
+    )

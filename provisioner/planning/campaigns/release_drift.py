@@ -18,17 +18,24 @@ from provisioner.model.inventory import Inventory, ListedVersion
 from provisioner.model.matrix import SEVERITIES, Matrix, Pin
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.plan import StagedFact
-from provisioner.planning.campaigns.campaign_moves import find_pin, find_target
-from provisioner.planning.campaigns.fleet_fields import FleetVersions, find_missed, find_pins
+from provisioner.planning.campaigns.campaign_moves import find_pin_of, find_target_of
+from provisioner.planning.campaigns.fleet_fields import (
+    FleetVersions,
+    find_missed,
+    find_pins,
+    list_unlisted,
+)
 from provisioner.planning.matrix.standing import find_notices
 from provisioner.planning.path.conditions import judge_pin, select_target
+
+UNLISTED = "not listed"
 
 
 class Behind(Record):
     """One component that does not run its pin, with the number of such slots."""
 
     kind: str
-    running: str  # "?": no version is known
+    running: str  # "?": no version is known; "not listed": no such part is, though it is pinned
     wanted: str
     slots: int
 
@@ -51,7 +58,9 @@ class DriftRow(Record):
     """One version that nodes run and are not to run, with the one that they are to run."""
 
     kind: str = Field(description="The component, as the matrix names it.")
-    running: str = Field(description='"?": the device gives no version.')
+    running: str = Field(
+        description='"?": the device gives no version; "not listed": the node lists no such part.'
+    )
     wanted: str = Field(description="The pinned version.")
     nodes: int
     slots: int = Field(description="Parts that run it: eight GPUs of a node are eight.")
@@ -84,10 +93,24 @@ class DebtLine(Record):
     source: str  # "device", "ledger", "certificate" or "store"
 
 
+class Outline(NamedTuple):
+    """What drift needs of a node: the columns of its row, which are read without its record."""
+
+    id: str
+    state: str
+    release: str
+    profile: str
+    rack: str
+
+
+def outline_of(node: Node) -> Outline:
+    return Outline(node.id, node.state.value, node.release, node.profile, node.location.rack)
+
+
 class Differing(NamedTuple):
     """One node that differs. `row`: its place in a campaign; `expired`: its pin that is over."""
 
-    node: Node
+    node: Outline
     row: CampaignRow | None
     campaign_target: str
     target: str
@@ -97,7 +120,7 @@ class Differing(NamedTuple):
 
 
 def list_differing(
-    nodes: Sequence[Node],
+    nodes: Iterable[Outline],
     versions: FleetVersions,
     matrix: Matrix,
     pins: Sequence[ReleasePin],
@@ -113,15 +136,15 @@ def list_differing(
     known: dict[tuple[str, str, str], tuple[tuple[Behind, ...], tuple[str, ...]]] = {}
     expired_pins = [p for p in pins if not p.is_in_force(now)]
     for node in nodes:
-        if node.state is State.RETIRED:
+        if node.state == State.RETIRED:
             continue
         row, campaign_target = under_way.get(node.id, (None, ""))
-        target = find_target(node, row, campaign_target, pins, now)
+        target = _target(node, row, campaign_target, pins, now)
         key = (versions.of_node.get(node.id, ""), target, node.profile)
         if key not in known:
-            listed = versions.sets.get(key[0], ())
+            listed, wanted = versions.sets.get(key[0], ()), find_pins(matrix, *key[1:])
             known[key] = (
-                _behind(listed, find_pins(matrix, *key[1:])),
+                _behind(listed, wanted) + (_unlisted(listed, wanted) if key[0] else ()),
                 _list_notices(listed, matrix),
             )
         behind, security = known[key]
@@ -136,7 +159,7 @@ def build_line(found: Differing, pins: Sequence[ReleasePin], now: float) -> Drif
     expired = found.expired
     return DriftLine.model_construct(  # of records that were validated when they were read
         node=found.node.id,
-        state=found.node.state.value,
+        state=found.node.state,
         release=found.node.release,
         target=found.target,
         why=_why(found.node, found.row, found.campaign_target, pins, now),
@@ -144,18 +167,6 @@ def build_line(found: Differing, pins: Sequence[ReleasePin], now: float) -> Drif
         pin_expired="" if expired is None else f"{expired.key} to {expired.release}",
         security=found.security,
     )
-
-
-def find_drift(
-    nodes: Sequence[Node],
-    versions: FleetVersions,
-    matrix: Matrix,
-    pins: Sequence[ReleasePin],
-    under_way: Mapping[str, tuple[CampaignRow, str]],
-    now: float,
-) -> tuple[DriftLine, ...]:
-    found = list_differing(nodes, versions, matrix, pins, under_way, now)
-    return tuple(build_line(one, pins, now) for one in found)
 
 
 def tabulate_drift(lines: Iterable[Differing]) -> tuple[DriftRow, ...]:
@@ -183,7 +194,7 @@ def tabulate_drift(lines: Iterable[Differing]) -> tuple[DriftRow, ...]:
 
 
 def count_versions(
-    nodes: Sequence[Node],
+    nodes: Iterable[Outline],
     versions: FleetVersions,
     matrix: Matrix,
     pins: Sequence[ReleasePin],
@@ -198,10 +209,10 @@ def count_versions(
     alike: dict[tuple[str, str, str], list[str]] = {}
     for node in nodes:
         digest = versions.of_node.get(node.id)
-        if digest is None or node.state is State.RETIRED:
+        if digest is None or node.state == State.RETIRED:
             continue
         row, campaign_target = under_way.get(node.id, (None, ""))
-        target = find_target(node, row, campaign_target, pins, now)
+        target = _target(node, row, campaign_target, pins, now)
         alike.setdefault((digest, target, node.profile), []).append(node.id)
     slots: dict[tuple[str, str, str], int] = {}
     names: dict[tuple[str, str, str], list[list[str]]] = {}
@@ -365,6 +376,13 @@ def _behind(versions: Iterable[ListedVersion], pins: Mapping[str, Pin]) -> tuple
     )
 
 
+def _unlisted(versions: Iterable[ListedVersion], pins: Mapping[str, Pin]) -> tuple[Behind, ...]:
+    return tuple(
+        Behind(kind=kind, running=UNLISTED, wanted=pins[kind].version, slots=0)
+        for kind in list_unlisted(versions, pins)
+    )
+
+
 def _list_notices(versions: Iterable[ListedVersion], matrix: Matrix) -> tuple[str, ...]:
     """Return the security notices that concern running versions, the most severe first."""
     running = {(one.kind, one.version) for one in versions if one.version}
@@ -379,16 +397,22 @@ def _list_notices(versions: Iterable[ListedVersion], matrix: Matrix) -> tuple[st
     )
 
 
-def _about(pin: ReleasePin, node: Node) -> bool:
-    return (pin.scope.value, pin.name) in (("node", node.id), ("rack", node.location.rack))
+def _about(pin: ReleasePin, node: Outline) -> bool:
+    return (pin.scope.value, pin.name) in (("node", node.id), ("rack", node.rack))
+
+
+def _target(
+    node: Outline, row: CampaignRow | None, target: str, pins: Sequence[ReleasePin], now: float
+) -> str:
+    return find_target_of(node.id, node.rack, node.release, row, target, pins, now)
 
 
 def _why(
-    node: Node, row: CampaignRow | None, target: str, pins: Sequence[ReleasePin], now: float
+    node: Outline, row: CampaignRow | None, target: str, pins: Sequence[ReleasePin], now: float
 ) -> str:
-    if row is not None and find_target(node, row, target, (), now) != node.release:
+    if row is not None and _target(node, row, target, (), now) != node.release:
         return f"campaign {row.campaign}"
-    pin = find_pin(node, pins, now)
+    pin = find_pin_of(node.id, node.rack, pins, now)
     if pin is None:
         return f"campaign {row.campaign}" if row is not None else "its own"
     if pin.scope.value == "fleet":

@@ -135,27 +135,25 @@ def measure_stays(moves: Iterable[Move]) -> dict[str, float]:
 
 
 def list_working(
-    nodes: Iterable[Node], stays: Mapping[str, float], now: float
+    rows: Iterable[tuple[str, str, float, str]], stays: Mapping[str, float], now: float
 ) -> tuple[WorkingNode, ...]:
-    """Return the nodes on their way, the longest first."""
-    working = [n for n in nodes if n.state in AT_WORK]
-    working.sort(key=lambda n: (n.entered_at, n.id))
+    """Return nodes on their way of rows (node, state, since, note), in their order."""
     return tuple(
-        WorkingNode.model_construct(
-            node=n.id,
-            state=n.state,
-            since=n.entered_at,
-            ends_at=_expect_end(n, stays, now),
-            note=n.note,
+        WorkingNode(
+            node=name,
+            state=State(state),
+            since=since,
+            ends_at=_expect_end(state, since, stays, now),
+            note=note,
         )
-        for n in working
+        for name, state, since, note in rows
     )
 
 
-def _expect_end(node: Node, stays: Mapping[str, float], now: float) -> float:
+def _expect_end(state: str, since: float, stays: Mapping[str, float], now: float) -> float:
     """Return when a stay ends by what is typical; 0: not known, or longer than that already."""
-    ends_at = node.entered_at + stays.get(node.state.value, 0.0)
-    return ends_at if node.entered_at and ends_at > now else 0.0
+    ends_at = since + stays.get(state, 0.0)
+    return ends_at if since and ends_at > now else 0.0
 
 
 def list_stays(rows: Sequence[Mapping[str, Any]], node: Node) -> list[LifeSpan]:

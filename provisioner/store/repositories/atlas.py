@@ -38,6 +38,8 @@ class SqlHomeRepository:
     list_retryable = reads(home_rows.list_retryable)
     # Return what happened in the last days and in the last hour.
     read_course = reads(home_rows.read_course)
+    # Return nodes in some states, the longest there first.
+    list_working = reads(home_rows.read_working)
     # Return (campaign, state of its nodes) -> nodes, of campaigns that are under way.
     count_campaigns = reads(home_rows.count_campaigns)
 
@@ -101,6 +103,10 @@ class SqlAtlasRepository:
     async def list_facts(self, names: Sequence[str]) -> Sequence[tuple[str, int, Facts]]:
         """Return (name, generation, facts) of the existing nodes among these names."""
         return await self._transactions.read(partial(read_facts, names=names))
+
+    # Return places of all nodes by id, after one; and of those that changed later.
+    list_places = reads(home_rows.read_places)
+    list_moved = reads(home_rows.read_moved)
 
     async def list_marks(self, kind: MarkKind, now: float) -> Sequence[tuple[str, str]]:
         """Return (node, word) of the nodes that have a word of this kind, by node."""

@@ -1,19 +1,22 @@
-"""The work that waits for people, counted by the database: no node leaves it as a record.
+"""The work that waits for people, of rows: no node leaves the database as a record.
 
 65,536 nodes are read in some 0.1 s on the lane of readers; only nodes with a blocker are grouped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
     Integer,
+    Row,
     Table,
     and_,
     case,
@@ -216,7 +219,6 @@ class ExpiringCertificate:
 
 @dataclass(frozen=True)
 class Waiting:
-    blocked: tuple[BlockedGroup, ...]
     alerts: tuple[AlertGroup, ...]
     certificates: tuple[ExpiringCertificate, ...]
 
@@ -224,22 +226,32 @@ class Waiting:
 def read_waiting(connection: Connection, now: float) -> Waiting:
     """Read everything in one snapshot."""
     return Waiting(
-        blocked=_read_blocked(connection),
         alerts=_read_alerts(connection, now),
         certificates=_read_certificates(connection, now),
     )
 
 
-def _read_blocked(connection: Connection) -> tuple[BlockedGroup, ...]:
-    retryable = func.sum(case((nodes.c.state.in_(RETRYABLE), 1), else_=0))
-    detail = func.min(json_text(nodes.c.body, "blockers[0].detail"))
-    number = func.count()
-    query = select(_REASON, _UNBLOCK, number, retryable, func.min(nodes.c.id), detail)
-    query = query.where(_IS_BLOCKED).group_by(_REASON, _UNBLOCK)
-    rows = connection.execute(query.order_by(number.desc(), _REASON).limit(GROUPS_MAX))
-    return tuple(
-        BlockedGroup(str(r[0]), r[1] or "", r[2], int(r[3] or 0), r[4], r[5] or "") for r in rows
-    )
+def group_blocked(
+    blocked: Mapping[str, tuple[str, Waits]], with_case: Collection[str]
+) -> tuple[BlockedGroup, ...]:
+    """Return node -> (state, first blocker) by reason and remedy, what most wait for first; a node
+    with an open case waits for that, and is listed with it."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(blocked.keys() - set(with_case)):
+        waits = blocked[name][1]
+        groups.setdefault((waits.reason, waits.unblock), []).append(name)
+    found = [
+        BlockedGroup(
+            reason=reason,
+            unblock=unblock,
+            nodes=len(names),
+            retryable=sum(blocked[name][0] in RETRYABLE for name in names),
+            example=names[0],
+            detail=min(blocked[name][1].detail for name in names),
+        )
+        for (reason, unblock), names in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda g: (-g.nodes, g.reason)))[:GROUPS_MAX]
 
 
 def list_retryable(connection: Connection, reason: str, unblock: str) -> tuple[str, ...]:
@@ -287,6 +299,87 @@ def _read_certificates(connection: Connection, now: float) -> tuple[ExpiringCert
     )
     rows = connection.execute(query.order_by(left_s, nodes.c.id).limit(CERTIFICATES_MAX))
     return tuple(ExpiringCertificate(r[0], r[1], float(r[2])) for r in rows)
+
+
+# ------------------------------------------------------------------------------
+# Places of nodes and nodes on their way, from their rows without their records.
+
+
+RAIL = re.compile(r'"rail":\s*(-?\d+)')  # a quote within a text is escaped, so this is a field
+_PLACE = (
+    nodes.c.changed,
+    nodes.c.id,
+    nodes.c.kind,
+    nodes.c.state,
+    nodes.c.tenant,
+    json_text(nodes.c.body, "location.pod"),
+    json_text(nodes.c.body, "location.scalable_unit"),
+    json_text(nodes.c.body, "ports"),
+    json_text(nodes.c.body, "blockers[0].reason"),
+    json_text(nodes.c.body, "blockers[0].unblock"),
+    json_text(nodes.c.body, "blockers[0].detail"),
+)
+
+
+class Place(NamedTuple):
+    """Where a node stands and whether it is taken. `unit` None: its body cannot be read."""
+
+    kind: str
+    state: str
+    taken: bool
+    unit: tuple[int, int] | None  # pod, scalable unit
+    rails: tuple[int, ...]
+
+
+class Waits(NamedTuple):
+    """The first blocker of a node."""
+
+    reason: str
+    unblock: str
+    detail: str
+
+
+class Placed(NamedTuple):
+    """One node. `changed`: number of its newest change."""
+
+    changed: int
+    node: str
+    place: Place
+    waits: Waits | None
+
+
+def read_places(connection: Connection, after: str, limit: int) -> list[Placed]:
+    query = select(*_PLACE).where(nodes.c.id > after).order_by(nodes.c.id).limit(limit)
+    return [_placed(row) for row in connection.execute(query)]
+
+
+def read_moved(connection: Connection, after: int, limit: int) -> list[Placed]:
+    query = select(*_PLACE).where(nodes.c.changed > after).order_by(nodes.c.changed).limit(limit)
+    return [_placed(row) for row in connection.execute(query)]
+
+
+def _placed(row: Row[Any]) -> Placed:
+    changed, name, kind, state, tenant, pod, unit, ports, reason, unblock, detail = tuple(row)
+    where = None if pod is None or unit is None else (int(pod), int(unit))
+    place = Place(kind, state, bool(tenant), where, _rails(tuple(RAIL.findall(ports or ""))))
+    waits = None if reason is None else Waits(str(reason), unblock or "", detail or "")
+    return Placed(changed, name, place, waits)
+
+
+@lru_cache(maxsize=1024)
+def _rails(found: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(sorted(set(map(int, found))))
+
+
+def read_working(
+    connection: Connection, states: Collection[str], limit: int
+) -> list[tuple[str, str, float, str]]:
+    """Return (node, state, since, note) of nodes in these states, the longest there first."""
+    entered = func.coalesce(cast(json_text(nodes.c.body, "entered_at"), Double), 0.0)
+    note = func.coalesce(json_text(nodes.c.body, "note"), "")
+    query = select(nodes.c.id, nodes.c.state, entered, note).where(nodes.c.state.in_(states))
+    rows = connection.execute(query.order_by(entered, nodes.c.id).limit(limit))
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
 # ------------------------------------------------------------------------------

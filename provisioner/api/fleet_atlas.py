@@ -25,9 +25,15 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS
 from provisioner.planning.campaigns.select_expression import Expression, Facts, parse, read_fields
 from provisioner.ports import StoreFailed
-from provisioner.store.repositories.atlas import FIELDS
+from provisioner.store.repositories.atlas import (
+    FIELDS,
+    BlockedGroup,
+    Place,
+    Placed,
+    Waits,
+    group_blocked,
+)
 from provisioner.store.repositories.atlas import Facts as AtlasFacts
-from provisioner.store.rows.home_rows import BlockedGroup, Place, Placed, Waits, group_blocked
 from provisioner.store.sql_store import SqlStore
 
 # ------------------------------------------------------------------------------

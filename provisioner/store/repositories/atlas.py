@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, func, select
 
@@ -24,6 +24,14 @@ from provisioner.store.schema.schema import nodes
 
 # ------------------------------------------------------------------------------
 # The work that waits for people: blocked nodes, alerts and certificates by group.
+
+
+# of the rows, for those above the repositories
+BlockedGroup: TypeAlias = home_rows.BlockedGroup
+Place: TypeAlias = home_rows.Place
+Placed: TypeAlias = home_rows.Placed
+Waits: TypeAlias = home_rows.Waits
+group_blocked = home_rows.group_blocked
 
 
 class SqlHomeRepository:

@@ -233,7 +233,9 @@ class Atlas:
             self._put(moved)
         if len(self._places) == total:
             return
-        self._places, self._places_count, self._blocked = {}, Counter(), {}
+        self._places = {}
+        self._places_count = Counter()
+        self._blocked = {}
         after = ""
         while placed := await store.atlas.list_places(after, PLACES_AT_ONCE):
             self._put(placed)

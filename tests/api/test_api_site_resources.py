@@ -243,7 +243,10 @@ def test_views_are_bounded_and_lead_nowhere_but_into_the_console(
         for name, status in (("a", 200), ("b", 200), ("c", 409), ("a", 200)):
             assert (await served.ask("viewer", "PUT", f"/views/{name}", good))[0] == status
         assert (await served.ask("operator", "PUT", "/views/mine", good))[0] == 200
-        monkeypatch.setattr(agents, "VIEWS_OF_ALL_MAX", 2)  # fewer than there are by now
+        assert (await served.ask("red", "PUT", "/views/mine", good))[0] == 200
+        monkeypatch.setattr(agents, "VIEWS_OF_SIDE_MAX", 2)  # fewer than the staff has by now
+        assert (await served.ask("red", "PUT", "/views/other", good))[0] == 200  # room of its own
+        assert (await served.ask("red", "PUT", "/views/third", good))[0] == 409
         other = {"address": "#/tenants"}
         assert (await served.ask("operator", "PUT", "/views/mine", other))[0] == 409
         kept = await served.ask("operator", "GET", "/views/mine")

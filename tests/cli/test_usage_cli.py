@@ -244,8 +244,16 @@ def test_sets_of_versions_are_forgotten_once_nobody_looks_back_at_them(
         rows = select(version_spans.c.begins_at).order_by(version_spans.c.begins_at)
         kept = await store.read(lambda c: list(c.scalars(rows)))
         later = NOW + 800 * 86_400.0
+        for name, entered_at in (("gone", NOW + 9.0), ("just gone", later)):
+            old = Node(id=name, kind=NodeKind.HOST, state=State.RETIRED, entered_at=entered_at)
+            await store.nodes.add(old)
+            its = seen("of a retired one").model_copy(update={"node": name})
+            await store.evidence.put_inventory(its, NOW)
         for number in range(2):
             await store.evidence.put_inventory(seen(f"w{number}"), later + number)
+        retired = select(version_spans.c.node).where(version_spans.c.node != "n1")
+        assert await store.read(lambda c: list(c.scalars(retired))) == ["just gone"]
+        rows = rows.where(version_spans.c.node == "n1")
         left = await store.read(lambda c: len(list(c.scalars(rows))))
         sets = select(version_sets.c.digest)
         known = await store.read(lambda c: len(list(c.scalars(sets))))
@@ -255,7 +263,7 @@ def test_sets_of_versions_are_forgotten_once_nobody_looks_back_at_them(
     kept, left, known = asyncio.run(play())
     assert (len(kept), kept[0]) == (20, NOW + 40)
     assert left == 3  # the set at the oldest time that is kept, and two after it
-    assert known <= left + 1
+    assert known <= left + 2  # and the one that the retired nodes were last seen with
 
 
 def test_a_damaged_standing_stops_nobodys_count_and_its_node_is_counted_on(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ _VIEW_ROUTES = (
         effect=Effect.MOMENTARY,
         body=ViewFields,
         example={"address": "#/fleet?colour=tenant&where=rack%3Dsu0-*", "shared": True},
-        refusals={409: "The caller, or all together, have too many."},
+        refusals={409: "The caller, or all people of its side together, have too many."},
     ),
     Route(
         "DELETE",

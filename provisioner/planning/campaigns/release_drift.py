@@ -142,7 +142,8 @@ def list_differing(
         target = _target(node, row, campaign_target, pins, now)
         key = (versions.of_node.get(node.id, ""), target, node.profile)
         if key not in known:
-            listed, wanted = versions.sets.get(key[0], ()), find_pins(matrix, *key[1:])
+            listed = versions.sets.get(key[0], ())
+            wanted = find_pins(matrix, *key[1:])
             known[key] = (
                 _behind(listed, wanted) + (_unlisted(listed, wanted) if key[0] else ()),
                 _list_notices(listed, matrix),

@@ -139,7 +139,7 @@ class SqlSessionRepository:
 # Addresses of the console that people keep.
 
 VIEWS_MAX = 100  # of one person
-VIEWS_OF_ALL_MAX = 2_000
+VIEWS_OF_SIDE_MAX = 2_000  # of the staff, and of each tenant: none takes another's room
 
 
 class SqlViewRepository:
@@ -152,7 +152,7 @@ class SqlViewRepository:
         """Return a person's own views and the shared ones of the others, by name."""
         seen = (saved_views.c.owner == owner) | (saved_views.c.shared == 1)
         asked = select(saved_views).where(saved_views.c.side == side, seen)
-        ordered = asked.order_by(saved_views.c.name, saved_views.c.owner).limit(VIEWS_OF_ALL_MAX)
+        ordered = asked.order_by(saved_views.c.name, saved_views.c.owner).limit(VIEWS_OF_SIDE_MAX)
 
         def read(connection: Connection) -> Sequence[SavedView]:
             rows = connection.execute(ordered)
@@ -166,11 +166,11 @@ class SqlViewRepository:
         same = _one_view(side, view.owner, view.name)
 
         def write(connection: Connection) -> bool:
-            counted = select(func.count()).select_from(saved_views).where(~same)
-            of_owner = counted.where(saved_views.c.side == side, saved_views.c.owner == view.owner)
+            counted = select(func.count()).where(saved_views.c.side == side, ~same)
+            of_owner = counted.where(saved_views.c.owner == view.owner)
             if (connection.scalar(of_owner) or 0) >= VIEWS_MAX or (
                 connection.scalar(counted) or 0
-            ) >= VIEWS_OF_ALL_MAX:
+            ) >= VIEWS_OF_SIDE_MAX:
                 return False
             connection.execute(delete(saved_views).where(same))
             row = {

@@ -11,7 +11,19 @@ import zlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from sqlalchemy import Connection, bindparam, delete, false, func, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Double,
+    bindparam,
+    cast,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from provisioner.model.certificate import Certificate, Revocation
@@ -24,11 +36,12 @@ from provisioner.model.inventory import (
     list_serials,
     list_versions,
 )
+from provisioner.model.node import State
 from provisioner.model.tenant import ReleaseProof
 from provisioner.ports import Fenced
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows import records
-from provisioner.store.rows.records import clean, parse, parse_each, parse_inventory
+from provisioner.store.rows.records import clean, json_text, parse, parse_each, parse_inventory
 from provisioner.store.schema.schema import (
     baselines,
     certificates,
@@ -38,6 +51,7 @@ from provisioner.store.schema.schema import (
     inventories,
     matrices,
     node_versions,
+    nodes,
     proofs,
     reports,
     samples,
@@ -267,9 +281,13 @@ def _forget_spans(connection: Connection, node: str, now: float) -> None:
     old = select(func.max(begins)).where(mine, begins <= now - SPANS_KEPT_S)
     bounds = [b for b in (connection.scalar(newest), connection.scalar(old)) if b is not None]
     gone = mine & (begins < max(bounds, default=float("-inf")))
-    digests = set(connection.scalars(select(version_spans.c.versions).where(gone)))
-    if not digests:
+    if connection.scalar(select(begins).where(gone).limit(1)) is None:
         return
+    # nobody reads a retired node again, so that its own turn never comes
+    left = cast(json_text(nodes.c.body, "entered_at"), Double) <= now - SPANS_KEPT_S
+    retired = select(nodes.c.id).where(nodes.c.state == str(State.RETIRED), left)
+    gone |= version_spans.c.node.in_(retired)
+    digests = set(connection.scalars(select(version_spans.c.versions).where(gone)))
     connection.execute(delete(version_spans).where(gone))
     ran = select(version_spans.c.node).where(version_spans.c.versions == version_sets.c.digest)
     runs = select(node_versions.c.node).where(node_versions.c.versions == version_sets.c.digest)

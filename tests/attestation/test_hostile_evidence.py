@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attested_devices import AT, NONCE, TRUST, Question, chain_of, make_gpu, write_vbios_rim
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from provisioner.checks.attestation.certificate_chains import parse_certificates, verify_chain
@@ -23,7 +23,6 @@ def replace(raw: bytes, at: int, piece: bytes) -> bytes:
     return raw[:start] + piece + raw[start + len(piece) :]
 
 
-@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 1 << 20), piece=PIECES, raw=st.sampled_from((REPORT, NEWER)))
 @example(at=3, piece=b"\xff\x00", raw=REPORT)
 def test_no_changed_report_is_proved(at: int, piece: bytes, raw: bytes) -> None:
@@ -34,13 +33,11 @@ def test_no_changed_report_is_proved(at: int, piece: bytes, raw: bytes) -> None:
     assert (result.verdict is Verdict.PROVED) == (changed == raw)
 
 
-@settings(max_examples=200, deadline=None)
 @given(cut=st.integers(0, len(REPORT) - 1))
 def test_no_shortened_report_is_proved(cut: int) -> None:
     assert Question(report=REPORT[:cut]).judge().verdict is not Verdict.PROVED
 
 
-@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 1 << 20), piece=PIECES)
 def test_a_changed_chain_ends_at_the_pinned_key_or_is_refused(at: int, piece: bytes) -> None:
     try:
@@ -57,7 +54,6 @@ def test_a_changed_chain_ends_at_the_pinned_key_or_is_refused(at: int, piece: by
         assert digest_spki(root) == chain.anchor.spki_sha256
 
 
-@settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 1 << 20), piece=PIECES)
 def test_a_changed_manifest_gives_the_same_golden_values_or_none(at: int, piece: bytes) -> None:
     genuine = read_manifest(RIM, "own", TRUST.references, AT, AT)

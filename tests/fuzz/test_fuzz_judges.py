@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from attempts import HEAD, SAMPLES, attempt, make_head, seeds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner import checks
@@ -28,7 +28,6 @@ def test_every_sample_is_attempted_by_every_judge() -> None:
             attempt(make_head(number, 0, 0) + file.read_bytes())
 
 
-@settings(max_examples=150)
 @given(
     head=st.binary(min_size=HEAD, max_size=HEAD),
     body=st.binary(max_size=600) | st.text(max_size=300).map(lambda text: text.encode("utf-8")),
@@ -37,7 +36,6 @@ def test_arbitrary_bytes_never_crash_and_never_pass(head: bytes, body: bytes) ->
     attempt(head + body)
 
 
-@settings(max_examples=100)
 @given(which=st.integers(0, len(checks.ALL) - 1), at=st.integers(0, 255), data=st.data())
 def test_a_piece_of_a_good_output_that_is_replaced_never_crashes(
     which: int, at: int, data: st.DataObject

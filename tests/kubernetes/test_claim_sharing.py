@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.integrations.kubernetes.claim_sharing import (
@@ -38,7 +38,6 @@ CLAIMS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(CLAIMS, st.sets(st.sampled_from(NODES)), st.sets(st.sampled_from(NODES)))
 def test_shares_are_disjoint_of_the_tenant_within_the_number_and_stay(
     claims: list[Claim], held: set[str], ready: set[str]

@@ -17,6 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from program import alone
 from test_image import serve_image
 from test_package import EPOCH, require_index
 
@@ -111,10 +112,7 @@ def test_values_follow_their_schema_and_settings_are_the_programs(values: Mappin
 
 
 def test_options_are_those_of_the_command_and_paths_those_of_the_image():
-    shown = subprocess.run(
-        [sys.executable, "-m", "provisioner", "serve", "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    ).stdout  # fmt: skip
+    shown = alone(["serve", "--help"], ROOT).stdout
     options = set(re.findall(r"(--[a-z][a-z-]+)", TEMPLATES))
 
     assert len(options) >= 7

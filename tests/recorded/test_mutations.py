@@ -64,7 +64,7 @@ def _json(text: str) -> Any:
         return text
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(broken_trees(), st.sampled_from(sorted(quirks.ALL)))
 def test_a_broken_tree_gives_an_inventory_with_gaps_or_a_port_error(
     tree: dict[str, Any], quirk: str
@@ -84,7 +84,7 @@ def test_a_broken_tree_gives_an_inventory_with_gaps_or_a_port_error(
     assert Inventory.model_validate_json(found.model_dump_json()) == found
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(broken_trees())
 def test_the_verbs_of_a_broken_bmc_answer_with_values_or_a_port_error(tree: dict[str, Any]) -> None:
     client = Redfish(TreeTransport(tree), ADDRESS, quirks.ALL["nvidia_openbmc"])

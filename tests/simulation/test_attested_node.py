@@ -6,7 +6,7 @@ Devices, keys and manifests are the simulator's; the BMC of the lying node shows
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from provisioner.model.node import Node, State
 
 ROOTS = ("HGX_ERoT_BMC_0", "HGX_ERoT_GPU_SXM_*")
 INDICES = (1, 2, 3, 4)
+LIAR = "su0-n01"
 LIMIT_S = 48 * 3600.0
 
 
@@ -96,18 +97,28 @@ def require_attestation(world: World, witness: Witness) -> None:
     world.files.overlay.write_text(json.dumps(tree))
 
 
-async def live(world: World, limit_s: float) -> Node:
+async def live(world: World) -> Node:
     """Let the daemon work until the node rests or the time is over."""
     await want(world, 0)
     await world.start()
-    until = world.clock.now() + limit_s
+    return await rest(world, HOST)
+
+
+async def rest(world: World, name: str) -> Node:
+    """A node once it rests, or once the time is over."""
+    until = world.clock.now() + LIMIT_S
     while world.clock.now() < until:
         await world.clock.sleep(60.0)
-        node = await world.store.nodes.get(HOST)
+        node = await world.store.nodes.get(name)
         assert node is not None
         if node.state in (State.CERTIFIED, State.QUARANTINED):
             return node
     return node
+
+
+def entered(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Nodes with the states that they entered."""
+    return [(str(r["node"]), str(r["detail"]["to"])) for r in rows if r["kind"] == "state"]
 
 
 async def certificate_of(world: World, node: Node) -> Certificate | None:
@@ -116,20 +127,28 @@ async def certificate_of(world: World, node: Node) -> Certificate | None:
     )
 
 
-def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
+def test_an_honest_node_is_certified_and_one_with_a_lying_root_of_trust_beside_it_never_is(
     tmp_path: Path, witness: Witness
 ) -> None:
-    async def story() -> tuple[Node, Certificate | None, Any]:
-        world = World(tmp_path, nodes=1, seed=3)
+    async def story() -> tuple[Node, Certificate | None, Any, Node, str, int]:
+        world = World(tmp_path, nodes=2, seed=3)
         require_attestation(world, witness)
+        world.site.machines[LIAR].implants.add("HGX_ERoT_GPU_SXM_5")
         await world.take_in()
-        node = await live(world, LIMIT_S)
+        await want(world, 0)
+        await world.start()
+        node, liar = await rest(world, HOST), await rest(world, LIAR)
         report = await world.store.evidence.get_report(HOST)
         certificate = await certificate_of(world, node)
+        other = await world.store.evidence.get_report(LIAR)
+        assert other is not None
+        (result,) = [r for r in other.results if r.check == NAME]
+        rows = await world.store.journal.list(limit=100_000)
+        certified = [s for n, s in entered(rows) if n == LIAR].count("certified")
         await world.crash()
-        return node, certificate, report
+        return node, certificate, report, liar, str(result.findings), certified
 
-    node, certificate, report = virtual_time.run(story())
+    node, certificate, report, liar, findings, certified = virtual_time.run(story())
 
     assert node.state is State.CERTIFIED, node.blockers
     asked = {r.check: r for r in report.results if r.check in (NAME, GPUS.name, NVSWITCHES.name)}
@@ -138,28 +157,8 @@ def test_an_honest_node_is_certified_with_the_digest_of_its_evidence(
     assert certificate.attestation.startswith("state-sha256:")
     assert all(result.verdict is Verdict.PASS for result in asked.values())
     assert {result.evidence for result in asked.values()} <= {*certificate.evidence}
-
-
-def test_a_node_with_one_lying_root_of_trust_is_never_certified(
-    tmp_path: Path, witness: Witness
-) -> None:
-    async def story() -> tuple[Node, str, int]:
-        world = World(tmp_path, nodes=1, seed=3)
-        require_attestation(world, witness)
-        world.site.machines[HOST].implants.add("HGX_ERoT_GPU_SXM_5")
-        await world.take_in()
-        node = await live(world, LIMIT_S)
-        report = await world.store.evidence.get_report(HOST)
-        assert report is not None
-        (result,) = [r for r in report.results if r.check == NAME]
-        rows = await world.store.journal.list(limit=100_000)
-        await world.crash()
-        return node, str(result.findings), str(rows).count("node_certified")
-
-    node, findings, certified = virtual_time.run(story())
-
-    assert node.state is not State.CERTIFIED
-    assert (node.certificate, certified) == ("", 0)
+    assert liar.state is not State.CERTIFIED
+    assert (liar.certificate, certified) == ("", 0)
     assert "HGX_ERoT_GPU_SXM_5" in findings
     assert "measurement 3" in findings
 
@@ -171,13 +170,13 @@ def test_a_node_with_one_lying_gpu_is_never_certified(tmp_path: Path, witness: W
         require_attestation(world, witness)
         world.site.machines[HOST].implants.add("GPU_SXM_5")
         await world.take_in()
-        node = await live(world, LIMIT_S)
+        node = await live(world)
         report = await world.store.evidence.get_report(HOST)
         assert report is not None
         (result,) = [r for r in report.results if r.check == GPUS.name]
         rows = await world.store.journal.list(limit=100_000)
         await world.crash()
-        return node, str(result.findings), str(rows).count("node_certified")
+        return node, str(result.findings), [s for _, s in entered(rows)].count("certified")
 
     node, findings, certified = virtual_time.run(story())
 
@@ -195,7 +194,7 @@ def test_a_root_of_trust_that_its_bmc_leaves_out_is_missed(
         require_attestation(world, witness)
         world.site.machines[HOST].silent_roots.add("HGX_ERoT_GPU_SXM_5")
         await world.take_in()
-        node = await live(world, LIMIT_S)
+        node = await live(world)
         report = await world.store.evidence.get_report(HOST)
         assert report is not None
         (result,) = [r for r in report.results if r.check == NAME]

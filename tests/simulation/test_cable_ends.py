@@ -21,7 +21,11 @@ from provisioner.model.outcome import Reason
             "the optic at the leaf's end of the link to leaf-su0-r5/",
             marks=pytest.mark.long,
         ),
-        ("node_optic_lossy", "the optic at the node's end of the link to leaf-su0-r5/"),
+        pytest.param(
+            "node_optic_lossy",
+            "the optic at the node's end of the link to leaf-su0-r5/",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_part_is_named_that_both_ends_counters_show(

@@ -71,7 +71,7 @@ async def lived(folder: Path) -> tuple[Campaign, Node, list[str], list[str]]:
     return ended, host, admitted, wrong
 
 
-@pytest.mark.slow
+@pytest.mark.long  # test_campaigns.py has deaths of a daemon, test_fleet_campaign.py a whole one
 def test_a_campaign_ends_well_whenever_the_daemon_dies(tmp_path: Path) -> None:
     ended, host, admitted, wrong = run(lived(tmp_path))
 

@@ -109,6 +109,7 @@ def test_doors_are_open_for_a_round_and_shut_after_it(tmp_path: Path, crash: boo
     assert sum(name.startswith("nccl_rail_gb_s") for name in measured) == 6 * 8
 
 
+@pytest.mark.long  # tests/real/test_mpi_door.py lets nobody in that a door does not name
 def test_without_a_door_mpirun_does_not_come_about(tmp_path: Path) -> None:
     outcomes, seen = live(tmp_path, opens=False)
 

@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take the loop over, where more than one process is asked for and nobody debugs."""
     if config.getoption("--forks") > 1 and not config.getoption("usepdb"):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its other threads end with a fork
         config.pluginmanager.register(ForkedRuns(config.getoption("--forks")), "forked runs")
         terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         if terminal is not None:

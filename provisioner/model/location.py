@@ -21,7 +21,7 @@ from provisioner.model.base import Record
 # the ends of a rail's cable
 HOST = 0
 LEAF = 1
-TIERS = ("leaf", "spine", "superspine")
+TIERS = ("leaf", "spine", "superspine", "front")
 
 
 class RailEnd(NamedTuple):
@@ -47,9 +47,12 @@ class NodePlace(NamedTuple):
 
 
 class SwitchPlace(NamedTuple):
-    """A switch. A spine has no scalable unit, a superspine has no pod: 0."""
+    """A switch. A spine has no scalable unit, a superspine has no pod: 0.
 
-    tier: str  # "leaf" | "spine" | "superspine"
+    A leaf of the front-end, for hosts' north-south ports, is the tier "front": no rail is on it.
+    """
+
+    tier: str  # of `TIERS`
     pod: int
     unit: int
     number: int  # of a leaf: in its unit and plane; of a spine: in its pod and plane
@@ -90,7 +93,7 @@ class Port(Record):
 
     switch: str  # node id of the leaf
     interface: str  # "swp1s0"
-    rail: int  # 0..7 for the SuperNICs; -1 for north-south DPU ports
+    rail: int  # 0..7 for the SuperNICs; -1 for north-south ports, at leaves of the front-end
     nic_slot: str  # slot of the NIC at the node's end
     address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"
     guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port

@@ -72,6 +72,9 @@ class ReleaseSettings(Record):
     port_mtu: int = Field(
         9216, ge=1280, le=9216, description="Of leaves' ports (Cumulus' default)."
     )
+    front_mtu: int = Field(
+        0, ge=0, le=9216, description="Of leaves' north-south ports (rail -1); 0: as `port_mtu`."
+    )
     probe_bytes: int = Field(8972, ge=56, le=9188, description="Payload of unfragmented probes.")
     reclaim_idle_s: float = Field(
         60.0, ge=0, description="A reclaimed port is moved after this, idle or not."

@@ -166,6 +166,10 @@ class Bench:
         """The node's card at `LEAF`, in the simulator."""
         return self.rig.site.machines[name].devices["NIC_3"]
 
+    def vrfs(self) -> list[str]:
+        """The VRFs of the node's ports, as its leaves have them."""
+        return [self.switches[p.switch].get_vrf(p.interface) for p in self.node().ports]
+
     def node(self, name: str = NODE) -> Node:
         """As the store has it."""
         return self.rig.nodes[name]

@@ -47,6 +47,50 @@ def alone(bench: Bench, *, rechecks: bool = True) -> Releases:
 # --- a release
 
 
+def with_front_end(bench: Bench) -> str:
+    """The node's port at the last leaf is north-south; its interface there."""
+    node = bench.node()
+    ports = tuple(p.model_copy(update={"rail": -1}) if p.switch == LAST else p for p in node.ports)
+    bench.rig.nodes[NODE] = node.model_copy(update={"ports": ports})
+    return next(p.interface for p in ports if p.switch == LAST)
+
+
+def test_rails_and_front_end_are_released_together_and_only_rails_carry_rdma() -> None:
+    async def scenario(bench: Bench) -> Any:
+        port = with_front_end(bench)
+        bench.switches[LAST].planted.links[port] = {"mtu": 1500}
+        node = bench.node()
+        released = await bench.release()
+        ask = await bench.releases.build_ask(node, "RED")
+        return released, [ask.find_mtu(p) for p in node.ports], bench.vrfs()
+
+    outcome, sizes, vrfs = play(scenario, TWO, front_mtu=1500)
+
+    assert sizes == [9216, 1500]
+    assert [r for r in outcome.rows if r.bad] == []
+    assert vrfs == ["RED", "RED"]
+    assert len([r for r in outcome.rows if r.check is GateCheck.RDMA]) == 1
+
+
+@pytest.mark.parametrize("leaf", [LEAF, LAST])
+def test_a_fault_of_either_plane_takes_both_back(leaf: str) -> None:
+    async def scenario(bench: Bench) -> Any:
+        with_front_end(bench)
+        port = next(p.interface for p in bench.node().ports if p.switch == leaf)
+        short = {port: {"mtu": 1400}}
+        bench.when_moved(lambda: bench.switches[leaf].planted.links.update(short))
+        refused = await bench.release()
+        fenced, _, _ = await reclaim(bench)
+        return refused, fenced, bench.vrfs()
+
+    refused, fenced, vrfs = play(scenario, TWO)
+
+    assert {r.subject.partition("/")[0] for r in bad(refused)} == {leaf}
+    assert refused.blockers
+    assert fenced.blockers == ()
+    assert vrfs == ["MAINT", "MAINT"]
+
+
 def test_a_release_reads_before_and_after_and_stands_for_a_while() -> None:
     async def scenario(bench: Bench) -> Any:
         began = bench.rig.clock.now()

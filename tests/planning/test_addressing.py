@@ -143,6 +143,7 @@ def test_no_two_ends_of_a_site_share_an_address_or_a_port(plan):
         ({"tiers": 3, "pods": 2, "names": THREE_TIERS.names, "superspines": 0}, "superspines"),
         ({"tiers": 3, "pods": 2, "superspines": 1}, "names.node"),
         ({"names": Names(leaf="leaf")}, "names.leaf"),
+        ({"front_leaves": 2, "names": Names(front="front-{number}")}, "names.front"),
         ({"names": Names(leaf="leaf{unit}{number}")}, "names.leaf"),
         ({"names": Names(leaf="leaf{unit}-{number}-{rail}")}, "names.leaf"),
         ({"names": Names(leaf="{unit.__class__}-{number}")}, "names.leaf"),
@@ -196,6 +197,33 @@ def test_no_text_makes_it_fail(text):
     except NoPlace:
         return
     assert gazetteer.parse_place(gazetteer.format_place(place)) == place
+
+
+def test_a_plan_that_gets_a_front_end_keeps_its_numbers_and_its_names_are_read_back():
+    for plan in (SHIPPED, THREE_TIERS):
+        template = (
+            "front-p{pod}-su{unit}-l{number}" if plan.pods > 1 else "front-su{unit}-l{number}"
+        )
+        names = plan.names.model_copy(update={"front": template})
+        wider = plan.model_copy(update={"front_leaves": 2, "names": names})
+        before, after = Addressing(plan), Addressing(wider)
+        many = sum(plan.switches.values())
+
+        assert find_problems(wider) == ()
+        assert [after.find_switch(n) for n in range(many)] == [
+            before.find_switch(n) for n in range(many)
+        ]
+        assert before.find_switch(many) is None
+        gazetteer = Gazetteer(after)
+        front = [after.find_switch(n) for n in range(many, sum(wider.switches.values()))]
+        assert len(set(front)) == 2 * plan.pods * plan.units
+        for place in front:
+            assert place is not None
+            assert place.tier == "front"
+            assert after.find_switch_by_asn(after.get_asn(place)) == place
+            assert gazetteer.ports.find_switch(gazetteer.ports.name_switch(place)) == place
+            assert gazetteer.parse_place(gazetteer.format_place(place)) == place
+        assert Ports(before).find_switch(gazetteer.ports.name_switch(front[0])) is None
 
 
 @pytest.mark.parametrize(

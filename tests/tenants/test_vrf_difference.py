@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fabrics import BASE, apply, read_leaf, session, tenant, two_units
+from fabrics import BASE, LIMITS, apply, host, read_leaf, session, switch, tenant, two_units
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.model.location import Port
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.tenant import Phase, Tenant
 from provisioner.model.tenant_network import NetworkChange, NetworkState, RoutePolicy
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.tenancy.vrf_difference import LeafChange, find_unproved, plan_leaf_change
-from provisioner.planning.tenancy.vrf_plan import describe_change, plan_networks, plan_shutdown
+from provisioner.planning.tenancy.vrf_plan import (
+    describe_change,
+    plan_fabric,
+    plan_networks,
+    plan_shutdown,
+)
 
 FABRIC = two_units()
 LEAF = FABRIC.leaves[0]
@@ -166,6 +173,29 @@ def test_limits_and_families_that_nobody_asked_for_are_left():
     assert lines([tenant(outside=(session(),))], with_red(leaf, sessions=limited)) == ()
     assert lines([tenant(outside=(session(),))], with_red(leaf, with_ipv6=True)) == ()
     assert lines([tenant(outside=(session(prefixes_max=6),))], with_red(leaf, sessions=limited))
+
+
+def test_a_leaf_of_the_front_end_gets_the_tenants_network_as_a_rails_leaf_does():
+    plan = AddressPlan(units=2, rails=2, spines=1, tenants=8, front_leaves=2)
+    names = ["leaf-su0-r0", "front-su0-l1", "front-su1-l0"]
+    limits = dict.fromkeys(names, LIMITS)
+    port = Port(switch="front-su0-l1", interface="swp1", rail=-1, nic_slot="DPU_0")
+    nodes = [*map(switch, names), host(0, 0, ports=(port,))]
+    fabric = plan_fabric(plan, nodes, limits)
+    planned = plan_networks([tenant(units=((0, 0),))], fabric)
+
+    assert fabric.unknown == ()
+    # without a front-end in the plan, its leaves are no leaves of ours
+    bare = plan.model_copy(update={"front_leaves": 0})
+    assert plan_fabric(bare, nodes, limits).unknown == ("front-su0-l1",)
+    assert {n: sorted(p.vrfs) for n, p in planned.items()} == {
+        "leaf-su0-r0": ["RED"],
+        "front-su0-l1": ["RED"],
+        "front-su1-l0": [],
+    }
+    rail, front = (planned[n].vrfs["RED"] for n in names[:2])
+    assert (rail.vnis, rail.import_targets) == (front.vnis, front.import_targets)
+    assert rail.asn != front.asn
 
 
 def test_a_route_target_too_many_is_taken_away():

@@ -261,6 +261,7 @@ class Releases:
             vrf,
             await self._store.tenants.list(),
             mtu=settings.port_mtu,
+            front_mtu=settings.front_mtu,
             acls=settings.release_port_acls,
             plan=self._tenancy.plan,
         )

@@ -99,6 +99,7 @@ class Names(Record):
     leaf: str = "leaf-su{unit}-r{number}"
     spine: str = "spine-{number}"
     superspine: str = "superspine-{number}"
+    front: str = "front-su{unit}-l{number}"
     card: str = "NIC_{rail}"
     host_interface: str = "eth{rail}"
     rack: str = "su{unit}-rack{rack}"
@@ -119,6 +120,8 @@ class AddressPlan(Record):
     rails_per_leaf: int = Field(default=1, ge=1, le=64)
     spines: int = Field(default=4, ge=1, le=1024)  # of a pod and plane
     superspines: int = Field(default=0, ge=0, le=1024)  # of each spine's group
+    # of a scalable unit, for north-south ports; 0: these are at the rails' leaves
+    front_leaves: int = Field(default=0, ge=0, le=64)
     links_per_spine: int = Field(default=1, ge=1, le=128)  # from a leaf to each spine
     links_per_superspine: int = Field(default=1, ge=1, le=128)
     switch_ports: int = Field(default=64, ge=1, le=512)  # cages of a switch: an SN5600 has 64
@@ -163,6 +166,7 @@ class AddressPlan(Record):
             "leaf": self.pods * self.units * self.leaves * self.planes,
             "spine": self.pods * self.spines * self.planes,
             "superspine": self.spines * self.superspines * self.planes if self.tiers == 3 else 0,
+            "front": self.pods * self.units * self.front_leaves,
         }
 
 
@@ -243,6 +247,7 @@ _NEEDS = {
     "leaf": ("pod", "unit", "number", "plane"),
     "spine": ("pod", "number", "plane"),
     "superspine": ("number", "plane"),
+    "front": ("pod", "unit", "number"),
     "card": ("rail", "plane", "link"),
     "host_interface": ("rail", "plane", "link"),
     "rack": ("pod", "unit", "rack"),
@@ -255,6 +260,8 @@ def _check_names(plan: AddressPlan) -> list[Problem]:
     faults = []
     for kind, allowed in _NEEDS.items():
         template = getattr(plan.names, kind)
+        if kind == "front" and not plan.front_leaves:
+            continue
         try:
             used = list_fields(template)
         except BadTemplate as error:

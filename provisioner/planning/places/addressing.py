@@ -121,7 +121,10 @@ class Addressing:
     def _first(self) -> dict[str, int]:
         """Return the running number of the first switch of each tier."""
         counts = self.plan.switches
-        return {"leaf": 0, "spine": counts["leaf"], "superspine": counts["leaf"] + counts["spine"]}
+        above = counts["leaf"] + counts["spine"]
+        # the front-end comes last, so that a plan which gets one keeps all its numbers
+        front = above + counts["superspine"]
+        return {"leaf": 0, "spine": counts["leaf"], "superspine": above, "front": front}
 
     def get_switch_number(self, switch: SwitchPlace) -> int:
         """Return the running number of a switch within the site, from 0."""
@@ -131,6 +134,9 @@ class Addressing:
             inner = (at.pod * plan.units + at.unit) * plan.leaves + at.number
         elif switch.tier == "spine":
             inner = at.pod * plan.spines + at.number
+        elif switch.tier == "front":
+            unit = at.pod * plan.units + at.unit
+            return self._first["front"] + unit * plan.front_leaves + at.number
         else:
             inner = at.number
         return self._first[switch.tier] + inner * plan.planes + at.plane
@@ -139,12 +145,15 @@ class Addressing:
         plan = self.plan
         if number < 0:
             return None
-        for tier in ("superspine", "spine", "leaf"):
+        for tier in ("front", "superspine", "spine", "leaf"):
             inner = number - self._first[tier]
             if inner < 0:
                 continue
             if inner >= plan.switches[tier]:
                 return None
+            if tier == "front":
+                above, at = divmod(inner, plan.front_leaves)
+                return SwitchPlace(tier, *divmod(above, plan.units), at)
             position, plane = divmod(inner, plan.planes)
             if tier == "superspine":
                 return SwitchPlace(tier, 0, 0, position, plane)

@@ -131,7 +131,7 @@ class Ports:
         return address_plan.write_name(getattr(self._names, place.tier), numbers)
 
     def find_switch(self, name: str) -> SwitchPlace | None:
-        for tier in ("leaf", "spine", "superspine"):
+        for tier in TIERS:
             numbers = address_plan.read(getattr(self._names, tier), name)
             if numbers is None:
                 continue
@@ -235,7 +235,9 @@ def _cable(end: RailEnd) -> dict[str, int]:
 # switch.
 
 
-_PART = re.compile(r"(pod|su|rack|n|rail|plane|link|leaf|spine|superspine|up|tenant)([0-9]{1,6})")
+_PART = re.compile(
+    r"(pod|su|rack|n|rail|plane|link|leaf|spine|superspine|front|up|tenant)([0-9]{1,6})"
+)
 _ENDS = {"host": HOST, "leaf": LEAF}
 TEXT_MAX = 200
 
@@ -260,8 +262,9 @@ class Gazetteer:
         if isinstance(place, Uplink):
             return f"{self.format_place(place.lower)}/up{place.number}"
         if isinstance(place, SwitchPlace):
-            above = {"leaf": f"pod{place.pod}/su{place.unit}/", "spine": f"pod{place.pod}/"}
-            plane = f"/plane{place.plane}" if plan.planes > 1 else ""
+            unit = f"pod{place.pod}/su{place.unit}/"
+            above = {"leaf": unit, "front": unit, "spine": f"pod{place.pod}/"}
+            plane = f"/plane{place.plane}" if plan.planes > 1 and place.tier != "front" else ""
             return f"{plan.site}/{above.get(place.tier, '')}{place.tier}{place.number}{plane}"
         rack = place.node // plan.nodes_per_rack
         parts = [plan.site, f"pod{place.pod}", f"su{place.unit}", f"rack{rack}"]
@@ -412,7 +415,7 @@ def _build_place(numbers: dict[str, int], end: int | None) -> Place | None:
     tiers = [t for t in TIERS if t in got]
     if len(tiers) == 1 and end is None:
         tier = tiers[0]
-        if got - {"up"} != ({"su", "leaf"} if tier == "leaf" else {tier}):
+        if got - {"up"} != ({"su", tier} if tier in ("leaf", "front") else {tier}):
             return None
         switch = SwitchPlace(tier, pod, numbers.get("su", 0), numbers[tier], plane)
         return Uplink(switch, numbers["up"]) if "up" in got else switch

@@ -43,6 +43,7 @@ class GateAsk:
     ports: tuple[Port, ...]
     vrf: str
     mtu: int
+    front_mtu: int = 0  # of its north-south ports; 0: the same
     acls: frozenset[str] = frozenset()  # that must be bound to every port
     frozen_by: frozenset[str] = frozenset(FENCE_ACLS)  # bound by a fence
     storage: frozenset[str] = frozenset()
@@ -55,6 +56,9 @@ class GateAsk:
     guids: tuple[Port, ...] = ()  # InfiniBand ports, whose partitions are judged instead
     # (leaf, port) -> the tenant's filter on it; None: its network is being changed, so not judged
     guards: Mapping[tuple[str, str], str] | None = None
+
+    def find_mtu(self, port: Port) -> int:
+        return self.front_mtu or self.mtu if port.rail < 0 else self.mtu
 
     @cached_property  # compared with every leaf and VRF
     def prefixes(self) -> frozenset[str]:
@@ -87,6 +91,7 @@ def ask_of(
     tenants: Iterable[Tenant],
     *,
     mtu: int,
+    front_mtu: int = 0,
     acls: Sequence[str] = (),
     plan: AddressPlan | None = None,
 ) -> GateAsk:
@@ -99,7 +104,13 @@ def ask_of(
     leaves = tuple(p for p in node.ports if not p.guid)
     guids = tuple(p for p in node.ports if p.guid)
     bare_ask = GateAsk(
-        node=node.id, ports=leaves, vrf=vrf, mtu=mtu, acls=frozenset(acls), guids=guids
+        node=node.id,
+        ports=leaves,
+        vrf=vrf,
+        mtu=mtu,
+        front_mtu=front_mtu,
+        acls=frozenset(acls),
+        guids=guids,
     )
     if tenant is None:
         return bare_ask
@@ -110,6 +121,7 @@ def ask_of(
         ports=leaves,
         vrf=vrf,
         mtu=mtu,
+        front_mtu=front_mtu,
         acls=bare_ask.acls,
         guids=guids,
         storage=frozenset(tenant.storage),

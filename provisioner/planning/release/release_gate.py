@@ -88,7 +88,8 @@ def _port(
     revision = f"revision {', '.join(leaf.on_the_way[:4])} moves it to {away[0]}" if away else ""
     yield make_row(GateCheck.REVISION, name, revision)
     yield make_row(GateCheck.LINK, name, "" if state.up else "its link is down")
-    mtu = "" if state.mtu == ask.mtu else f"{state.mtu} instead of {ask.mtu}"
+    wanted = ask.find_mtu(port)
+    mtu = "" if state.mtu == wanted else f"{state.mtu} instead of {wanted}"
     yield make_row(GateCheck.MTU, name, mtu, str(state.mtu))
     yield make_row(GateCheck.CABLE, name, _miscabled(ask, state), _names(state))
     yield make_row(GateCheck.ADDRESS, name, _misaddressed(port, state, before))

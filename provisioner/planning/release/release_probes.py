@@ -141,7 +141,7 @@ def plan_probe_sets(node: Node, ask: GateAsk, partners: Partners) -> tuple[Probe
     planned = [ProbeSet(node.id, node.address, mine)]
     fenced = [n for n in hosts if n.placement is Placement.MAINTENANCE and n.address]
     for canary in [n for n in fenced if n.state in _AWAKE][:PARTNERS_MAX]:
-        pings = tuple(_inward(canary, node, partners.size))
+        pings = tuple(_inward(canary, node, ask, partners.size))
         if pings:
             planned.append(ProbeSet(canary.id, canary.address, pings))
     return tuple(planned)
@@ -217,7 +217,7 @@ def _outward(
     node: Node, port: Port, ask: GateAsk, partners: Partners, others: Sequence[Node]
 ) -> Iterator[Ping]:
     source = host_end(port.address)
-    size = partners.size
+    size = _fit(partners.size, port, ask)
     assert source
 
     def wanted(target: str, what: str) -> Ping:
@@ -233,7 +233,8 @@ def _outward(
     yield from routed(port.address.partition("/")[0], "its leaf")
     if canary := partners.choose_canary(node.id, ask.vrf):
         yield from routed(canary, "canary")
-        yield Ping(source, canary, RDMA_PORT + port.rail, "canary", GateCheck.RDMA)
+        if port.rail >= 0:  # the front-end carries none
+            yield Ping(source, canary, RDMA_PORT + port.rail, "canary", GateCheck.RDMA)
     peers = [n for n in others if n.state is State.RELEASED and n.vrf == ask.vrf]
     for peer, address in _beside(port, peers):
         yield from routed(address, f"peer {peer.id}")
@@ -251,7 +252,7 @@ def _outward(
         yield unwanted(address, purpose)
 
 
-def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
+def _inward(canary: Node, node: Node, ask: GateAsk, size: int) -> Iterator[Ping]:
     theirs = {p.rail: p for p in _rails(canary)}
     for port in _rails(node):
         own = theirs.get(port.rail)
@@ -259,8 +260,18 @@ def _inward(canary: Node, node: Node, size: int) -> Iterator[Ping]:
             continue
         source = host_end(own.address)
         leaf = own.address.partition("/")[0]
-        yield Ping(source, leaf, size, "its leaf", GateCheck.REACHES)
+        yield Ping(source, leaf, _fit(size, port, ask), "its leaf", GateCheck.REACHES)
         yield Ping(source, host_end(port.address), SMALL, node.id, GateCheck.SHUT_IN)
+
+
+ICMP_BYTES = 28  # of the headers of an echo by IPv4
+
+
+def _fit(size: int, port: Port, ask: GateAsk) -> int:
+    """Return the payload of a port's probes: less where the front-end takes smaller packets."""
+    if port.rail >= 0 or not ask.front_mtu:
+        return size
+    return min(size, ask.front_mtu - ICMP_BYTES)
 
 
 def _beside(port: Port, nodes: Iterable[Node]) -> Iterator[tuple[Node, str]]:

@@ -266,7 +266,7 @@ def plan_fabric(
     leaves = []
     for name in sorted(n.id for n in listed if n.kind is NodeKind.SWITCH):
         place = ports.find_switch(name)
-        if place is not None and place.tier == "leaf":
+        if place is not None and place.tier in ("leaf", "front"):
             numbers = range(ports.count_uplinks(place))
             leaves.append(
                 LeafPlan(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from provisioner.model.input_error import InputError
 from provisioner.ports import Clock, Secret
-from provisioner.ports.telemetry import SILENCE, Telemetry
-from provisioner.runtime.integrations import open_receivers
+from provisioner.ports.telemetry import SILENCE, Metrics, Telemetry
+from provisioner.runtime.integrations import open_metrics, open_receivers
 from provisioner.runtime.shipped import read_text
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import Sealing
@@ -21,21 +20,16 @@ from provisioner.store.sql_store import SqlStore
 from provisioner.telemetry.logs import set_up_logging
 from provisioner.telemetry.several import TelemetryFanout
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from provisioner.telemetry.serving import Queues
-
+Queues = Callable[[], Mapping[str, tuple[float, float]]]  # name -> (length, limit; 0: none)
 TOKEN_MIN = 16  # characters: shorter tokens can be guessed
 
 
 @dataclass
 class Measured:
-    """The receivers of measurements, and the registry that scrapers read."""
+    """The receivers of measurements, and what serves them to scrapers."""
 
     telemetry: Telemetry = SILENCE
-    registry: CollectorRegistry | None = None  # None: metrics are not served
-    token: Secret | None = field(default=None, repr=False)
+    metrics: Metrics | None = None  # None: not served
 
 
 @asynccontextmanager
@@ -43,39 +37,23 @@ async def open_telemetry(settings: Settings, clock: Clock) -> AsyncIterator[Meas
     """Yield the receivers that the settings ask for, and set up the log. Raises InputError."""
     set_up_logging(settings.log_format)
     parts: list[Telemetry] = []
-    registry = None
-    token = None
-    if settings.metrics_port is not None:
-        from provisioner.daemon import metrics
-
-        token = _token(settings.metrics_token_file)
-        registry, recorder = metrics.open_registry(settings, clock, token, read_version())
-        parts.append(recorder)
+    token = None if settings.metrics_port is None else _token(settings.metrics_token_file)
+    metrics = open_metrics(settings, clock, token, read_version())
+    if metrics is not None:
+        parts.append(metrics.recorder)
     async with open_receivers(settings, os.environ) as receivers:
         parts.extend(receivers)
         receiver = parts[0] if len(parts) == 1 else TelemetryFanout(parts) if parts else SILENCE
-        yield Measured(receiver, registry, token)
+        yield Measured(receiver, metrics)
 
 
-@asynccontextmanager
-async def served_metrics(
-    measured: Measured,
-    data: Path,
-    store: SqlStore,
-    clock: Clock,
-    settings: Settings,
-    queues: Queues,
-    keys: Sealing,
-) -> AsyncIterator[str]:
-    """Serve `/metrics` if the settings ask for it; yield its URL, or ""."""
-    if measured.registry is None:
-        yield ""
-        return
-    from provisioner.daemon import metrics
-
-    reached = (measured.registry, measured.token, data, store, clock, settings, queues, keys)
-    async with metrics.serve_registry(*reached) as url:
-        yield url
+def served_metrics(
+    measured: Measured, data: Path, store: SqlStore, queues: Queues, keys: Sealing
+) -> AbstractAsyncContextManager[str]:
+    """Serve `/metrics` if the settings ask for it, while entered; it gives its URL, or ""."""
+    if measured.metrics is None:
+        return nullcontext("")
+    return measured.metrics.serve(data, store, queues, keys)
 
 
 def read_version() -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
 
 from provisioner import components
 from provisioner.model.outcome import Blocker
@@ -52,3 +53,25 @@ def name_component(step: Step) -> str:
     if step.kind is StepKind.ACTIVATE:
         return step.activation.value
     return step.component if step.component in components.ALL else "other"
+
+
+class Metrics(Protocol):
+    """Counts what is measured, and serves it to scrapers."""
+
+    @property
+    def recorder(self) -> Telemetry:
+        """The receiver that counts."""
+        ...
+
+    def serve(
+        self,
+        data: Path,
+        store: Any,
+        queues: Callable[[], Mapping[str, tuple[float, float]]],
+        keys: Any,
+    ) -> AbstractAsyncContextManager[str]:
+        """Serve them while entered; it gives their URL.
+
+        `store` and `keys` are the daemon's own; `queues` gives (length, limit) by name, 0 for none.
+        """
+        ...

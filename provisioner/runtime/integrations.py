@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a command that sends one request loads neither ports nor se
     from provisioner.ports.isolation import Partitions, Pdu, UfmAddress
     from provisioner.ports.storage import Spaces
     from provisioner.ports.store import Rehearsals
-    from provisioner.ports.telemetry import Telemetry
+    from provisioner.ports.telemetry import Metrics, Telemetry
     from provisioner.ports.tickets import TicketSystem
     from provisioner.ports.webhooks import WebhookPosts
     from provisioner.settings import Settings
@@ -73,8 +73,9 @@ class Integration:
     `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
     readings of optics (`control/watch/watched_nodes.OpticKeeper`).
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
+    `metrics` takes (settings, clock, token, version) and returns a `Metrics`.
     `commands` are typer applications or functions by the name of their command; a name of two words
-    is a verb of the core's command `matrix`.
+    is a verb of another command: of `matrix`, or one that `cli/client/surface.py` names.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Integration:
     webhook_posts: str = ""
     spaces: str = ""
     optic_series: str = ""
+    metrics: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
 
@@ -145,7 +147,7 @@ def find_command(name: str) -> tuple[Integration, Any] | None:
 
 
 def find_verbs(noun: str) -> Sequence[tuple[str, Any]]:
-    """Return the verbs that integrations bring to a command of the core. Raises InputError."""
+    """Return the verbs that integrations bring to another command. Raises InputError."""
     return [
         (name.removeprefix(f"{noun} "), load_reference(one, reference))
         for one in find_integrations()
@@ -269,6 +271,17 @@ def open_more_consoles(settings: Settings, environ: Mapping[str, str]) -> Mappin
     for one in _list_on("consoles", settings, environ, wanted):
         consoles |= load_reference(one, one.consoles)(settings)
     return consoles
+
+
+def open_metrics(
+    settings: Settings, clock: Clock, token: Secret | None, version: str
+) -> Metrics | None:
+    """Return what counts and serves metrics; None where no port is set. Raises InputError."""
+    wanted = "" if settings.metrics_port is None else "metrics_port"
+    for one in _list_on("metrics", settings, {}, wanted):
+        made: Metrics = load_reference(one, one.metrics)(settings, clock, token, version)
+        return made
+    return None
 
 
 def open_optic_series(data: Path, settings: Settings, environ: Mapping[str, str]) -> Any:

@@ -9,6 +9,7 @@ from served import Served, StillClock, run
 
 from provisioner.api.changes import WHILE_OBSERVING
 from provisioner.daemon.telemetry import open_telemetry
+from provisioner.integrations.prometheus.metrics import Metrics
 from provisioner.model.access import ChangeKind
 from provisioner.ports import LookOnly
 from provisioner.runtime import permit
@@ -52,8 +53,8 @@ def test_only_changes_of_the_daemon_s_own_rows_are_allowed_while_it_observes() -
 def test_the_metrics_name_the_mode_and_count_what_was_withheld() -> None:
     async def read() -> tuple[float | None, float | None]:
         async with open_telemetry(Settings(metrics_port=0), StillClock()) as measured:
-            assert measured.registry is not None
-            read = measured.registry.get_sample_value
+            assert isinstance(measured.metrics, Metrics)
+            read = measured.metrics.registry.get_sample_value
             return read("provisioner_observing"), read("provisioner_withheld_total")
 
     acting, before = asyncio.run(read())

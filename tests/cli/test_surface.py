@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -15,10 +16,11 @@ from local_daemon import daemon
 
 from provisioner.api import table
 from provisioner.api.commands import COMMANDS, WITHOUT_COMMAND, describe
+from provisioner.cli import commands as program
 from provisioner.cli.client.output import count_columns, measure_columns
 from provisioner.cli.client.surface import FILE, LOCAL, build, read_specs
 from provisioner.cli.commands import COMMANDS as PROGRAM
-from provisioner.cli.commands import GROUPS, open_offline
+from provisioner.cli.commands import INTEGRATION, ROUTES, open_offline
 
 ROOT = Path(__file__).parents[2]
 ANSWERS = [name for name in read_specs() if name not in LOCAL]
@@ -113,9 +115,16 @@ def test_every_command_that_the_program_names_is_one() -> None:
 
 
 def test_the_programs_help_has_each_command_in_one_group() -> None:
-    named = [name for names in GROUPS.values() for name in names.split()]
+    file = Path(program.__file__).with_name("commands.csv")
+    names = [line.partition(",")[0] for line in file.read_text("utf-8").splitlines()[1:]]
 
-    assert sorted(named) == sorted(PROGRAM)
+    assert names == list(PROGRAM)  # a name that stands twice would be lost in it
+    groups = [group for group, _ in itertools.groupby(each.group for each in PROGRAM.values())]
+    assert len(groups) == len(set(groups)), "the commands of a group stand together"
+    assert all(
+        each.about and (each.function or each.module in {ROUTES, INTEGRATION})
+        for each in PROGRAM.values()
+    )
 
 
 def test_a_narrow_terminal_gets_fewer_columns_and_no_broken_word() -> None:

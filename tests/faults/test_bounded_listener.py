@@ -18,6 +18,7 @@ from aiohttp import web
 
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.daemon.artifacts import serve_artifacts
+from provisioner.integrations.prometheus.serving import serve_metrics
 from provisioner.runtime.admission import Admission, Place, name_network, name_peer
 from provisioner.runtime.bounded_listener import (
     BoundedListener,
@@ -28,7 +29,6 @@ from provisioner.runtime.bounded_listener import (
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.signing_keys import MasterKey
-from provisioner.telemetry.serving import serve_metrics
 
 SILENT = 1100
 

@@ -218,7 +218,7 @@ def site(tmp_path: Path, late: int = 3, **settings: object) -> Iterator[str]:
             async with (
                 open_telemetry(chosen, clock) as measured,
                 served_metrics(
-                    measured, tmp_path, store, clock, chosen, lambda: queues, MasterKey.generate()
+                    measured, tmp_path, store, lambda: queues, MasterKey.generate()
                 ) as url,
             ):
                 work(measured.telemetry)

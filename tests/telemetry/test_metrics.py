@@ -11,13 +11,13 @@ from measured_site import BLOCKER, StillClock, of, parsed, scraped, site, step
 from prometheus_client import CollectorRegistry
 
 from provisioner.daemon.telemetry import open_telemetry
+from provisioner.integrations.prometheus.recording import UNKNOWN, Recorder
 from provisioner.model.input_error import InputError
 from provisioner.model.plan import StepKind
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.ports import Call, Reply
 from provisioner.ports.telemetry import SILENCE
 from provisioner.settings import Settings
-from provisioner.telemetry.recording import UNKNOWN, Recorder
 
 TOKEN = "0123456789abcdef0123"
 
@@ -178,7 +178,7 @@ def test_without_settings_nobody_measures():
 
 
 def test_a_vendor_is_remembered_for_a_bounded_number_of_bmcs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("provisioner.telemetry.recording.VENDORS_MAX", 1)
+    monkeypatch.setattr("provisioner.integrations.prometheus.recording.VENDORS_MAX", 1)
     registry = CollectorRegistry()
     told = Recorder(registry, lambda: 0.0)
     root = Reply(200, {}, b'{"Vendor": "Supermicro"}')

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from provisioner.cli.client.preparing import FILE_IS_A_LIST, FILED
+from provisioner.model.input_error import InputError
 
 if TYPE_CHECKING:
     from provisioner.cli.client.calls import OpenOffline
@@ -29,24 +30,25 @@ KINDS: Mapping[str, Any] = {
     "document": Path,
 }
 PLACE = "Where it goes"
+INTEGRATION = "integration"  # in place of a module: found by its entry point
 # verbs with several requests, or none: `module:function` of this package
 LOCAL: Mapping[str, tuple[str, str]] = {
     "node watch": ("client.following:watch_nodes", "Follow the fleet until every node rests."),
     "campaign watch": ("client.following:watch_campaign", "Follow a campaign until it rests."),
     "certificate verify": (
-        "offline.signed_files:verify",
+        INTEGRATION,
         "Check an exported certificate without a daemon.",
     ),
     "usage verify": (
-        "offline.signed_files:verify_usage",
+        INTEGRATION,
         "Check a signed statement of usage offline.",
     ),
     "log verify": (
-        "offline.signed_files:verify_log",
+        INTEGRATION,
         "Check a node's entries of the log offline.",
     ),
     "case verify-bundle": (
-        "offline.signed_files:verify_bundle",
+        INTEGRATION,
         "Check a case's archive without a daemon.",
     ),
     "image upload": (
@@ -175,14 +177,28 @@ def build(name: str, open_offline: OpenOffline) -> Any:
     verb = name.rpartition(" ")[2]
     around = typer.Typer()
     if name in LOCAL:
-        module, function = LOCAL[name][0].split(":")
-        run = getattr(import_module(f"provisioner.cli.{module}"), function)
-        around.command(verb)(run)
+        around.command(verb)(_load_local(name))
     else:
         spec = read_specs()[name]
         around.command(verb, help=_help(spec))(_function(name, spec, open_offline))
     around.callback()(lambda: None)  # a single verb still makes a group
     return typer.main.get_group(around).commands[verb]
+
+
+def _load_local(name: str) -> Callable[..., None]:
+    """Return the function of a verb that is no request. Raises InputError."""
+    reference = LOCAL[name][0]
+    if reference != INTEGRATION:
+        module, function = reference.split(":")
+        return cast(
+            Callable[..., None], getattr(import_module(f"provisioner.cli.{module}"), function)
+        )
+    noun, _, verb = name.partition(" ")
+    verbs = dict(import_module("provisioner.runtime.integrations").find_verbs(noun))
+    if verb not in verbs:
+        problem = "its integration is not installed"
+        raise InputError("provisioner", name, problem, "Install gpu-provisioner again.")
+    return cast(Callable[..., None], verbs[verb])
 
 
 def _help(spec: Mapping[str, Any]) -> str:

@@ -388,7 +388,7 @@ async def _until_stopped(
         await warn_of_boot_token(files, parts.matrix.images.get(MAINTENANCE), chosen)
     beside = (parts.transport, parts.thresholds, observer, parts.matrix_texts, reloads)
     api = served_api(data, opened, daemon.context, access, parts.matrix, files, *beside)
-    serving = (measured, data, opened.store, clock, chosen, count_queues, opened.master)
+    serving = (measured, data, opened.store, count_queues, opened.master)
     metrics = served_metrics(*serving)
     shared = parts.shared
 

@@ -1,7 +1,4 @@
-"""Metrics of this daemon: their registry, and the server that scrapers read.
-
-Apart from `telemetry`, which imports it where a site serves metrics: they need a library.
-"""
+"""Metrics of this daemon: their registry, and the server that scrapers read."""
 
 from __future__ import annotations
 
@@ -15,55 +12,52 @@ from prometheus_client.registry import Collector
 
 from provisioner.daemon.api import EXPIRES, served_tls
 from provisioner.daemon.event_supervisor import DROPPED
-from provisioner.ports import Clock, Secret
-from provisioner.runtime import permit
-from provisioner.settings import Settings
-from provisioner.store.database import waits
-from provisioner.store.database.data_directory import Sealing
-from provisioner.store.sql_store import SqlStore
-from provisioner.telemetry.recording import Recorder
-from provisioner.telemetry.serving import (
+from provisioner.integrations.prometheus.recording import Recorder
+from provisioner.integrations.prometheus.serving import (
     FleetMetrics,
     Queues,
     build_application,
     require_private_address,
     serve_metrics,
 )
+from provisioner.ports import Clock, Secret
+from provisioner.runtime import permit
+from provisioner.settings import Settings
+from provisioner.store.database import waits
+from provisioner.store.database.data_directory import Sealing
+from provisioner.store.sql_store import SqlStore
 
 
-def open_registry(
-    settings: Settings, clock: Clock, token: Secret | None, version: str
-) -> tuple[CollectorRegistry, Recorder]:
-    """Return the registry, and the receiver of measurements that counts into it.
+class Metrics:
+    """The registry of this daemon, the receiver that counts into it, and its server.
 
     Raises InputError if the whole network could read the metrics.
     """
-    require_private_address(settings, token)
-    registry = CollectorRegistry(auto_describe=False)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    registry.register(_Build(version))
-    registry.register(_Cluster())
-    return registry, Recorder(registry, clock.now)
 
+    def __init__(
+        self, settings: Settings, clock: Clock, token: Secret | None, version: str
+    ) -> None:
+        require_private_address(settings, token)
+        self._token = token
+        self._clock = clock
+        self._settings = settings
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.registry.register(_Build(version))
+        self.registry.register(_Cluster())
+        self.recorder = Recorder(self.registry, clock.now)
 
-@asynccontextmanager
-async def serve_registry(
-    registry: CollectorRegistry,
-    token: Secret | None,
-    data: Path,
-    store: SqlStore,
-    clock: Clock,
-    settings: Settings,
-    queues: Queues,
-    keys: Sealing,
-) -> AsyncIterator[str]:
-    """Serve `/metrics` and yield its URL. Beyond loopback it has our TLS."""
-    fleet = FleetMetrics(store, clock, settings, registry, queues)
-    app = build_application(registry, fleet, token)
-    tls = nullcontext() if token is None else served_tls(data, settings, keys)
-    async with tls as context, serve_metrics(app, settings, context) as url:
-        yield url
+    @asynccontextmanager
+    async def serve(
+        self, data: Path, store: SqlStore, queues: Queues, keys: Sealing
+    ) -> AsyncIterator[str]:
+        """Serve `/metrics` and yield its URL. Beyond loopback it has our TLS."""
+        fleet = FleetMetrics(store, self._clock, self._settings, self.registry, queues)
+        app = build_application(self.registry, fleet, self._token)
+        tls = nullcontext() if self._token is None else served_tls(data, self._settings, keys)
+        async with tls as context, serve_metrics(app, self._settings, context) as url:
+            yield url
 
 
 class _Build(Collector):

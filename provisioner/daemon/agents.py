@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
 from provisioner.ports.agents import SimulatedSite
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
+from provisioner.runtime.bounded_listener import Bound, BoundedListener, Limits, bind, get_handlers
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.vault import Vault
@@ -83,9 +84,9 @@ async def serve_agents(
     vault: Vault,
     clock: Clock,
     settings: Settings,
-    images: OsImages | None = None,
+    make_images: Callable[[str], OsImages] | None = None,
 ) -> AsyncIterator[ServedAgents]:
-    """Serve the lookup and heartbeat API, and `images`, which get its address.
+    """Serve the lookup and heartbeat API, and the images that `make_images` gives for its address.
 
     Raises `InputError` if it cannot be served there.
     """
@@ -95,14 +96,36 @@ async def serve_agents(
     if not hosts or (door.url and not named):
         remedy = "Say how ramdisks reach us: --agent-url https://ADDRESS:PORT."
         raise InputError("--agent-url", door.url, "names no address of ours", remedy)
+    try:
+        bound = await bind(door.host, door.port)
+    except OSError as error:
+        problem = f"cannot serve maintenance agents there ({error.strerror or error})"
+        remedy = "Name a free port at an address of this machine that hosts reach."
+        where = f"{door.host}:{door.port}"
+        raise InputError("--agent-host", where, problem, remedy) from None
     sessions = Sessions(store.agents, vault, new_token, shared=store.shared)
     service = AgentService(sessions, clock, settings, store.journal.append)
+    url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound.port}"
+    images = None if make_images is None else make_images(url + FILES)
     files = images.build_application() if images is not None else None
-    runner = web.AppRunner(
-        application(service, files), access_log=None, keepalive_timeout=settings.api_idle_s
-    )
-    await runner.setup()
     context = authority.server_context(hosts)
+    with bound:
+        async with _listening(application(service, files), bound, context, settings):
+            log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
+            wire = HttpsWire()
+            registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
+            try:
+                yield ServedAgents(registry, url, authority.ca_pem(), images)
+            finally:
+                await wire.close()
+
+
+@asynccontextmanager
+async def _listening(
+    served: web.Application, bound: Bound, context: ssl.SSLContext, settings: Settings
+) -> AsyncIterator[None]:
+    runner = web.AppRunner(served, access_log=None, keepalive_timeout=settings.api_idle_s)
+    await runner.setup()
     limits = Limits(
         settings.agents_connections_max,
         settings.agents_connections_per_peer,
@@ -110,24 +133,10 @@ async def serve_agents(
         first_s=settings.api_first_s,
     )
     listener = BoundedListener("agents", get_handlers(runner), limits, context)
-    wire = HttpsWire()
+    listener.accept(bound)
     try:
-        try:
-            await listener.start(door.host, door.port)
-        except OSError as error:
-            problem = f"cannot serve maintenance agents there ({error.strerror or error})"
-            remedy = "Name a free port at an address of this machine that hosts reach."
-            where = f"{door.host}:{door.port}"
-            raise InputError("--agent-host", where, problem, remedy) from None
-        bound = listener.port
-        url = door.url.rstrip("/") or f"https://{_bracketed(door.host)}:{bound}"
-        log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
-        if images is not None:
-            images.url = url + FILES
-        registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
-        yield ServedAgents(registry, url, authority.ca_pem(), images)
+        yield
     finally:
-        await wire.close()
         await listener.stop()
         await runner.cleanup()
 

@@ -19,7 +19,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
 from provisioner.ports import Clock
 from provisioner.runtime import permit
-from provisioner.runtime.bounded_listener import BoundedListener, Limits, get_handlers
+from provisioner.runtime.bounded_listener import Bound, BoundedListener, Limits, bind, get_handlers
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,20 @@ async def serve_artifacts(
     Vendor images are signed, and are verified by digest before they are offered; they hold no
     secret, and BlueField BMCs do not verify our certificate anyway.
     """
-    artifacts = Artifacts(directory)
+    try:
+        bound = await bind(host, port)
+    except OSError as error:
+        problem = f"cannot serve artifacts there ({error.strerror or error})"
+        remedy = "Name a free port at an address of this machine that BMCs reach."
+        raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
+    with bound:
+        artifacts = Artifacts(directory, f"http://{host}:{bound.port}")
+        async with _served(artifacts, bound, settings):
+            yield artifacts
+
+
+@asynccontextmanager
+async def _served(artifacts: Artifacts, bound: Bound, settings: Settings) -> AsyncIterator[None]:
     runner = web.AppRunner(
         artifacts.build_application(), access_log=None, keepalive_timeout=settings.api_idle_s
     )
@@ -89,15 +102,9 @@ async def serve_artifacts(
         first_s=settings.api_first_s,
     )
     listener = BoundedListener("artifacts", get_handlers(runner), limits, None)
+    listener.accept(bound)
     try:
-        try:
-            await listener.start(host, port)
-        except OSError as error:
-            problem = f"cannot serve artifacts there ({error.strerror or error})"
-            remedy = "Name a free port at an address of this machine that BMCs reach."
-            raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
-        artifacts.url = f"http://{host}:{listener.port}"
-        yield artifacts
+        yield
     finally:
         await listener.stop()
         await runner.cleanup()

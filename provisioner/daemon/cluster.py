@@ -126,8 +126,15 @@ async def open_cluster(
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     assert isinstance(clock, DatabaseClock)
     time = SharedTime(clock, settings.clock_difference_max_s)
-    seat = Seat(database, name, _built(), settings.lease_s, works=works, place=_place(data))
-    seat.list_keys = list_keys
+    seat = Seat(
+        database,
+        name,
+        _built(),
+        settings.lease_s,
+        works=works,
+        place=_place(data),
+        list_keys=list_keys,
+    )
     cluster = Cluster(seat, end_at_once, time, probe=accepts_connection)
     try:
         await cluster.start()

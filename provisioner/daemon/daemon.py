@@ -195,7 +195,7 @@ class Daemon:
         self.overload = Overload(parts.store, parts.clock)
         self._failure = FirstFailure()  # of every loop, whenever it was started
         self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
-        self.watcher = _watcher(context, parts, reach, self.engine, self.overload)
+        self.watcher = _watcher(context, parts, reach, self)
         keeper = None if self.watcher is None else self.watcher.keeper
         held = None if keeper is None else keeper.list_held_nodes
         self.scheduler = Scheduler(
@@ -280,7 +280,7 @@ class Daemon:
         if self.campaigns is not None:
             self._begin(self.campaigns.run, "campaigns")
         if self.shop is not None:
-            for name, loop in self.shop.list_loops(self.engine.submit, self.watcher).items():
+            for name, loop in self.shop.list_loops(self.engine.submit).items():
                 self._begin(loop, name)
         if self.keeper is not None:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
@@ -392,12 +392,12 @@ def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
     return engine
 
 
-def _watcher(
-    context: Context, parts: Parts, reach: Reach, engine: Engine, overload: Overload
-) -> Watcher | None:
+def _watcher(context: Context, parts: Parts, reach: Reach, daemon: Daemon) -> Watcher | None:
     if parts.watch is None:
         return None
-    return Watcher(context, parts.watch, reach, engine.submit, overload.may_watch)
+    submit, may_watch = daemon.engine.submit, daemon.overload.may_watch
+    on_raised = None if daemon.shop is None else daemon.shop.calls.call
+    return Watcher(context, parts.watch, reach, submit, may_watch, on_raised)
 
 
 def _shop(

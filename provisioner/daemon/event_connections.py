@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import httptools
 
-from provisioner.runtime.bounded_listener import PEERS_MAX, Rate
+from provisioner.runtime.bounded_listener import PEERS_MAX, KeptConnections, Rate
 
 # ------------------------------------------------------------------------------
 # Frames between the daemon and its process for events, over one pair of sockets.
@@ -143,21 +143,20 @@ class Admission(Protocol):
         """An event of this id was not taken, so that its BMC is to be looked at."""
         ...
 
-    def begin(self, connection: EventConnection) -> None:
-        """A request came on it: it makes no room for others now."""
-        ...
-
-    def keep(self, connection: EventConnection) -> bool:
-        """Return whether it stays open after an event that was taken."""
-        ...
-
 
 class EventConnection(asyncio.Protocol):
     """One connection; `others` makes the protocol for whatever asks for another path."""
 
-    def __init__(self, keeper: Admission, others: Callable[[], Any], silent_s: float) -> None:
-        """`silent_s`: it is closed after so long without an event, if it is kept."""
+    def __init__(
+        self,
+        keeper: Admission,
+        kept: KeptConnections,
+        others: Callable[[], Any],
+        silent_s: float,
+    ) -> None:
+        """`silent_s`: it is closed after so long without an event, if it is among `kept`."""
         self._keeper = keeper
+        self._kept = kept
         self._others = others
         self._silent_s = silent_s
         self._other: Any = None
@@ -281,7 +280,7 @@ class EventConnection(asyncio.Protocol):
             raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         if self._wants_word:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._keeper.begin(self)
+        self._kept.begin(self)
 
     def on_body(self, piece: bytes) -> None:
         """Keep a piece, in bounds."""
@@ -316,7 +315,7 @@ class EventConnection(asyncio.Protocol):
                     status = HTTPStatus.INTERNAL_SERVER_ERROR
                 self._keeper.count(self._peer, status)
                 good = status < HTTPStatus.MULTIPLE_CHOICES
-                self._write(status, stays=stays and good and self._keeper.keep(self))
+                self._write(status, stays=stays and good and self._kept.keep(self))
         finally:
             self._task = None
 

@@ -93,7 +93,6 @@ class Intake:
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._watcher: Watcher | None = None
         self._bars = Bars(lambda: asyncio.get_running_loop().time())
-        self.kept = KeptConnections()  # others where the listener is made
         self._directory: tuple[float, Directory] | None = None
         self._serials: dict[str, tuple[str, ...]] = {}  # certificate -> serials
 
@@ -141,13 +140,6 @@ class Intake:
     def count(self, peer: str, status: int) -> None:
         """Count an answer, which may bar the address."""
         self._bars.count(peer, status)
-
-    def begin(self, connection: EventConnection) -> None:
-        self.kept.begin(connection)
-
-    def keep(self, connection: EventConnection) -> bool:
-        """Return whether a connection stays open after an event that was taken."""
-        return self.kept.keep(connection)
 
     async def _webhook(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -317,12 +309,12 @@ async def _listen(
     others = get_handlers(runner)
 
     def make_connection() -> EventConnection:
-        return EventConnection(intake, others, limits.idle_s)
+        return EventConnection(intake, proved, others, limits.idle_s)
 
     listener = BoundedListener("events", make_connection, limits, tls)
     # half of the places are for those who come anew
     most = min(chosen.events_kept_max, listener.limits.connections_max // 2)
-    intake.kept = KeptConnections(most, listener.prove)
+    proved = KeptConnections(most, listener.prove)
     try:
         try:
             await listener.start(*place)
@@ -331,7 +323,7 @@ async def _listen(
         yield listener.port
     finally:
         await listener.stop()
-        intake.kept.close()
+        proved.close()
         await runner.cleanup()
 
 

@@ -54,7 +54,6 @@ class EventDoor(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._bars = Bars(lambda: asyncio.get_running_loop().time())
-        self.kept = KeptConnections()
         self._reader = FrameReader()
         self._transport: Any = None
         self._answers: dict[int, asyncio.Future[int]] = {}
@@ -112,13 +111,6 @@ class EventDoor(asyncio.Protocol):
     def doubt(self, name: str) -> None:
         """An event was not taken: the daemon learns of it."""
         self._drop(name)
-
-    def begin(self, connection: EventConnection) -> None:
-        self.kept.begin(connection)
-
-    def keep(self, connection: EventConnection) -> bool:
-        """Return whether a connection stays open after an event that was taken."""
-        return self.kept.keep(connection)
 
     # the side of the daemon
 
@@ -178,12 +170,14 @@ async def run(link: socket.socket) -> int:
     tls = open_server_context(frame.body.partition(b"\n")[2])
     tls.num_tickets = 0  # no sender resumes a session
     limits = Limits(**chosen["limits"])
-    listener = BoundedListener(
-        "events", lambda: EventConnection(door, _NotHere, limits.idle_s), limits, tls
-    )
+
+    def make_connection() -> EventConnection:
+        return EventConnection(door, kept, _NotHere, limits.idle_s)
+
+    listener = BoundedListener("events", make_connection, limits, tls)
     # half of the places are for those who come anew
     most = min(chosen["kept_max"], listener.limits.connections_max // 2)
-    door.kept = KeptConnections(most, listener.prove)
+    kept = KeptConnections(most, listener.prove)
     try:
         await listener.start(chosen["host"], chosen["port"])
     except OSError as error:
@@ -197,7 +191,7 @@ async def run(link: socket.socket) -> int:
     if not door.ended.is_set():
         await door.drain()
     await listener.stop()
-    door.kept.close()
+    kept.close()
     return 0
 
 

@@ -148,22 +148,19 @@ CONFIRM_S = 60
 class CountedWrites:
     """A daemon's counted writes; `look_only` is why nothing may be written to devices, or "".
 
-    Without such a reason, `allow_writes` sets what ends this daemon if another one notices a loss.
+    Without such a reason, `stop` ends this daemon if another one notices a loss.
     """
 
     def __init__(
         self,
         look_only: str,
-        marking: Marking,
         stop: Callable[[str], object],
         revoked: Collection[Revocation] = (),
     ) -> None:
         self.look_only = look_only
         self.revoked = revoked  # again, since the database had them in force
-        self._marking = marking
         self._stop = stop
-        if not look_only:
-            self.allow_writes()
+        self._acts = not look_only
 
     @property
     def key_withdrawn(self) -> bool:
@@ -173,11 +170,16 @@ class CountedWrites:
     def forbid_writes(self, why: str) -> None:
         """Write nothing to devices from now on; that mark in the rows does not end this daemon."""
         self.look_only = why
-        self._marking.stop = None
+        self._acts = False
 
     def allow_writes(self) -> None:
         """Act from now on, and end when the database says that no daemon may."""
-        self._marking.stop = self._stop
+        self._acts = True
+
+    def hear_loss(self, why: str) -> None:
+        """End this daemon, if it acts: the rows say that writes were lost. From any thread."""
+        if self._acts:
+            self._stop(why)
 
 
 async def _look(store: SqlStore, place: str, kept: HighWater | None) -> DatabasePosition:
@@ -214,7 +216,6 @@ class RevocationKeeper:
         store: SqlStore,
         book: RevocationFile,
         remembered: Collection[Revocation],
-        marking: Marking,
         clock: Callable[[], float],
     ) -> None:
         self._now = clock
@@ -224,9 +225,9 @@ class RevocationKeeper:
         self._standing = pick_newest(remembered)  # what is gone since was removed
         self._written = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        marking.written = self._wake
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have a look made soon: a row was written. From any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._written.set)
 
@@ -320,17 +321,18 @@ async def counted_writes(
         log.warning("%s %s was in force in the database: revoked again", told.kind.value, told.id)
     file.write(mark)
     reason_file.unlink(missing_ok=True)  # its content is in the database from here on
-    marking = Marking(file, mark, None)
-    store.writer.counting = marking
-    keeper = RevocationKeeper(store, book, remembered, marking, time.time)
+    counted = CountedWrites(why, stop, again)
+    keeper = RevocationKeeper(store, book, remembered, time.time)
+    marking = Marking(file, mark, counted.hear_loss, keeper.wake)
+    store.writer.count_by(marking)
     if went_back:
         await keeper.settle()
     keeping = asyncio.create_task(keeper.run(), name="revocations")
     try:
-        yield CountedWrites(why, marking, stop, again)
+        yield counted
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await keeper.look()
-        store.writer.counting = None
+        store.writer.count_by(None)
         marking.close()

@@ -21,10 +21,10 @@ import socket
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from provisioner.runtime.admission import (
     LOOPBACK,
@@ -180,6 +180,39 @@ async def hear_requests(
     return answer
 
 
+class Bound:
+    """Sockets that hold an address; `BoundedListener.accept` takes them over. Closed at the end."""
+
+    def __init__(self, sockets: Sequence[socket.socket]) -> None:
+        self.sockets = sockets
+
+    @property
+    def port(self) -> int:
+        return int(self.sockets[0].getsockname()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bound in self.sockets:
+            bound.close()
+
+
+async def bind(host: str, port: int) -> Bound:
+    """Hold an address before what is served there is made, which may name it. Raises OSError."""
+    addresses = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
+            sockets.append(_bind(family, kind, protocol, address))
+    except OSError:
+        Bound(sockets).__exit__()
+        raise
+    return Bound(sockets)
+
+
 class BoundedListener:
     """Accepts connections for an HTTP server within limits. `port` is the bound port."""
 
@@ -236,18 +269,13 @@ class BoundedListener:
 
     async def start(self, host: str, port: int) -> None:
         """Bind and accept. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(addresses):
-                self._sockets.append(_bind(family, kind, protocol, address))
-        except OSError:
-            self._close_sockets()
-            raise
-        for bound in self._sockets:
-            self._start_task(self._accept(bound))
+        self.accept(await bind(host, port))
+
+    def accept(self, bound: Bound) -> None:
+        """Accept at sockets that are bound already, until `stop` closes them."""
+        self._sockets.extend(bound.sockets)
+        for each in bound.sockets:
+            self._start_task(self._accept(each))
 
     async def start_at(self, file: Path) -> None:
         """Bind a socket in the file system that only its owner can connect to. Raises OSError."""

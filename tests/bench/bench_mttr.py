@@ -117,10 +117,10 @@ class Deciding:
         context = Context(data.store, WallClock(), settings)
         reach = Reach(None, None, data.vault)  # type: ignore[arg-type]  # nobody is asked
         parts = WatchParts(data.store.alerts, lambda: "s")
-        self.watcher = Blind(context, parts, reach, self.submit)
         case_service = CaseService(context, data.store.cases, data.store.alerts)
         self.repairs = Repairs(context, case_service, data.store.alerts, self.submit)
-        self.watcher.keeper.on_raised = self.repairs.call
+        called = self.repairs.calls.call
+        self.watcher = Blind(context, parts, reach, self.submit, on_raised=called)
         self.scheduler = Scheduler(context, self.submit, self.watcher.keeper.list_held_nodes)
         self.loops: list[asyncio.Task[None]] = []
 

@@ -64,7 +64,7 @@ class HurtWorld(World):
 
     async def _judge_database(self) -> str:
         """Why this daemon may only look; its writes are counted from then on."""
-        self.store.writer.counting = None  # who counted is gone
+        self.store.writer.count_by(None)  # who counted is gone
         kept, now = self.mark.read(), self.clock.now()
         database = await self.store.read(lambda c: look(c, PLACE, kept))
         standing = judge(kept, database)
@@ -72,5 +72,5 @@ class HurtWorld(World):
         why = "; ".join(standing.look_only)
         mark = await self.store.write(lambda c: settle_mark(c, PLACE, kept, why, now))
         self.mark.write(mark)
-        self.store.writer.counting = Marking(self.mark, mark, None)
+        self.store.writer.count_by(Marking(self.mark, mark))
         return why

@@ -168,13 +168,8 @@ class CrashLane:
         await behind_commit(self._way_s())
         return result
 
-    @property
-    def counting(self) -> Counting | None:
-        return self._inner.counting
-
-    @counting.setter
-    def counting(self, counting: Counting | None) -> None:
-        self._inner.counting = counting
+    def count_by(self, counting: Counting | None) -> None:
+        self._inner.count_by(counting)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
@@ -35,3 +36,54 @@ def test_each_floor_of_the_page_is_a_folder_and_none_is_left_out() -> None:
 
     assert named <= folders
     assert folders - named <= {"runtime", "telemetry", "content"}
+
+
+# objects of libraries, which offer no other way
+OF_LIBRARIES = {
+    ("cli/serve/backup.py", "bar.length"),  # click's progress bar
+    ("daemon/api.py", "self.context.minimum_version"),  # ssl.SSLContext
+    ("daemon/events.py", "tls.num_tickets"),
+    ("daemon/events_process.py", "tls.num_tickets"),
+}
+
+
+def list_late_wiring(source: str) -> list[str]:
+    """Return each attribute that is set on an object other than `self`, also by `setattr`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = list(node.targets)
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+            found.append(ast.unparse(node))
+        for target in targets:
+            for each in ast.walk(target):
+                if (
+                    isinstance(each, ast.Attribute)
+                    and isinstance(each.ctx, ast.Store)
+                    and ast.unparse(each.value) not in {"self", "cls"}
+                ):
+                    found.append(ast.unparse(each))
+    return found
+
+
+def test_the_daemon_sets_no_attribute_of_an_object_that_is_made() -> None:
+    """What a part needs is an argument of its constructor; what changes later is a method's."""
+    found = {
+        (str(file.relative_to(ROOT / "provisioner")), late)
+        for folder in ("daemon", "cli/serve")
+        for file in (ROOT / "provisioner" / folder).rglob("*.py")
+        for late in list_late_wiring(file.read_text(encoding="utf-8"))
+    }
+
+    assert found == OF_LIBRARIES
+    for planted, late in (
+        ("seat.list_keys = f", "seat.list_keys"),
+        ("self.a.mark, x = 1, 2", "self.a.mark"),
+        ("daemon.tenancy.spaces += x", "daemon.tenancy.spaces"),
+        ("setattr(door, 'kept', x)", "setattr(door, 'kept', x)"),
+    ):
+        assert list_late_wiring(planted) == [late]
+    assert list_late_wiring("self.a = 1\nlocal = self.a.b") == []

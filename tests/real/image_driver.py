@@ -110,12 +110,15 @@ async def drive(asked: dict[str, Any]) -> Blocker | None:
     store = open_store(folder / "store.db")
     vault = Vault(store, MasterKey.parse(asked["key"], "the test"))
     artifacts = Artifacts(folder / "images", "http://artifacts.test")
-    images = OsImages(artifacts, folder / "raw")
+
+    def make_images(url: str) -> OsImages:
+        return OsImages(artifacts, folder / "raw", url)
+
     transport = RedfishTransport()
     door = AgentDoor(asked["gateway"], asked["port"])
     settings = SETTINGS.model_copy(update=asked.get("settings", {}))
     try:
-        async with serve_agents(door, folder, store, vault, clock, settings, images) as served:
+        async with serve_agents(door, folder, store, vault, clock, settings, make_images) as served:
             site = Site(
                 clock=clock,
                 settings=settings,
@@ -125,7 +128,7 @@ async def drive(asked: dict[str, Any]) -> Blocker | None:
                 agents=served.agents,
                 artifacts=artifacts,
                 image=Pin(version="1", artifact="ramdisk.iso"),
-                os_images=images,
+                os_images=served.images,
                 login=HostLogin("provisioner", "ssh-ed25519 AAAA provisioner"),
             )
             await store.operations.open(NODE, "test", clock.now())

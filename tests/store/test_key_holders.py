@@ -36,8 +36,10 @@ def open_ring(database: str, directory: Path, word: str = "") -> tuple[KeyRing, 
     return asyncio.run(scenario())
 
 
-def sit(database: str, name: str, code: str) -> Seat:
-    seat = Seat(database, name, "test", 30.0, works=WorksBy(digests={"code": code}))
+def sit(database: str, name: str, code: str, keys: KeyRing | None = None) -> Seat:
+    works = WorksBy(digests={"code": code})
+    list_keys = tuple if keys is None else keys.list_ids
+    seat = Seat(database, name, "test", 30.0, works=works, list_keys=list_keys)
     seat.take()
     return seat
 
@@ -55,9 +57,9 @@ def test_rows_stay_under_the_old_key_until_each_daemon_has_the_new_one(
     two.mkdir(mode=0o700)
     hand_over(one, two, KEY_FILE)
     other, _ = open_ring(database, two)
-    seats = [sit(database, name, digest_code()) for name in ("one", "two")]
-    for seat, keys in zip(seats, (ring, other), strict=True):
-        seat.list_keys = keys.list_ids
+    code = digest_code()
+    seats = [sit(database, "one", code, ring), sit(database, "two", code, other)]
+    for seat in seats:
         seat.beat()
     assert count_key_holders(database, ring.id) == 2
 

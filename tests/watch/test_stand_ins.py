@@ -58,10 +58,11 @@ class Site:
 
     def start(self) -> None:
         """A daemon that remembers nothing."""
-        self.keeper = AlertKeeper(self.store.alerts, self.store, self.clock, self._submit)
         case_service = CaseService(self.context, self.store.cases, self.store.alerts)
         self.repairs = Repairs(self.context, case_service, self.store.alerts, self._submit)
-        self.keeper.on_raised = self.repairs.call
+        self.keeper = AlertKeeper(
+            self.store.alerts, self.store, self.clock, self._submit, self.repairs.calls.call
+        )
 
     async def _submit(self, operation: str) -> None:
         self.submitted.append(operation)

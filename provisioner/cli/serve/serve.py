@@ -330,12 +330,15 @@ def _agents(
 ) -> AbstractAsyncContextManager[ServedAgents]:
     if observe:
         return nullcontext(SILENT)
-    images = OsImages(files, data / "images", files.url)
+
+    def make_images(url: str) -> OsImages:
+        return OsImages(files, data / "images", url)
+
     if site is not None:
         agents = build_simulated_agents(site, opened.store, opened.vault, clock, chosen)
-        return nullcontext(ServedAgents(agents, images=images))
+        return nullcontext(ServedAgents(agents, images=make_images(files.url)))
     check_hosts_apart(door, chosen)
-    return serve_agents(door, data, opened.store, opened.vault, clock, chosen, images)
+    return serve_agents(door, data, opened.store, opened.vault, clock, chosen, make_images)
 
 
 async def _drive(
@@ -468,7 +471,7 @@ async def _compare_descriptions(
 async def _name_ports(daemon: Daemon, book: SqlRecoveryRepository) -> None:
     """Have moved ports described by node, tenant and epoch, unless the site does not want it."""
     if daemon.parts.settings.port_descriptions:
-        daemon.tenancy.mark = await book.get_database_mark()
+        daemon.tenancy.name_ports(await book.get_database_mark())
 
 
 async def _settled(

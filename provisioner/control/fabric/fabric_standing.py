@@ -133,15 +133,17 @@ class Fabrics:
 
 def tenancy_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> Tenancy:
     """The mover of a node's ports: the leaves, or with `isolation: infiniband` UFM beside them."""
-    leaves = Tenancy(site, store, None if fabrics is None else fabrics.plan)
-    chosen = leaves
+    if fabrics is None:
+        assert site.settings.isolation != "infiniband"
+        return Tenancy(site, store)
+    spaces = None
+    if fabrics.spaces is not None:
+        spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
     if site.settings.isolation == "infiniband":
-        assert fabrics is not None
         assert fabrics.partitions is not None
-        chosen = PartitionTenancy(leaves, fabrics.partitions, store)
-    if fabrics is not None and fabrics.spaces is not None:
-        chosen.spaces = TenantSpaces(fabrics.spaces, store, site.clock, site.settings)
-    return chosen
+        leaves = Tenancy(site, store, fabrics.plan)
+        return PartitionTenancy(leaves, fabrics.partitions, store, spaces)
+    return Tenancy(site, store, fabrics.plan, spaces)
 
 
 def keeper_of(site: Site, store: SqlStore, fabrics: Fabrics | None) -> TenantKeeper | None:

@@ -15,8 +15,7 @@ from provisioner.control.node.observer import Observer
 from provisioner.control.node.repair_workflow import RepairWorkflow
 from provisioner.control.node.retiring import Retirer
 from provisioner.control.repairs.case_service import CaseService
-from provisioner.control.repairs.repairs import Repairs
-from provisioner.control.watch.watcher import Watcher
+from provisioner.control.repairs.repairs import Repairs, UrgentCalls
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.actions.work import Site
 from provisioner.execution.executor import Executor
@@ -419,6 +418,7 @@ class RepairShop:
         matrix: Matrix,
         tenancy: Tenancy,
     ) -> None:
+        self.calls = UrgentCalls()  # of the watcher, which looks before repairs begin
         self._context = context
         self._parts = parts
         self._readers = (observer, tenancy, Rechecks(site, context.store, matrix), matrix)
@@ -445,17 +445,15 @@ class RepairShop:
         self.ticketing = Ticketing(context, book, site.reach, bundler, parts.tickets)
 
     def list_loops(
-        self, submit: Callable[[str], Awaitable[None]], watcher: Watcher | None
+        self, submit: Callable[[str], Awaitable[None]]
     ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """Return the loops by name. `submit` hands an operation to the engine; a node is looked at
-        as soon as the watcher raises an alert.
+        as soon as it is called by `calls`.
         """
         alerts = self._parts.alerts
         case_service = CaseService(self._context, self._parts.book, alerts)
-        repairs = Repairs(self._context, case_service, alerts, submit)
+        repairs = Repairs(self._context, case_service, alerts, submit, self.calls)
         advisor = Advisor(self._context, case_service, *self._readers)
-        if watcher is not None:
-            watcher.keeper.on_raised = repairs.call
         return {
             "repairs": repairs.run,
             "urgent repairs": repairs.answer_calls,

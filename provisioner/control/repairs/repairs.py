@@ -37,6 +37,30 @@ _BACK = frozenset({Stage.MEASURING, Stage.RETURNING})
 PART = 256  # nodes that are looked at in one go: about a millisecond
 
 
+class UrgentCalls:
+    """Nodes whose alerts have just changed: who raises them calls, and repairs look at once."""
+
+    def __init__(self) -> None:
+        self._nodes: set[str] = set()
+        self._called = asyncio.Event()
+
+    def call(self, node: str) -> None:
+        """Have a node looked at now, and not at the next tick."""
+        self._nodes.add(node)
+        self._called.set()
+
+    async def wait(self) -> None:
+        """Wait until a node was called that was not taken yet."""
+        await self._called.wait()
+
+    def take(self) -> Sequence[str]:
+        """Return the nodes that were called since the last time."""
+        self._called.clear()
+        names = sorted(self._nodes)
+        self._nodes.clear()
+        return names
+
+
 class Repairs:
     """`submit` hands an operation to the engine."""
 
@@ -46,8 +70,10 @@ class Repairs:
         case_service: CaseService,
         alerts: SqlAlertRepository | None,
         submit: Callable[[str], Awaitable[None]],
+        calls: UrgentCalls | None = None,
     ) -> None:
         self.case_service = case_service
+        self.calls = calls or UrgentCalls()
         self._context = context
         self._store = context.store
         self._alerts = alerts
@@ -56,32 +82,19 @@ class Repairs:
         self._submit = submit
         self.stand_ins = StandIns(context, case_service.book, alerts, submit)
         self._in_quarantine = StateIndex(State.QUARANTINED)
-        self._urgent: set[str] = set()  # nodes whose alerts have just changed
-        self._called = asyncio.Event()
         self._locks: dict[str, asyncio.Lock] = {}  # a tick and an urgent look open no case twice
-
-    def call(self, node: str) -> None:
-        """Have a node looked at now, and not at the next tick."""
-        self._urgent.add(node)
-        self._called.set()
 
     async def answer_calls(self) -> None:
         """Look for ever at nodes as soon as they are called; a slow look holds up no other."""
         async with asyncio.TaskGroup() as looks:
             while True:
-                await self._called.wait()
-                for name in self._take_calls():
+                await self.calls.wait()
+                for name in self.calls.take():
                     looks.create_task(self.look(name))
 
     async def answer_present_calls(self) -> None:
         """Look at the nodes that were called so far, all at once."""
-        await asyncio.gather(*(self.look(name) for name in self._take_calls()))
-
-    def _take_calls(self) -> Sequence[str]:
-        self._called.clear()
-        names = sorted(self._urgent)
-        self._urgent.clear()
-        return names
+        await asyncio.gather(*(self.look(name) for name in self.calls.take()))
 
     async def look(self, name: str) -> None:
         try:

@@ -138,17 +138,22 @@ CERTIFIED = frozenset({State.CERTIFIED, State.RELEASED})
 
 
 class AlertKeeper:
-    """`submit` hands an operation to the engine."""
+    """`submit` hands an operation to the engine; `on_raised` gets a node with a new alert."""
 
     def __init__(
-        self, book: SqlAlertRepository, store: SqlStore, clock: Clock, submit: Submit
+        self,
+        book: SqlAlertRepository,
+        store: SqlStore,
+        clock: Clock,
+        submit: Submit,
+        on_raised: Callable[[str], None] | None = None,
     ) -> None:
         self.book = book
         self._store = store
         self._clock = clock
         self._submit = submit
         self._locks: dict[str, asyncio.Lock] = {}
-        self.on_raised: Callable[[str], None] | None = None  # gets a node with a new alert
+        self._on_raised = on_raised
 
     async def report(self, node: str, signals: Sequence[Signal]) -> tuple[Alert, ...]:
         """Take reports of single conditions; what changed."""
@@ -250,8 +255,8 @@ class AlertKeeper:
         now = self._clock.now()
         events = [e for a in changed if (e := _describe(known.get(a.key), a)) is not None]
         await self.book.put(changed, events, now)
-        if self.on_raised is not None and any(isinstance(e, AlertRaised) for e in events):
-            self.on_raised(node)
+        if self._on_raised is not None and any(isinstance(e, AlertRaised) for e in events):
+            self._on_raised(node)
         return tuple(changed)
 
     def _lock(self, node: str) -> asyncio.Lock:

@@ -213,7 +213,12 @@ class LeafCounts:
     """The counts of leaves. `round` begins due readings. `take` gets each port that was read."""
 
     def __init__(
-        self, reach: Reach, clock: Clock, settings: Settings, take: Callable[[PortReport], None]
+        self,
+        reach: Reach,
+        clock: Clock,
+        settings: Settings,
+        take: Callable[[PortReport], None],
+        optics: OpticKeeper | None = None,
     ) -> None:
         self._reach = reach
         self._clock = clock
@@ -226,7 +231,7 @@ class LeafCounts:
         # leaf -> the ports of each watched host that has one at it
         self._hosts: dict[str, dict[str, Sequence[Port]]] = {}
         self.read: dict[str, float] = {}  # leaf -> when its ports were last counted, for people
-        self.optics: OpticKeeper | None = None  # None: nobody keeps them
+        self._optics = optics  # None: nobody keeps them
 
     def run_round(self, nodes: Mapping[str, Node]) -> None:
         """Ask the leaves of watched nodes whose turn it is; the longest overdue first."""
@@ -299,10 +304,10 @@ class LeafCounts:
                 link = "" if up is None else "up" if interface in up else "down"
                 now = self._clock.now()
                 counters = Counters(at=now, values=values) if values else None
-                if reading is not None and reading.optic is not None and self.optics is not None:
+                if reading is not None and reading.optic is not None and self._optics is not None:
                     name = f"{leaf.id}/{interface}"
                     changes = values.get("carrier_changes")
-                    self.optics.take(node, name, reading.optic, now, changes)
+                    self._optics.take(node, name, reading.optic, now, changes)
                 if counters is not None or link:
                     name = f"{leaf.id}/{interface}"
                     report = PortReport(node=node, port=name, counters=counters, link=link, at=now)

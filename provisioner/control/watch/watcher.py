@@ -89,13 +89,14 @@ class Watcher:
         reach: Reach,
         submit: Callable[[str], Awaitable[None]],
         may_watch: Callable[[], bool] = lambda: True,
+        on_raised: Callable[[str], None] | None = None,
     ) -> None:
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
         self.may_watch = may_watch  # an overloaded daemon puts routine looks off
         self._memory = EventMemory(parts.book)
-        self.keeper = AlertKeeper(parts.book, context.store, context.clock, submit)
+        self.keeper = AlertKeeper(parts.book, context.store, context.clock, submit, on_raised)
         self.eyes = OutOfBand(reach, context.clock, context.settings.watch_requests_per_s)
         self.feeds = EventFeeds(
             parts.book,
@@ -109,8 +110,10 @@ class Watcher:
         )
         self.leaks = LeakWatch(self.eyes, self.keeper, context.store, context.clock)
         self.ports = PortWatch()
-        self.leaves = LeafCounts(reach, context.clock, context.settings, self._counted)
-        self.optics = self.leaves.optics = parts.optics
+        self.optics = parts.optics
+        self.leaves = LeafCounts(
+            reach, context.clock, context.settings, self._counted, parts.optics
+        )
         self.looked: dict[str, float] = {}  # node -> when it was last glanced at, for people
         self._turns: dict[str, Turns] = {}
         self._glances = DueTimes()

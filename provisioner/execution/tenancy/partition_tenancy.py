@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.execution.tenancy.leaf import LeafOutcome, Objections
+from provisioner.execution.tenancy.spaces import TenantSpaces
 from provisioner.execution.tenancy.tenancy import MoveOutcome, Tenancy
-from provisioner.model.host_filter import Door, FilterState, PortLabel
+from provisioner.model.host_filter import DatabaseMark, Door, FilterState, PortLabel
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
@@ -27,11 +28,22 @@ from provisioner.store.sql_store import SqlStore
 class PartitionTenancy(Tenancy):
     """As `Tenancy`, which keeps the ports on Ethernet leaves."""
 
-    def __init__(self, leaves: Tenancy, partitions: Isolation, store: SqlStore) -> None:
-        super().__init__(leaves.site, store, leaves.plan)
+    def __init__(
+        self,
+        leaves: Tenancy,
+        partitions: Isolation,
+        store: SqlStore,
+        spaces: TenantSpaces | None = None,
+    ) -> None:
+        super().__init__(leaves.site, store, leaves.plan, spaces)
         self._leaves_only = leaves
         self._partitions = partitions
         self._rows = store
+
+    def name_ports(self, mark: DatabaseMark | None) -> None:
+        """Describe moved ports of the Ethernet leaves; a partition has no descriptions."""
+        super().name_ports(mark)
+        self._leaves_only.name_ports(mark)
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
         """Return the network of every port; one in two is named twice, one in none with ""."""
@@ -84,7 +96,6 @@ class PartitionTenancy(Tenancy):
 
     async def fence(self, ports: Sequence[Port], node: Node | None = None) -> MoveOutcome:
         """Bring ports of Ethernet leaves into the maintenance VRF."""
-        self._leaves_only.mark = self.mark
         return await self._leaves_only.fence(_parted(ports)[0], node)
 
     async def look(self, ports: Sequence[Port]) -> dict[str, LeafState] | Blocker:
@@ -136,7 +147,6 @@ class PartitionTenancy(Tenancy):
         homeward = vrf == MAINTENANCE_VRF
         moved = MoveOutcome(persisted=True)
         if plain:
-            self._leaves_only.mark = self.mark
             moved = await self._leaves_only.move_ports(
                 plain, vrf, look_for_leaks=look_for_leaks, objections=objections, node=node
             )

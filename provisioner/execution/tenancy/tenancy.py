@@ -166,15 +166,29 @@ class MoveOutcome:
 class Tenancy:
     """All leaves of the site; each is looked up in the store when it is first needed."""
 
-    def __init__(self, site: Site, store: SqlStore, plan: AddressPlan | None = None) -> None:
-        """`plan` gives tenants' route targets; without it, those configured count."""
+    def __init__(
+        self,
+        site: Site,
+        store: SqlStore,
+        plan: AddressPlan | None = None,
+        spaces: TenantSpaces | None = None,
+    ) -> None:
+        """`plan` gives tenants' route targets; without it, those configured count. `spaces`: of the
+        site's shared storage.
+        """
         self.site = self._site = site
         self.plan = plan
         self._store = store
-        self.spaces: TenantSpaces | None = None  # None: the site has no shared storage
+        self.spaces = spaces
         self.mark: DatabaseMark | None = None  # None: ports' descriptions are left alone
         self._leaves: dict[str, Leaf] = {}
         self._looks: dict[str, LeafLook] = {}
+
+    def name_ports(self, mark: DatabaseMark | None) -> None:
+        """Describe moved ports by node, tenant and epoch from now on: a restored database learns
+        from them what it lacks. Not before the rows were compared with them.
+        """
+        self.mark = mark
 
     async def read(self, ports: Sequence[Port]) -> tuple[PortPlacement, ...] | Blocker:
         """The VRF of every port; one that is not settled is named with each VRF it may be in."""

@@ -43,9 +43,13 @@ class Maas:
         if not urlsplit(root).path:
             root += ROOT
         self._service = RecordService(
-            "MAAS", root, login="--key-file", ca_file=ca_file, answer_max=ANSWER_MAX
+            "MAAS",
+            root,
+            login="--key-file",
+            ca_file=ca_file,
+            answer_max=ANSWER_MAX,
+            sign=self._sign,
         )
-        self._service.sign = self._sign
 
     def read(self, tenant: TenantField, zone: ZoneMeaning) -> tuple[Belief, ...]:
         """Return the record of every machine that the key's user may see."""

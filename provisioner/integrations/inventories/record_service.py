@@ -36,8 +36,11 @@ class RecordService:
         login: str,
         ca_file: str | None = None,
         answer_max: int = ANSWER_MAX,
+        sign: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`login`: the options that give a login, named when the address has one in it."""
+        """`login`: the options that give a login, named when the address has one in it. `sign`
+        gives further headers of each single request.
+        """
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
             remedy = "Say https://; only a loopback address may be plain http."
@@ -47,7 +50,7 @@ class RecordService:
         self.name = name
         self.url = url.rstrip("/")
         self.headers: dict[str, str] = {}
-        self.sign: Callable[[], Mapping[str, str]] = dict  # headers of each single request
+        self._sign = sign
         self._answer_max = answer_max
         self._session = requests.Session()
         self._session.trust_env = False
@@ -59,7 +62,7 @@ class RecordService:
         try:
             with self._session.get(
                 f"{self.url}{path}",
-                headers={**self.headers, **self.sign()},
+                headers={**self.headers, **self._sign()},
                 timeout=REQUEST_S,
                 stream=True,
                 allow_redirects=False,

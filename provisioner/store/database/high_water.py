@@ -109,16 +109,21 @@ class Marking:
     """Counts this daemon's transactions, in the database and in the file. See `lanes.Counting`.
 
     `stop` is called when the database says that nothing may be written to devices any more:
-    another daemon has noticed that writes were lost.
+    another daemon has noticed that writes were lost. `written` is told of each new row of the
+    journal.
     """
 
     def __init__(
-        self, file: MarkFile, mark: HighWater, stop: Callable[[str], object] | None
+        self,
+        file: MarkFile,
+        mark: HighWater,
+        stop: Callable[[str], object] | None = None,
+        written: Callable[[], object] | None = None,
     ) -> None:
         self._file = file
         self._mark = mark
-        self.stop = stop
-        self.written: Callable[[], object] | None = None  # told of each new row of the journal
+        self._stop = stop
+        self._written = written
         synchronous = _SYNCHRONOUS if mark.server else false()
         self._raise = (
             update(marks)
@@ -146,10 +151,10 @@ class Marking:
             self._file.write(self._mark)
         except OSError as error:  # the recorded mark is older then: less is noticed, nothing wrong
             log.error("%s cannot be written: %s", self._file.path, error)
-        if grew and self.written is not None:
-            self.written()
-        if look_only and self.stop is not None:
-            self.stop(str(look_only))
+        if grew and self._written is not None:
+            self._written()
+        if look_only and self._stop is not None:
+            self._stop(str(look_only))
 
     def close(self) -> None:
         self._file.close()

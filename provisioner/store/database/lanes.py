@@ -69,7 +69,12 @@ class Lane(Protocol):
 
     transactions: int  # committed or rolled back, for measurement
     jobs: int  # pieces of work done, for measurement
-    counting: Counting | None  # of the lane that writes, once a daemon serves
+
+    def count_by(self, counting: Counting | None) -> None:
+        """Count every transaction from the next one on: a database is judged before it is counted.
+        None: no more.
+        """
+        ...
 
     @property
     def waiting(self) -> int: ...
@@ -228,7 +233,7 @@ class ThreadLane:
         self._reads = reads
         self._link = link
         self._name = name
-        self.counting: Counting | None = None
+        self._counting: Counting | None = None
         self.transactions = 0
         self.jobs = 0
         self._connect = connect
@@ -240,6 +245,10 @@ class ThreadLane:
         # transaction that was cut off is rolled back when the file is opened again.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+
+    def count_by(self, counting: Counting | None) -> None:
+        """Count every transaction by this from the next one on."""
+        self._counting = counting
 
     @property
     def waiting(self) -> int:
@@ -311,7 +320,7 @@ class ThreadLane:
             self._run_beside_others(connection, left, self._link)
         elif left:
             self.transactions += run_group(
-                connection, left, reads=self._reads, counting=self.counting
+                connection, left, reads=self._reads, counting=self._counting
             )
         for job, question in asked:
             if job.error is None:
@@ -320,7 +329,7 @@ class ThreadLane:
     def _run_beside_others(self, connection: Connection, jobs: Sequence[_Job], link: Link) -> None:
         """Write without holding the lock; what others were faster than, alone and holding it."""
         works = [j.work for j in jobs]
-        results, errors, calls = link.commit(works, self.counting)
+        results, errors, calls = link.commit(works, self._counting)
         self.transactions += calls
         for job, result, error in zip(jobs, results, errors, strict=True):
             job.result = result
@@ -328,7 +337,7 @@ class ThreadLane:
             if isinstance(error, Overtaken):
                 self.transactions += 1
                 try:
-                    job.result = run_alone(connection, job.work, self.counting)
+                    job.result = run_alone(connection, job.work, self._counting)
                 except BaseException as failed:
                     job.error = failed
 
@@ -385,16 +394,20 @@ class InlineLane:
         self.transactions = 0
         self.jobs = 0
         self.waiting = 0
-        self.counting: Counting | None = None
+        self._counting: Counting | None = None
         self._cache = ReadCache()
         self._connection: Connection | None = connect()
+
+    def count_by(self, counting: Counting | None) -> None:
+        """Count every transaction by this from the next one on."""
+        self._counting = counting
 
     async def run(self, work: Work[Result]) -> Result:
         if self._connection is None:
             raise StoreFailed("the store is closed")
         self.transactions += 1
         self.jobs += 1
-        return run_alone(self._connection, work, self.counting)
+        return run_alone(self._connection, work, self._counting)
 
     async def recall(self, question: Question) -> Any:
         if self._connection is not None:

@@ -84,10 +84,12 @@ class Seat:
         wall: Callable[[], float] = time.time,
         works: WorksBy | None = None,
         place: str = "",
+        list_keys: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """`works`: this daemon's parts, as digests; None is accepted by peers without any.
 
-        `place` names its data directory: what its last life there stated is inherited.
+        `place` names its data directory: what its last life there stated is inherited. `list_keys`:
+        ids of the master keys at hand.
         """
         self.id = id_
         self.place = place
@@ -105,7 +107,7 @@ class Seat:
         self._session: Session | None = None
         self._desk: Session | None = None
         self._turns: set[int] = set()
-        self.list_keys: Callable[[], Collection[str]] = tuple  # ids of the master keys at hand
+        self._list_keys = list_keys
         self._keys: set[int] = set()  # those that are shown
 
     def take(self) -> None:
@@ -151,7 +153,7 @@ class Seat:
             self.leads = self._lock(LOCK_SPACE, LEADER)
         self.reading = take_reading(self._time, wall=self._wall)
         self.sure_until = before + self.lease_s * SAFE_PART
-        for key in map(_number_key, self.list_keys()):
+        for key in map(_number_key, self._list_keys()):
             if key not in self._keys:
                 self._ask("SELECT pg_try_advisory_lock_shared(%s, %s) AS taken", (KEYS, key))
                 self._keys.add(key)

@@ -395,7 +395,8 @@ def _engine(parts: Parts, reconciler: Reconciler) -> Engine:
 def _watcher(context: Context, parts: Parts, reach: Reach, daemon: Daemon) -> Watcher | None:
     if parts.watch is None:
         return None
-    submit, may_watch = daemon.engine.submit, daemon.overload.may_watch
+    submit = daemon.engine.submit
+    may_watch = daemon.overload.may_watch
     on_raised = None if daemon.shop is None else daemon.shop.calls.call
     return Watcher(context, parts.watch, reach, submit, may_watch, on_raised)
 

@@ -49,6 +49,9 @@ class SessionSpec(SpecRecord):
     remote_as: int = Field(ge=1, le=4_294_967_295)
     accepts: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
+    accepts_parts: bool = False
+    communities: tuple[str, ...] = Field(default=(), max_length=32)
+    prefixes_max: int | None = Field(default=None, ge=1, le=4_294_967_295)
 
 
 class QuotaSpec(SpecRecord):

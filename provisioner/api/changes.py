@@ -43,6 +43,7 @@ from provisioner.model.events.request_events import RequestCarriedOut
 from provisioner.model.node import Node
 from provisioner.model.operation import KeptAnswer, TooManyKeys
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.intake import expected_text
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.runtime import permit
 
@@ -262,6 +263,16 @@ FIELDS_MAX = 30
 
 async def read_before(parts: ApiParts, asked: ChangeRequest) -> dict[str, Any]:
     """Return what a change may change, as it is now; {}: there is no such object, or no reader."""
+    match asked.kind:
+        case ChangeKind.NODE_INTAKE:
+            return await _read_outlets(parts, asked)
+        case ChangeKind.RECOVERY_FINISH:
+            return {"look_only": await parts.store.recovery.get_look_only()}
+        case ChangeKind.RECOVERY_SETTLE:
+            rows = await parts.store.recovery.list_differences()
+            return next(
+                ({"row": d.row, "world": d.world} for d in rows if d.subject == asked.subject), {}
+            )
     found = await _find_object(parts, asked)
     if found is None:
         return {}
@@ -281,6 +292,24 @@ def _differing(value: Any, asked: object) -> Any:
     if not isinstance(value, dict) or not isinstance(asked, Mapping):
         return value
     return {n: v for n, v in value.items() if n in asked and asked[n] != v}
+
+
+async def _read_outlets(parts: ApiParts, asked: ChangeRequest) -> dict[str, Any]:
+    """Return the feeds that known nodes of a list have in place of the listed ones: an intake
+    replaces nothing else of a known node."""
+    sealed = None
+    if parts.vault is not None:
+        sealed = await parts.vault.current(str(asked.arguments.get("sealed", "")))
+    if sealed is None:
+        return {}
+    listed = {n.name: n.outlets for n in expected_text.parse("list", sealed[1].reveal()).nodes}
+    known = await parts.store.nodes.list_named(listed.keys())
+    told = {
+        f"{name} outlets": ", ".join(map(str, node.outlets)) or "none"
+        for name, node in sorted(known.items())
+        if listed[name] and node.outlets != listed[name]
+    }
+    return {n: v[:VALUE_MAX] for n, v in list(told.items())[:FIELDS_MAX]}
 
 
 async def _find_object(parts: ApiParts, asked: ChangeRequest) -> Record | None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from served import NOW, RELEASE, Served, run
 
+from provisioner.api.changes import read_before
 from provisioner.cli.client.output import mark_mistake
+from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect
 from provisioner.model.inventory import Component, Inventory
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.model.recovery import Difference, DifferenceKind
 from provisioner.model.times.instant import format_instant
+from provisioner.ports import Secret
+from provisioner.store.repositories.signing_keys import MasterKey
+from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import evidence_rows
 
 
@@ -294,6 +302,36 @@ def test_an_audit_row_says_who_did_what_on_which_object_before_and_after() -> No
         assert "it measures" in str(removed["before"])
         assert str(changed["before"]).startswith("policy={canary={size=8")
         assert "generation" not in str(changed["after"])
+
+    run(scenario)
+
+
+def test_acts_of_recovery_and_of_the_hardware_list_say_what_was_before() -> None:
+    async def scenario(served: Served) -> None:
+        book = served.store.recovery
+        mixed = Difference(
+            subject="su0-n04", kind=DifferenceKind.SERVES, row="in no network", world="in RED"
+        )
+        await book.put_survey([mixed], NOW)
+        vault = Vault(served.store, MasterKey.generate())
+        fed = [{"pdu": "pdu-2", "outlet": "4"}]
+        known = {"name": "su0-n04", "kind": "host", "bmc": {"serial": "S1"}, "outlets": fed}
+        await vault.put("sealed/1", "list", Secret(json.dumps({"site": "site", "nodes": [known]})))
+        parts = replace(served.parts, vault=vault)
+
+        async def before(kind: ChangeKind, subject: str, **arguments: str) -> dict[str, object]:
+            asked = ChangeRequest(
+                kind=kind, subject=subject, arguments=arguments, asked_by="ada", asked_at=NOW
+            )
+            return await read_before(parts, asked)
+
+        settled = await before(ChangeKind.RECOVERY_SETTLE, "su0-n04", word="keep")
+        listed = await before(ChangeKind.NODE_INTAKE, "site", sealed="sealed/1")
+        gone = await before(ChangeKind.NODE_INTAKE, "site", sealed="sealed/2")
+
+        assert settled == {"row": "in no network", "world": "in RED"}
+        assert listed == {"su0-n04 outlets": "none"}
+        assert gone == {}
 
     run(scenario)
 

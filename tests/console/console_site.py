@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from served import FILE, no_leaves
 
 from provisioner.access.tokens import new_token
 from provisioner.adapters.consoles.console_files import ConsoleFiles
+from provisioner.api.parts import ApiParts
 from provisioner.control.context import Context
 from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.daemon.api import api_parts, serve_api
@@ -29,6 +31,7 @@ from provisioner.integrations.playbooks.folder import EVENTS, RunFolder
 from provisioner.model.access import Role
 from provisioner.model.campaign import Campaign, CampaignRow
 from provisioner.model.times.instant import format_instant
+from provisioner.ports import BmcTransport
 from provisioner.ports.inband import Run
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
@@ -75,6 +78,7 @@ class Site:
         self.url, self.tokens = "", dict[str, str]()
         self.store: SqlStore
         self.vault: Vault
+        self._parts: ApiParts
 
     def __enter__(self) -> Site:
         self._thread.start()
@@ -95,6 +99,15 @@ class Site:
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Carry it out in the site's loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
+
+    @contextmanager
+    def reaching(self, transport: BmcTransport) -> Iterator[None]:
+        """Reach BMCs for a while, as the daemon does; this process otherwise reaches none."""
+        object.__setattr__(self._parts, "transport", transport)  # frozen for the product alone
+        try:
+            yield
+        finally:
+            object.__setattr__(self._parts, "transport", None)
 
     def _serve(self) -> None:
         try:
@@ -158,6 +171,7 @@ class Site:
             )
             # lines of consoles are there, and folders of playbook runs
             parts = replace(parts, directory=data, runs=SqlRunRepository(store))
+            self._parts = parts
             async with serve_api(parts, data, key) as url:
                 self.url = url.removesuffix("/").removesuffix("/v1")
                 self._ready.set()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+from cabled_hosts import cabled
 from chromium import Looker
-from console_dialogs import agree, open_entry
+from console_dialogs import agree, ask_for, open_entry
 from console_jobs import job
 from console_site import Site
 from console_stories import PROVED
 from node_jobs import open_node
-from page_jobs import more
+from page_jobs import more, search_page
 
 from provisioner.model.campaign import NamedPolicy, Policy
 
@@ -52,6 +55,36 @@ def see_hardware(looker: Looker, _site: Site) -> None:
     refused = [line for line in looker.complaints if "409" in line]
     assert looker.complaints == refused
     looker.complaints.clear()
+
+
+@job(AREA, "Add a node to the hardware list, which takes it in")
+def add_hardware(looker: Looker, site: Site) -> None:
+    with cabled(site, 1) as ((url,), factory):
+        ((vendor, login),) = factory.items()
+        more(looker, "Hardware list")
+        entry = {"Name of the node": "new-n00", "BMC:": url, "Rack": "new-rack0"}
+        given = {"Vendor": vendor, "Factory user": login["username"]}
+        secret = {"Its password": login["password"]}
+        ask_for(looker, "New entry", entry | given | secret, "1 node would be taken in")
+        looker.get("main").get_by_text("new-n00").first.wait_for()
+    node = site.do(site.store.nodes.get("new-n00"))
+    assert node.location.rack == "new-rack0", node
+
+
+@job(AREA, "Take the nodes of a list in")
+def take_in(looker: Looker, site: Site) -> None:
+    with cabled(site, 2) as (urls, factory):
+        nodes = [
+            {"name": f"list-n{n:02d}", "kind": "host", "bmc": {"url": url}}
+            for n, url in enumerate(urls)
+        ]
+        listed = {"site": "site", "factory_credentials": factory, "nodes": nodes}
+        search_page(looker, "Hardware list")
+        looker.get("main").get_by_role("link", name="Take nodes in").click()
+        looker.page.get_by_label("The expected-hardware list").fill(json.dumps(listed))
+        ask_for(looker, "Take in", {}, "2 nodes would be taken in")
+        looker.get("main").get_by_text("list-n01").first.wait_for()
+    assert {"list-n00", "list-n01"} <= {n.id for n in site.do(site.store.nodes.list())}
 
 
 def put_slow(site: Site) -> str:

@@ -40,3 +40,28 @@ def test_a_healthy_node_is_a_short_page(walker: Looker) -> None:
     walker.to("nodes/su1-n00", "su1-n00")
 
     assert walker.run("document.documentElement.scrollHeight") < 3000
+
+
+GROW = """async (m) => {
+    const { ask } = await import('/console/api.js');
+    const first = await ask('/nodes?limit=3');
+    const drawn = [];
+    const place = m.growing('/nodes', 3, { ...first, rows: first.items }, undefined, (rows) => {
+        drawn.push(rows.length);
+        return document.createElement('p');
+    });
+    const told = place.querySelector('[role=status]').textContent;
+    [...place.querySelectorAll('button')].find((b) => b.textContent.startsWith('All')).click();
+    const bar = place.querySelector('.notice');
+    while (!bar.hidden) await new Promise((done) => setTimeout(done, 20));
+    return [first.total, told, drawn];
+}"""
+
+
+def test_a_list_that_is_longer_says_how_many_there_are_and_fetches_the_others(
+    walker: Looker,
+) -> None:
+    total, told, drawn = call(walker, "listing.js", GROW)
+
+    assert told.startswith(f"3 of {total} are here")
+    assert drawn == [3, total]

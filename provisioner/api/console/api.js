@@ -88,15 +88,27 @@ export async function maybe(path, options) {
  * @param {Parameters<typeof ask>[1]} [options]
  */
 export async function all(path, most = 2000, options = {}) {
+  return (await some(path, most, options)).rows;
+}
+
+/**
+ * The same from a cursor on, with the cursor of what follows ("": there is nothing) and the total that the server tells.
+ * @param {string} path
+ * @param {number} most
+ * @param {Parameters<typeof ask>[1]} [options]
+ * @param {string} [next]
+ */
+export async function some(path, most, options = {}, next = "") {
   const rows = [];
-  let next = "";
+  let total;
   do {
     const query = `${path.includes("?") ? "&" : "?"}limit=500${next ? `&cursor=${encodeURIComponent(next)}` : ""}`;
     const page = await ask(path + query, options);
     rows.push(...page.items);
+    total = page.total ?? rows.length;
     next = page.items.length ? page.next : ""; // the journal always says where to go on
   } while (next && rows.length < most);
-  return rows;
+  return { rows, next, total };
 }
 
 function key() {

@@ -2,12 +2,12 @@
 // What a site declares: its hardware list with intake, policies of campaigns, matrix files with a trial,
 // and the files of its artifact store. Each change has its dry run.
 
-import { all, ask, maybe } from "./api.js";
+import { ask, maybe, some } from "./api.js";
 import { ask_proved, asks, operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, link, made, section, table, tell } from "./dom.js";
 import { save, text_field } from "./files.js";
 import { entry_of } from "./hardware_data.js";
-import { listing } from "./listing.js";
+import { growing, listing } from "./listing.js";
 import { proposes, shown_lines } from "./proposal.js";
 import { many, number, short } from "./words.js";
 
@@ -18,10 +18,8 @@ const is_operator = (me) => me.roles.includes("operator");
 /** The hardware list: what was declared, an entry as the server has it, and lists that are taken in. */
 export async function hardware({ parts, query, signal, me, again, go }) {
   if (parts[1]) return entry(parts[1], { signal, me, again });
-  const first = await ask("/hardware?limit=1", { signal });
-  const rows = await all("/hardware", HARDWARE_MAX, { signal });
-  const cut = first.total > rows.length ? made("p", { class: "quiet" }, `The first ${number(rows.length)} of ${number(first.total)}; the search at the top finds each.`) : null;
-  const table_of = listing({
+  const first = await some("/hardware", HARDWARE_MAX, { signal });
+  const table_of = (rows) => listing({
     caption: "Hardware list", rows, again, query, name: (row) => row.name, nothing: empty("Nothing was declared yet.", "Take a list in: it says places, cables, cards and feeds."),
     columns: [
       { head: "Name", cell: (row) => link(["hardware", row.name], row.name), value: (row) => row.name },
@@ -37,7 +35,7 @@ export async function hardware({ parts, query, signal, me, again, go }) {
     ],
   });
   const intake = is_operator(me) ? intake_form(go, query.get("intake") === "1") : null;
-  return { title: "Hardware list", beside: is_operator(me) ? made("div", { class: "buttons" }, new_entry(go), made("a", { class: "button", href: "#/hardware?intake=1" }, "Take nodes in")) : null, body: made("div", { class: "stack" }, intake, made("div", { class: "card" }, cut, table_of)), shown: () => { if (query.get("intake") === "1") document.getElementById("expected")?.focus(); } };
+  return { title: "Hardware list", beside: is_operator(me) ? made("div", { class: "buttons" }, new_entry(go), made("a", { class: "button", href: "#/hardware?intake=1" }, "Take nodes in")) : null, body: made("div", { class: "stack" }, intake, made("div", { class: "card" }, growing("/hardware", HARDWARE_MAX, first, signal, table_of))), shown: () => { if (query.get("intake") === "1") document.getElementById("expected")?.focus(); } };
 }
 
 const place_words = (l) => [l.rack, `pod ${l.pod}, unit ${l.scalable_unit}`].filter(Boolean).join(", ");

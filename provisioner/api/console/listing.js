@@ -3,6 +3,7 @@
 // are records of the API; a column says how one shows and by which value it is sorted.
 
 import { remember } from "./address.js";
+import { some } from "./api.js";
 import { asks } from "./dialog.js";
 import { empty, framed, made, tell } from "./dom.js";
 import { matching, sorted } from "./listing_data.js";
@@ -88,6 +89,36 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
   filter.value = state.text;
   draw();
   return made("div", { class: "listing" }, rows.length ? made("div", { class: "toolbar" }, made("div", { class: "grow" }, filter), actions) : null, said, place, further, more);
+}
+
+/**
+ * A list of the server whose further rows come when they are asked for: it says how many there are, and nothing is cut in silence. All of
+ * them are there before "Select all" can mean all. `first`: as `some` gave it; `draw(rows)` makes the table.
+ */
+export function growing(path, most, { rows, next, total }, signal, draw) {
+  const place = made("div");
+  const said = made("p", { role: "status" });
+  const fetch_more = async (count) => {
+    for (const button of buttons) button.disabled = true;
+    try {
+      const more = await some(path, count, { signal }, next);
+      rows = [...rows, ...more.rows];
+      ({ next, total } = more);
+      show();
+    } catch (problem) {
+      if (problem.name !== "AbortError") said.textContent = `${problem.title}. ${problem.unblock}`;
+    }
+    for (const button of buttons) button.disabled = false;
+  };
+  const buttons = [made("button", { type: "button", on: { click: () => fetch_more(most) } }, `Next ${number(most)}`), made("button", { type: "button", on: { click: () => fetch_more(Infinity) } }, "All of them")];
+  const bar = made("div", { class: "notice" }, said, made("div", { class: "buttons" }, buttons));
+  const show = () => {
+    bar.hidden = !next;
+    said.textContent = `${number(rows.length)} of ${number(total)} are here; the filter and “Select all” below are of these.`;
+    place.replaceChildren(draw(rows));
+  };
+  show();
+  return made("div", {}, bar, place);
 }
 
 function tick(label, on, changed) {

@@ -2,31 +2,30 @@
 // Nodes as a table with reason, age and tenant: filtered by the fleet's language, and acted on
 // several at once.
 
-import { all } from "./api.js";
+import { some } from "./api.js";
 import { chip, empty, link, made } from "./dom.js";
-import { listing } from "./listing.js";
+import { growing, listing } from "./listing.js";
 import { follow } from "./live.js";
 import { append_blockers, marked } from "./problem_words.js";
-import { lasts, now, number, seconds } from "./words.js";
+import { lasts, now, seconds } from "./words.js";
 
 const marks = (text, value) => Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((tag) => [tag, value]));
-const MOST = 2000; // nodes; a narrower expression shows the others
+const MOST = 2000; // nodes at first; more come when they are asked for
 
 /** The page; `where` picks the nodes. */
 export async function page({ query, signal, me, go, again }) {
   const where = query.get("where") ?? "";
   let wrong = null;
   const path_of = `/nodes${where ? `?where=${encodeURIComponent(where)}` : ""}`;
-  const rows = await all(path_of, MOST, { signal }).catch((problem) => {
+  const first = await some(path_of, MOST, { signal }).catch((problem) => {
     if (problem.status !== 400 && problem.status !== 414 && problem.status !== 422) throw problem;
     wrong = problem;
-    return [];
+    return { rows: [], next: "", total: 0 };
   });
   const may = me.roles.includes("operator");
   const input = made("input", { type: "search", id: "pick", value: where, placeholder: "state=quarantined and rack=su0-*", spellcheck: "false", autocomplete: "off", "aria-invalid": wrong ? "true" : null, "aria-describedby": "pick-said" });
   const form = made("form", { class: "toolbar", on: { submit: (event) => { event.preventDefault(); go(["nodes"], input.value.trim() ? `where=${encodeURIComponent(input.value.trim())}` : ""); } } },
     made("div", { class: "grow" }, made("label", { for: "pick" }, "Nodes: an expression"), input), made("button", { type: "submit" }, "Show"));
-  const cut = rows.length >= MOST ? made("p", { class: "notice", id: "pick-said" }, `The first ${number(rows.length)} nodes: a narrower expression shows the others, and the fleet's table has all.`) : null;
   const said_of = (problem) => {
     const place = made("div", { id: "pick-said", role: "alert" });
     append_blockers(place, problem);
@@ -35,7 +34,8 @@ export async function page({ query, signal, me, go, again }) {
   };
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.id)}/${verb}`;
   const reasons = (row) => [...new Set((row.blockers ?? []).map((b) => b.reason.replaceAll("_", " ")))].join(", ");
-  const table = listing({
+  const names = new Set();
+  const table_of = (rows) => (rows.forEach((row) => names.add(row.id)), listing({
     caption: "Nodes", rows, again, query, name: (row) => row.id, nothing: empty("No node is like that.", "Change the expression, or clear it."),
     columns: [
       { head: "Node", cell: (row) => link(["nodes", row.id], row.id), value: (row) => row.id },
@@ -56,7 +56,6 @@ export async function page({ query, signal, me, go, again }) {
       { words: "Report a fault", says: () => "Their tenants are informed, and policy decides what becomes of them.", fields: [{ name: "reason", words: "What is wrong, in a sentence", kind: "area", required: true, most: 300 }],
         request: (row, values) => ({ path: path(row, "cases"), body: { reason: values.reason } }) },
     ] : [],
-  });
-  const names = new Set(rows.map((row) => row.id));
-  return { title: "Nodes", body: made("div", { class: "card" }, form, wrong ? said_of(wrong) : cut, wrong ? null : table), end: follow((row) => row.kind === "state" && names.has(row.node) && !document.querySelector("dialog[open], .listing input:checked"), () => again(), 5000) };
+  }));
+  return { title: "Nodes", body: made("div", { class: "card" }, form, wrong ? said_of(wrong) : growing(path_of, MOST, first, signal, table_of)), end: follow((row) => row.kind === "state" && names.has(row.node) && !document.querySelector("dialog[open], .listing input:checked"), () => again(), 5000) };
 }

@@ -90,12 +90,13 @@ class HardwareDeclaration(Record):
 async def list_hardware(ask: Ask) -> Reply:
     started = decode_cursor(ask.query.cursor, str)
     after = str(started[0]) if started else ""
-    every = sorted(await ask.parts.store.nodes.list(), key=lambda n: n.id)
-    rows = [n for n in every if n.id > after]
+    book = ask.parts.store.nodes
+    rows = await book.list_page(after=after, limit=ask.query.limit + 1, narrowed={})
+    total = sum(group[-1] for group in await book.count_groups(None))
     shown = rows[: ask.query.limit]
     following = encode_cursor(shown[-1].id) if len(rows) > len(shown) else ""
     items = tuple(build_entry(n) for n in shown)
-    return Reply(HardwarePage(items=items, next=following, total=len(every)))
+    return Reply(HardwarePage(items=items, next=following, total=total))
 
 
 async def show_hardware(ask: Ask) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -38,11 +39,12 @@ from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.ports import Clock, Credentials
+from provisioner.ports import Clock, Credentials, DamagedRow
 from provisioner.ports.agents import ConsoleBook, Consoles
 from provisioner.ports.alerts import AuditSink
 from provisioner.ports.certificates import CertificateAuthority
 from provisioner.ports.webhooks import WebhookPosts
+from provisioner.runtime import permit
 from provisioner.settings import Settings
 from provisioner.store.repositories.alerts import SqlAlertRepository
 from provisioner.store.repositories.journal_archives import SqlAuditExportRepository
@@ -169,14 +171,28 @@ def list_senders(
     return loops
 
 
+log = logging.getLogger(__name__)
+
+FOLDS = "folds"  # the subject of its notice
 FOLD_S = 60.0  # between two looks at the journal
 Fold = Callable[[], Awaitable[bool]]  # takes the next rows; returns whether there are more
 
 
 async def fold_journal(folds: Sequence[Fold], clock: Clock) -> None:
-    """Fold the journal into the ledger of time and the evidence log, for ever."""
+    """Fold the journal into the ledger of time and the evidence log, for ever.
+
+    A damaged row stops its own fold alone, and is told: no decision on a node reads either.
+    """
     while True:
+        told = []
         for advance in folds:
-            while await advance():
-                pass
+            try:
+                while await advance():
+                    pass
+            except DamagedRow as error:
+                told.append(f"the journal is not folded on: {error}")
+        notices = permit.get_scope().notices
+        if told and notices.get(FOLDS) != tuple(told):
+            log.error("; ".join(told))
+        notices[FOLDS] = tuple(told)
         await clock.sleep(FOLD_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -204,3 +205,37 @@ def test_our_own_triggers_and_a_persons_table_or_index_are_no_strangers(tmp_path
     change(file, "CREATE INDEX by_words ON notes (words)")
 
     asyncio.run(open_store(file).close())
+
+
+TRIGGER = "CREATE TRIGGER quiet AFTER UPDATE ON nodes BEGIN SELECT 1; END"
+FORGED = [  # type, text, page: what SQLite makes of a row is its text's
+    ("index", TRIGGER, 0),
+    ("table", TRIGGER, 0),
+    ("table", "CREATE/**/VIRTUAL TABLE quiet USING fts5(words)", 0),
+    ("table", "create  virtual table quiet USING fts5(words)", 0),
+    ("index", "CREATE VIEW quiet AS SELECT * FROM tokens", 0),
+    ("table", "CREATE TEMP TABLE quiet (id)", 0),
+    ("table", "CREATE TABLE quiet (id)", 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "page"), FORGED)
+def test_an_object_that_a_forged_file_gives_another_kind_is_refused(
+    tmp_path: Path, schema: Path, kind: str, words: str, page: int
+) -> None:
+    file = tmp_path / "provisioner.db"
+    shutil.copy2(schema, file)  # with its mode
+    with closing(sqlite3.connect(file)) as forging, forging:
+        forging.execute("PRAGMA writable_schema = ON")
+        row = (kind, "quiet", "nodes" if "TRIGGER" in words else "quiet", page, words)
+        forging.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
+
+    with pytest.raises(InputError, match=r"no version of this program made: .*quiet|malformed"):
+        open_store(file)
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("schema") / "provisioner.db"
+    asyncio.run(open_store(file).close())
+    return file

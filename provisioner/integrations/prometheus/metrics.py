@@ -71,7 +71,7 @@ class _Build(Collector):
         return [InfoMetricFamily("provisioner_build", text, {"version": self._version})]
 
 
-SUBJECTS = ("clock", "daemons", "time", "callers", "reach", "reach of peers", "database")
+SUBJECTS = "clock", "daemons", "time", "callers", "reach", "reach of peers", "database", "folds"
 
 
 class _Cluster(Collector):

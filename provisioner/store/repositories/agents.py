@@ -23,7 +23,7 @@ from provisioner.model.access import SavedView, Session, SessionLimits, Token
 from provisioner.ports import DamagedRow, Run
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import agent_rows, request_rows
-from provisioner.store.rows.records import parse
+from provisioner.store.rows.records import parse_each
 from provisioner.store.schema.schema import runs
 from provisioner.store.schema.usage_tables import saved_views
 
@@ -155,8 +155,8 @@ class SqlViewRepository:
         ordered = asked.order_by(saved_views.c.name, saved_views.c.owner).limit(VIEWS_OF_SIDE_MAX)
 
         def read(connection: Connection) -> Sequence[SavedView]:
-            rows = connection.execute(ordered)
-            return tuple(parse(SavedView, r.body, f"saved_views, {r.name}") for r in rows)
+            rows = ((f"{r.owner} {r.name}", "", r.body) for r in connection.execute(ordered))
+            return parse_each(connection, SavedView, "saved_views", rows)
 
         return await self._transactions.read(read)
 

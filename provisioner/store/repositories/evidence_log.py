@@ -7,13 +7,13 @@ second leader writes none twice and leaves none out.
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, func, insert, select, tuple_, update
 
 from provisioner.model.certificate import Certificate
 from provisioner.model.events import EventKind
@@ -33,11 +33,15 @@ from provisioner.planning.certification.evidence_log import (
     plan_consistency,
     plan_inclusion,
 )
+from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
+from provisioner.store.repositories.usage import read_details
 from provisioner.store.rows.records import parse, parse_each
 from provisioner.store.schema.evidence_log_tables import log_entries, log_hashes, log_place
 from provisioner.store.schema.schema import certificates, journal
 
+SALT = re.compile(r"[0-9a-f]{64}")
+HASH_BYTES = hashlib.sha256().digest_size
 ROWS_MAX = 1_000  # of the journal in one transaction
 
 
@@ -87,11 +91,13 @@ class SqlEvidenceLogRepository:
 def advance_log(connection: Connection) -> bool:
     """Write entries for the next rows after the stored place; return whether there are more."""
     place = connection.execute(select(log_place)).first()
-    through = 0 if place is None else place.through
+    through = _through(place)
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
     if through >= newest:
         return False
     if place is None:
+        if _read_size(connection):
+            raise DamagedRow("log_place", "it is missing, and the log has entries")
         first = connection.scalar(select(journal.c.digest).order_by(journal.c.seq).limit(1)) or ""
         values = {
             "origin": f"gpu-provisioner/{hashlib.sha256(first.encode()).hexdigest()[:16]}",
@@ -106,12 +112,23 @@ def advance_log(connection: Connection) -> bool:
         .order_by(journal.c.seq)
         .limit(ROWS_MAX)
     ).all()
-    rows = [{**row._mapping, "detail": json.loads(row.detail)} for row in found]
+    rows = read_details(found)
     _append(connection, rows, place.salt)
     more = len(found) == ROWS_MAX
     through = found[-1].seq if more else newest
     connection.execute(update(log_place).values(through=through))
     return more
+
+
+def _through(place: Row[Any] | None) -> int:
+    """Return the number of the last row of the journal that is in the log."""
+    if place is None:
+        return 0
+    if not isinstance(place.through, int) or place.through < 0:
+        raise DamagedRow("log_place", "through is no number of a row")
+    if not isinstance(place.salt, str) or not SALT.fullmatch(place.salt):
+        raise DamagedRow("log_place", "salt is no secret of ours")
+    return place.through
 
 
 def _append(connection: Connection, rows: Sequence[dict[str, Any]], secret: str) -> None:
@@ -189,8 +206,16 @@ def _read_hashes(
     found: dict[tuple[int, int], bytes] = {}
     for first in range(0, len(keys), 400):  # SQLite takes some thousand values in one statement
         query = select(log_hashes).where(columns.in_(keys[first : first + 400]))
-        found |= {(r.level, r.place): bytes(r.hash) for r in connection.execute(query)}
+        rows = connection.execute(query)
+        found |= {(r.level, r.place): r.hash for r in rows if is_hash(r.hash)}
+    for level, place in keys:  # without one nothing can be proved, nor written after it
+        if (level, place) not in found:
+            raise DamagedRow(f"log_hashes, {level} {place}", "the hash is missing or none")
     return found
+
+
+def is_hash(stored: object) -> bool:
+    return isinstance(stored, bytes) and len(stored) == HASH_BYTES
 
 
 def _read_ranges(connection: Connection, ranges: Sequence[Range]) -> list[bytes]:
@@ -203,7 +228,7 @@ def _read_ranges(connection: Connection, ranges: Sequence[Range]) -> list[bytes]
 def read_state(connection: Connection) -> LogState:
     """Return the log's name, size and how far it is behind the journal."""
     place = connection.execute(select(log_place)).first()
-    through = 0 if place is None else place.through
+    through = _through(place)
     waiting = select(func.count()).where(journal.c.seq > through, journal.c.kind.in_(sorted(KINDS)))
     behind = connection.scalar(waiting) or 0
     if place is None:
@@ -219,6 +244,9 @@ def _list_entries(connection: Connection, node: str, size: int) -> list[tuple[in
         .limit(ENTRIES_MAX)
     )
     rows = connection.execute(query).all()
+    for row in rows:
+        if row.place < 0:
+            raise DamagedRow(f"log_entries, {row.place}", "it has no place in the log")
     return [(r.place, parse(LogEntry, r.leaf, f"log_entries, {r.place}")) for r in reversed(rows)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from provisioner.planning.lifecycle.usage import (
 )
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions
-from provisioner.store.rows.records import parse
+from provisioner.store.rows.records import parse, record
 from provisioner.store.schema.schema import journal, node_versions, version_sets
 from provisioner.store.schema.usage_tables import (
     usage_open,
@@ -98,7 +98,12 @@ def count_behind(connection: Connection) -> int:
 def find_place(connection: Connection) -> tuple[int, int]:
     """Return the number of the last folded row of the journal, and of its newest one."""
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
-    return connection.scalar(select(usage_place.c.through)) or 0, newest
+    through = connection.scalar(select(usage_place.c.through))
+    if through is None and connection.scalar(select(func.count()).select_from(usage_open)):
+        raise DamagedRow("usage_place", "it is missing, and the journal was folded before")
+    if through is not None and (not isinstance(through, int) or through < 0):
+        raise DamagedRow("usage_place", "through is no number of a row")
+    return through or 0, newest
 
 
 def advance_ledger(connection: Connection) -> bool:
@@ -112,7 +117,7 @@ def advance_ledger(connection: Connection) -> bool:
         .order_by(journal.c.seq)
         .limit(ROWS_MAX)
     ).all()
-    rows = [{**row._mapping, "detail": json.loads(row.detail)} for row in found]
+    rows = read_details(found)
     before = _read_open(connection, {row["node"] for row in rows})
     opened = dict(before)
     closed = fold_journal(rows, opened)
@@ -137,10 +142,24 @@ def advance_ledger(connection: Connection) -> bool:
     return more
 
 
+def read_details(found: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return rows of the journal with their details read."""
+    rows = []
+    for row in found:
+        try:
+            rows.append({**row._mapping, "detail": json.loads(row.detail)})
+        except ValueError as error:
+            raise DamagedRow(f"journal, {row.seq}", str(error)) from None
+    return rows
+
+
 def _read_open(connection: Connection, nodes: set[str]) -> dict[str, Opened]:
     query = select(usage_open).where(usage_open.c.node.in_(sorted(nodes)))
     found = {}
     for row in connection.execute(query):
+        if not isinstance(row.begins_at, float):
+            record(connection.engine, "", DamagedRow(f"usage_open, {row.node}", "begins_at"))
+            continue  # nobody knows since when: it is counted from its next state on
         try:
             standing = parse(Standing, row.standing, f"usage_open, {row.node}")
             use = name_use(standing)
@@ -183,6 +202,11 @@ def sum_usage(connection: Connection, query: UsageQuery) -> tuple[UsageRow, ...]
     closed = _sum_columns(usage_spans, usage_spans.c.ends_at, query)
     going = _sum_columns(usage_open, literal(query.ends_at), query)
     for row in (*connection.execute(closed), *connection.execute(going)):
+        texts = (row.owner, row.what, row.node)
+        if row.cause not in _CAUSES or not all(isinstance(text, str) for text in texts):
+            where = f"usage_spans or usage_open, {row.node or 'owner'} {row.owner} {row.cause}"
+            record(connection.engine, "", DamagedRow(where, "no owner and cause are read in it"))
+            continue
         entry = sums.setdefault((row.owner, row.cause, row.what, row.node), [0.0, 0.0])
         entry[0] += row.seconds
         entry[1] += row.seconds * gpus.get(row.versions, 0)
@@ -264,7 +288,10 @@ def _count_gpus(connection: Connection) -> dict[str | None, int]:
     """Return the GPUs of each set of versions, which many nodes share."""
     counts: dict[str | None, int] = {}
     for digest, body in connection.execute(select(version_sets.c.digest, version_sets.c.body)):
-        counts[digest] = sum(row[-1] for row in json.loads(body or "[]") if row[0] == GPU)
+        try:
+            counts[digest] = sum(int(row[-1]) for row in json.loads(body or "[]") if row[0] == GPU)
+        except (ValueError, TypeError, LookupError) as error:
+            record(connection.engine, "", DamagedRow(f"version_sets, {digest}", str(error)))
     return counts
 
 
@@ -285,13 +312,24 @@ def list_stays(connection: Connection, since: float, now: float) -> tuple[Stay, 
     within = select(version_spans).outerjoin(first, at_begin)
     within = within.where((begins > since) | first.c.node.is_not(None)).order_by(begins)
     for row in connection.execute(within):
+        if not isinstance(row.begins_at, float):
+            record(connection.engine, "", DamagedRow(f"version_spans, {row.node}", "begins_at"))
+            continue
         changes.setdefault(row.node, []).append((row.begins_at, row.versions))
     columns = ("node", "begins_at", "ends_at", "cause")
     closed = select(*(usage_spans.c[name] for name in columns)).where(usage_spans.c.ends_at > since)
     going = select(
         usage_open.c.node, usage_open.c.begins_at, literal(now).label("ends_at"), usage_open.c.cause
     )
-    rows = sorted([*connection.execute(closed).all(), *connection.execute(going).all()])
+    found = [*connection.execute(closed).all(), *connection.execute(going).all()]
+    types = (str, float, float)
+    known = [r for r in found if all(map(isinstance, r[:3], types))]
+    for row in found if len(known) < len(found) else ():
+        if row not in known:
+            record(
+                connection.engine, "", DamagedRow(f"usage_spans, {row.node}", "its node or times")
+            )
+    rows = sorted(known)
     stays: list[Stay] = []
     for row, after in zip(rows, [*rows[1:], None], strict=False):  # the last one has none
         if row.cause not in AT_RISK:

@@ -8,7 +8,7 @@ so the process forks: the child goes on from there for a quarter of an hour in w
 killed, stopped, cut off and failed over, and is judged. The trunk itself has a little trouble, goes
 on to its rest, and is judged as a whole. `--seed S --only N` replays history N of trunk S.
 `--plant` takes a protection away (`history_plants.py`) and ends with the first history that shows
-it, 1 if none does.
+it; 1 if none does. A trunk that such a history has branched from goes no further.
 
 Prints each anomaly with its seed; the last line is JSON.
 """
@@ -72,8 +72,13 @@ async def branch(world: ClusterWorld, seed: str) -> dict[str, Any]:
     return report(world, seed, trouble.struck)
 
 
-async def trunk(seed: int, branches: int, only: int | None, file: Path) -> dict[str, Any]:
-    """One journey to its rest, with its branches, which leave their reports in `file`."""
+async def trunk(
+    seed: int, branches: int, only: int | None, file: Path, planted: str = ""
+) -> dict[str, Any]:
+    """One journey to its rest, with its branches, which leave their reports in `file`.
+
+    It ends with the first branch that shows what was `planted`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         world = ClusterWorld(Path(folder), seed, members=2 + seed % 2, lost=0.0)
         await world.take_in()
@@ -82,18 +87,22 @@ async def trunk(seed: int, branches: int, only: int | None, file: Path) -> dict[
         trouble.begin()
         made, until = 0, world.clock.now() + TRUNK_S
         rests = False
-        while world.clock.now() < until and not rests and (only is None or made <= only):
+        shown = False
+        while (
+            world.clock.now() < until and not rests and not shown and (only is None or made <= only)
+        ):
             rests = await world.run(world.chance.uniform(*FORK_S))
             if made < branches and not rests:
                 if only in (None, made):
                     await forked(world, f"{seed}/{made}", file)
+                    shown = planted != "" and _shown(planted, file)
                 made += 1
         trouble.end()
         await world.end()
         told = report(world, str(seed), trouble.struck)
         if rests and not told["entries"]:
             told["anomalies"].append("it came to its rest, and no port was heard to enter a VRF")
-        if not rests and only is None:
+        if not rests and not shown and only is None:
             stood = [f"{n.id} {n.state}" for n in await world.store.nodes.list()]
             told["anomalies"].append(f"no rest within {TRUNK_S:.0f} s: {stood}")
         return told
@@ -120,6 +129,12 @@ async def forked(world: ClusterWorld, seed: str, file: Path) -> None:
         os._exit(code)
 
 
+def _shown(planted: str, file: Path) -> bool:
+    """Whether the newest branch shows the absence of a protection."""
+    told = json.loads(file.read_text().splitlines()[-1])
+    return any(shows(planted, a) for a in told["anomalies"])
+
+
 def _append(file: Path, told: dict[str, Any]) -> None:
     with file.open("a") as out:
         out.write(json.dumps(told) + "\n")
@@ -135,7 +150,7 @@ def grow(given: tuple[int, int, int | None], planted: str = "") -> list[dict[str
         file = Path(folder) / "branches"
         file.touch()
         try:
-            last = run(trunk(seed, branches, only, file))
+            last = run(trunk(seed, branches, only, file, planted))
         except Exception as error:
             last = {"seed": str(seed), "anomalies": [f"the trunk failed: {error!r}"]}
         return [*map(json.loads, file.read_text().splitlines()), last]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,26 @@ def test_a_protection_that_is_removed_is_found_where_nothing_happens(tmp_path, n
     found = virtual_time.run(undisturbed(tmp_path))
 
     assert any(shows(name, sentence) for sentence in found), found
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "high-availability.md"
+TOLD = re.compile(r"^\| ([a-z ]+) \| (?:the (\d+)(?:st|nd|rd|th)|any, .+) \|$", re.MULTILINE)
+
+
+def caught_in() -> dict[str, int]:
+    """Protection -> the number of the random history that shows its absence, as the page says."""
+    return {name: int(number or 1) for name, number in TOLD.findall(PAGE.read_text())}
+
+
+def test_the_page_tells_of_each_protection_when_its_absence_shows_within_a_soak():
+    assert caught_in().keys() == PLANTS.keys()
+    assert max(caught_in().values()) <= check_history.HISTORIES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLANTS)
+def test_the_absence_of_a_protection_shows_in_random_histories_as_early_as_the_page_says(name):
+    assert check_history.search(name, caught_in()[name], 0, 1) == 0
 
 
 async def cut_from_the_devices(tmp_path: Path) -> tuple[float, str, list[str]]:

@@ -35,6 +35,7 @@ TRIED = (
 # A machine apart from this one but for its network and kernel; its processes end with the first.
 # Its root is that of the mount namespace: in a mere chroot, `nsenter` of a test's throw-away hosts
 # comes out at the root of this machine, and writes there. That is tried before anything is run.
+# /run/lock is there on any Debian: ipmi_sim locks its serial line in it, or serves no console.
 ENTER = """\
 set -e
 mount --make-rprivate /
@@ -44,6 +45,7 @@ mount -t proc proc proc
 mount --rbind /dev dev
 mount -t sysfs sysfs sys
 mount -t tmpfs tmpfs run
+mkdir -m 1777 run/lock
 mount -t tmpfs tmpfs tmp
 mkdir -p outside
 pivot_root . outside

@@ -112,6 +112,7 @@ def wait_until_open(server: subprocess.Popen[bytes], log: Path, port: int) -> No
             try:
                 asking.send(PRESENCE_PING)
                 if asking.recv(100)[8:9] == PONG:
+                    assert "Error locking" not in log.read_text(), "/run/lock is not there"
                     return
             except TimeoutError:
                 continue

@@ -185,6 +185,38 @@ def test_no_lock_is_held_while_work_runs(rehearsing, database):
     assert free == [(True, 0)]
 
 
+def held_again(_rehearsing, pieces, _count, _keep, **_near):
+    """`Rehearsing.commit` as if others had been faster with all: written while the lock is held."""
+    for piece in pieces:
+        piece.done = piece.overtaken = True
+    return 0
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_lock_that_is_held_across_the_round_trips_of_work_again_is_seen(
+    database, monkeypatch, planted
+):
+    """The slow member's fault, planted: every other daemon would wait for this work."""
+    if planted:
+        monkeypatch.setattr(Rehearsing, "commit", held_again)
+    free = []
+
+    def work(c):
+        add("n1")(c)
+        with psycopg.connect(database) as other:
+            taken = other.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", LOCK)
+            free.append(taken.fetchone()[0])
+
+    async def scenario():
+        store = open_store(database)
+        await store.write(work)
+        await store.close()
+
+    asyncio.run(scenario())
+
+    assert set(free) == {not planted}
+
+
 def test_what_others_changed_after_the_look_is_looked_at_again(rehearsing, database):
     _, rehearsal_ = rehearsing
     commit(rehearsal_, add("n1"))

@@ -260,6 +260,7 @@ def test_what_outlives_a_session_needs_a_fresh_sign_in_on_every_route_by_its_eff
         ("POST", "/nodes/su0-n05/retry", {"new_board": True}),
         ("POST", "/nodes/su0-n05/cases", {"reason": "a fan", "service": "cut_off"}),
         ("POST", "/cases/CASE/returned", {"work": "a card", "cards": ["DPU_1"]}),
+        ("PUT", "/views/night", {"address": "#/fleet", "shared": True}),
     ],
 )
 def test_a_momentary_change_with_a_word_that_outlives_it_needs_a_fresh_sign_in(verb, path, body):

@@ -233,6 +233,7 @@ _VIEW_ROUTES = (
         save_view,
         {200: SavedView},
         effect=Effect.MOMENTARY,
+        lasting_with=frozenset({"shared"}),  # others open it, long after the session
         body=ViewFields,
         example={"address": "#/fleet?colour=tenant&where=rack%3Dsu0-*", "shared": True},
         refusals={409: "The caller, or all people of its side together, have too many."},

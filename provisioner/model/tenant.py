@@ -111,6 +111,11 @@ class Tenant(Record):
         """Whether its row cannot be read, so that only name, VRF and number are left of it."""
         return self.generation < 0
 
+    @property
+    def takes_nodes(self) -> bool:
+        """Whether all that is made for it is there, so that nodes may be given to it."""
+        return self.phase is Phase.READY and (self.file_storage is None or bool(self.space_handle))
+
     def may_have(self, pod: int, unit: int) -> bool:
         """Return whether its nodes may be in this scalable unit."""
         return not self.units or (pod, unit) in self.units

@@ -58,6 +58,7 @@ def test_a_small_site_ends_with_both_nodes_released_and_says_so(tmp_path: Path) 
     assert found["uncertified_in_customer_vrf"] == 0
     assert found["switches"] > 0
     assert found["redfish_requests"] > 0
+    assert (found["storage_own"], found["storage_foreign"]) == (2, 0)
 
 
 def summary(redfish_requests: int, wall_s: float) -> Summary:
@@ -68,6 +69,8 @@ def summary(redfish_requests: int, wall_s: float) -> Summary:
         quarantined=({"node": "su0-n01", "blocker": "check_failed: a GPU"},),
         uncertified_in_customer_vrf=0,
         violations=(),
+        storage_own=1,
+        storage_foreign=0,
         redfish_requests=redfish_requests,
         wall_s=wall_s,
         ran_out_of_time=False,

@@ -14,6 +14,7 @@ from vms_rig import open_simulated
 
 from provisioner.adapters.granted.hosts import GrantedSpaces
 from provisioner.control.context import Context
+from provisioner.control.fabric.tenant_keeper import TenantKeeper
 from provisioner.control.watch.storage_watch import StorageWatch
 from provisioner.execution.tenancy.spaces import GONE_APART_S, TenantSpaces
 from provisioner.integrations.sim.storage.vms import SimulatedVms
@@ -170,6 +171,34 @@ def test_what_a_hand_opens_again_is_closed_and_told_again() -> None:
             await rig.look()
             assert rig.list_readers() == {A, B}
             assert await rig.count_told() == before + count
+
+    run(story)
+
+
+def test_a_tenant_of_the_hardware_list_gets_its_space_and_no_node_before() -> None:
+    """A list that is read again keeps what was made; one without storage takes it away."""
+
+    async def story(rig: Rig) -> None:
+        green = Tenant(name="green", vrf="GREEN", nodes_wanted=1, file_storage=STORAGE)
+        await rig.store.tenants.put(green)
+        row = next(t for t in await rig.store.tenants.list() if t.name == "green")
+        assert not row.takes_nodes
+        nothing: Any = None
+        keeper = TenantKeeper(
+            *(rig.store, rig.clock, [rig.spaces], nothing, nothing),  # type: ignore[arg-type]
+            spaces=rig.spaces,
+        )
+        handles = []
+        for listed in (green, green, green.model_copy(update={"file_storage": None})):
+            await rig.store.tenants.put(listed)
+            await keeper.tick()
+            row = next(t for t in await rig.store.tenants.list() if t.name == "green")
+            assert row.takes_nodes
+            handles.append(row.space_handle)
+        assert handles[0]
+        assert handles == [handles[0], handles[0], ""]
+        assert rig.vms.find("tenants", "green") is None
+        assert rig.list_readers() == {A, B}
 
     run(story)
 

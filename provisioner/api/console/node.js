@@ -24,7 +24,7 @@ export async function page({ parts, query, signal, me, go, again }) {
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
   const adopted = staff && node.origin !== "taken_in";
-  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts, lived] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts, lived, released] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
@@ -34,6 +34,7 @@ export async function page({ parts, query, signal, me, go, again }) {
     quiet(`/alerts?node=${encodeURIComponent(name)}`),
     node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, NEIGHBOURS_MAX, { signal }).catch(() => []) : [],
     staff ? quiet(`${path}/timeline`) : null,
+    staff && node.kind === "host" && node.state === "released" ? quiet(`${path}/proof`) : null,
   ]);
   const alarms = (raised?.items ?? []).filter((a) => a.active);
   const body = made("div", { class: "stack" },
@@ -57,6 +58,7 @@ export async function page({ parts, query, signal, me, go, again }) {
         staff || node.kind === "host" ? section("Logs and figures", doors(node, staff)) : null,
         handed ? section("Handed over", handed_over(handed)) : null,
         section("Certificate", certificate(proof), revocation(proof, me, again)),
+        released ? section("Proof of its release", release_proof(released)) : null,
         section("Cases", case_rows(cases)),
         staff ? section("Last actions", last_actions(node, actions)) : null)));
   const end = follow((row) => row.node === name, () => again());
@@ -198,6 +200,16 @@ function attested(signed) {
     folded("GPUs and NVSwitches", [["Device"], ["Verdict"], ["Golden", "num"], ["Identity"]], devices, signed.devices),
     differing.length ? table("Measurements that differ", [["Device"], ["Index", "num"], ["Golden", "num"], ["Measured", "num"], ["Admitted by"]], differing) : null,
     keys.length ? table("Keys of Secure Boot", [["Database"], ["Entries", "num"], ["Digest", "num"], ["Matrix"]], keys) : null];
+}
+
+/** The gate's rows when it entered its tenant's network; those of storage stand first. */
+function release_proof({ proof, valid, objections }) {
+  const [stored, rest] = split(proof.gate, (row) => row.check.startsWith("storage"));
+  const line = (row) => [row.check.replaceAll("_", " "), row.subject, chip(row.verdict, "fact"), row.seen];
+  const heads = [["Check"], ["Of"], ["Verdict"], ["Seen"]];
+  const marks = rest.map((row) => ({ verdict: row.verdict === "pass" ? "proved" : row.verdict }));
+  return [facts([["For", link(["tenants", proof.tenant], proof.tenant)], ["Valid", chip(valid ? "yes" : "no", "fact")], ["Objections", objections.join("; ")]]),
+    stored.length ? table("Shared storage", heads, stored.map(line)) : null, folded("Other rows", heads, rest.map(line), marks)];
 }
 
 /** A table of proofs; where all are proved, one line that opens. */

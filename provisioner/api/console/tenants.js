@@ -3,11 +3,11 @@
 
 import { all, ask } from "./api.js";
 import { operation_words } from "./dialog.js";
-import { chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { follow } from "./live.js";
 import { shown } from "./onboard.js";
 import { proposes } from "./proposal.js";
-import { many, number } from "./words.js";
+import { many, number, size_words } from "./words.js";
 
 export async function page({ parts, signal, me, again, go }) {
   if (me.roles.includes("tenant") && !parts[1]) return one(me.tenant, { signal, me, again, go });
@@ -33,7 +33,7 @@ async function one(name, { signal, me, again, go }) {
   for (const c of summary.counts) if (c.tenant === name) states.set(c.state, (states.get(c.state) ?? 0) + c.nodes);
   const quota = tenant.quota;
   const body = made("div", { class: "stack" },
-    made("div", { class: "card" }, facts([["VRF", tenant.vrf], ["Number", tenant.number], ["InfiniBand partition", tenant.pkey ? `0x${tenant.pkey.toString(16)}` : ""], ["Storage", tenant.storage.join(", ")],
+    made("div", { class: "card" }, facts([["VRF", tenant.vrf], ["Number", tenant.number], ["InfiniBand partition", tenant.pkey ? `0x${tenant.pkey.toString(16)}` : ""], ["Storage routes", tenant.storage.join(", ")],
       ["Where", tenant.units.length ? tenant.units.map(([pod, su]) => `pod ${pod}, unit ${su}`).join("; ") : "anywhere"]])),
     section("What it has", made("div", { class: "tiles" },
       tile("Nodes", usage.nodes, Math.max(usage.wanted, usage.nodes), `${number(usage.nodes)} of ${number(usage.wanted)} wanted`),
@@ -42,6 +42,7 @@ async function one(name, { signal, me, again, go }) {
     section("Nodes", states.size ? [made("ul", { class: "legend" }, [...states].map(([state, n]) => made("li", {}, chip(state), " ", number(n)))),
       made("p", {}, made("a", { href: `#/fleet?colour=tenant&where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"), " ", me.roles.includes("tenant") ? null : made("a", { href: "#/fabric" }, "Ports on the leaves"))]
       : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
+    tenant.file_storage ? section("Shared storage", storage(tenant, signal)) : null,
     rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), table("Its nodes, those on their way first", [["Node"], ["State"], ["Now"]],
       [...rows].sort((a, b) => Number(a.state === "released") - Number(b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,
     notices ? section("Notices", notices.items.length ? made("ul", { class: "plain" }, notices.items.map((n) => made("li", {}, n.text))) : empty("There is none.", "")) : null,
@@ -49,6 +50,30 @@ async function one(name, { signal, me, again, go }) {
       tenant.outside.map((o) => [link(["nodes", o.switch], o.switch), o.peer, String(o.remote_as), o.accepts.join(", ") || "nothing", o.sends.join(", ") || "nothing"])) : empty("It has none.", "Nothing of it is exchanged with the outside.")));
   return { title: `Tenant ${name}`, heading: [name, " ", chip(tenant.phase, "phase")], beside: made("div", { class: "buttons" }, verbs(tenant, usage, me, again, go)), body, end: follow((row) => ["tenant", "allocated", "state"].includes(row.kind), () => again(), 2000) };
 }
+
+/** What the storage has for it, read now: in its own time, since a storage may be slow or silent. */
+function storage(tenant, signal) {
+  const place = made("div", { "aria-live": "polite" }, made("p", { class: "quiet" }, "Reading the storage …"));
+  ask(`/tenants/${encodeURIComponent(tenant.name)}/storage`, { signal }).then(
+    (space) => place.replaceChildren(...space_parts(space)),
+    (problem) => { if (problem.name !== "AbortError") place.replaceChildren(empty(problem.detail || problem.title || "The storage could not be read.", problem.unblock || "")); });
+  return place;
+}
+
+function space_parts(space) {
+  const yes = (value, words, other) => (value === null ? "not all alike" : value ? words : other);
+  return [
+    space.space ? facts([["Space", space.space], ["Clients", space.clients.join(", ") || "nobody"], ["Limit", limit(space.quota_bytes)], ["Encrypted", space.encrypted ? "by keys of its own" : "no"]])
+      : empty("Its space is not made yet.", "It is made by itself; `provisioner tenant settle NAME` says what is in the way."),
+    space.exports.length ? table("Exports", [["Export"], ["Mounted as"], ["Access"], ["Root"], ["Clients", "num"], ["Used", "num"], ["Limit", "num"]],
+      space.exports.map((e) => [e.name, e.mount || e.path, yes(e.read_only, "read only", "read and write"), yes(e.root_squash, "nobody", "root"),
+        number(e.clients), e.used_bytes === null ? "—" : size_words(e.used_bytes), limit(e.quota_bytes)])) : null,
+    space.foreign.length ? made("div", {}, made("p", { class: "strong" }, "Changed by somebody else than the daemon:"), made("ul", { class: "plain" }, space.foreign.map((words) => made("li", {}, words)))) : null,
+    space.blockers.length ? blockers(space.blockers) : null,
+  ].filter(Boolean);
+}
+
+const limit = (bytes) => (bytes === null ? "none" : size_words(bytes));
 
 function progress_words(usage, rows) {
   const served = rows.filter((n) => n.state === "released").length;

@@ -21,6 +21,12 @@ export const now = () => site.at + (performance.now() / 1000 - site.heard) * sit
 /** 12,345 */
 export const number = (n) => count.format(n);
 
+/** Bytes in decimal units, as limits are set. */
+export function size_words(bytes) {
+  const unit = [[1e15, "PB"], [1e12, "TB"], [1e9, "GB"], [1e6, "MB"]].find(([size]) => bytes >= size);
+  return unit ? `${(bytes / unit[0]).toFixed(1).replace(/\.0$/, "")} ${unit[1]}` : `${count.format(bytes)} B`;
+}
+
 /** "3 nodes", "1 node" */
 export const many = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;
 

@@ -88,8 +88,10 @@ class TenantKeeper:
 
         Blockers are logged once, and again when they change.
         """
-        waiting = [t for t in await self._store.tenants.list() if t.number is not None]
-        waiting = [t for t in waiting if t.phase is not Phase.READY]
+        rows = [t for t in await self._store.tenants.list() if not t.is_damaged]
+        waiting = [t for t in rows if t.number is not None and t.phase is not Phase.READY]
+        if self._spaces is not None:  # of a tenant that the hardware list names, storage is made
+            waiting += [t for t in rows if t.number is None and _lacks_space(t)]
         self._told = {t.name: self._told.get(t.name, ()) for t in waiting}
         for tenant in waiting:
             answer = await self.settle(tenant.name)
@@ -183,10 +185,12 @@ class TenantKeeper:
         async with self._turn:
             rows = await self._store.tenants.list()
             row = next((t for t in rows if t.name == name), None)
-            if row is None or row.number is None:
+            if row is None or row.is_damaged:
                 return Answer(row)
             if row.phase is Phase.READY and self._spaces is not None:
                 return await self._settle_storage(row)
+            if row.number is None:
+                return Answer(row)
             return await self._settled(row, rows, dry_run=False)
 
     async def audit(self) -> Answer:
@@ -333,6 +337,11 @@ class TenantKeeper:
             tuple(step for delta in deltas for step in delta.steps),
             tuple(blocker for delta in deltas for blocker in delta.blockers),
         )
+
+
+def _lacks_space(tenant: Tenant) -> bool:
+    """Return whether its space is to be made, or to be removed."""
+    return (tenant.file_storage is not None) != bool(tenant.space_handle)
 
 
 def _no_storage(name: str) -> Blocker:

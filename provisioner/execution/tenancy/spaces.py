@@ -259,7 +259,7 @@ class TenantSpaces:
     async def delta(self, tenants: Sequence[Tenant], only: Collection[str] = ()) -> FabricDelta:
         """Return the acts that the spaces of these tenants need."""
         chosen = [t for t in tenants if _has_space(t) and (not only or t.name in only)]
-        chosen = [t for t in chosen if t.number is not None and not t.is_damaged]
+        chosen = [t for t in chosen if not t.is_damaged]
         standing = await self._look(chosen)
         if isinstance(standing, Blocker):
             return FabricDelta(blockers=(standing,))

@@ -108,11 +108,12 @@ def demo(
     _empty(directory)
     logging.basicConfig(filename=directory / LOG, level=logging.INFO)
     if stay_:
-        asked = Asked(*(nodes, seed, speed, spare), consoles=True, secure_boot=True, ufm=True)
+        served = {"consoles": True, "secure_boot": True, "ufm": True, "storage": True}
+        asked = Asked(nodes, seed, speed, spare, **served)
         _stay(asked, directory, matrix, api_port)
         return
     console = Console(stderr=as_json_)
-    size = Asked(nodes=nodes, seed=seed, speed=speed)
+    size = Asked(nodes=nodes, seed=seed, speed=speed, storage=True)
     summary, last = _drive(size, directory, matrix, console, api_port)
     if not console.is_terminal:
         console.line()  # rich ends a live picture with a newline on terminals only
@@ -330,6 +331,7 @@ def draw_result(summary: Summary, *, measured: bool = True) -> Panel:
             f"{summary.switches} switches upgraded"
         ),
         f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
+        f"{summary.storage_own} hosts mount their tenant's storage, {summary.storage_foreign} another one",
         *([f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s"] * measured),
     ]
     if summary.quarantined:

@@ -8,7 +8,9 @@ computed from the store and from the simulator's own ground truth.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -34,23 +36,31 @@ from provisioner.daemon.data import (
     read_secrets,
 )
 from provisioner.daemon.hosts import kept_clock
+from provisioner.daemon.tenants import FabricAccess, open_fabrics
 from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.execution.observe.intake import find_nodes, take_in
 from provisioner.integrations.demo.site import DemoFiles, choose_settings, prepare_files
+from provisioner.integrations.sim.storage.vms import NAME as VMS
+from provisioner.integrations.sim.storage.vms import SimulatedVms
 from provisioner.integrations.simulated_site.simulated_agents import SimulatedRunner, SimulatedShell
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.outcome import Reason
+from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.storage import list_addresses
 from provisioner.runtime.switch_systems import make_switches
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
+from provisioner.settings.fabric import StorageSystem
 
 # Hosts that are broken on purpose: (which node, preset of the simulator)
 BROKEN = ((3, "dead_gpu"), (11, "pcie_gen4"), (20, "bfb_never_completes"))
 SIMULATOR_START_S = 60.0  # and for each host:
 SIMULATOR_START_HOST_S = 1.0
+STORAGE_ROWS = (GateCheck.STORAGE_OPEN, GateCheck.STORAGE_SHUT)
 DEMO_KEY = "ssh-ed25519 AAAA demo"  # no login uses it: the simulator answers for its hosts
 
 
@@ -65,6 +75,7 @@ class Asked:
     consoles: bool = False  # serial consoles of the hosts are served
     secure_boot: bool = False  # the hosts run with Secure Boot
     ufm: bool = False  # a UFM is served, for InfiniBand partitions of tenants
+    storage: bool = False  # a VMS is served, and both tenants have exports on it
     one_listener: bool = False  # one socket of the simulator, for sites of a thousand hosts
     # of real time: a loaded machine takes long, and a run that hangs must end
     limit_s: float = 1800.0
@@ -90,6 +101,8 @@ class Summary:
     quarantined: tuple[dict[str, str], ...]
     uncertified_in_customer_vrf: int
     violations: tuple[str, ...]
+    storage_own: int  # hosts that may mount their own tenant's export, with rows in their proof
+    storage_foreign: int  # hosts that may mount anything else
     redfish_requests: int
     wall_s: float
     ran_out_of_time: bool
@@ -115,13 +128,20 @@ async def run(
         broken = [(f"su0-n{i:02d}", fault) for i, fault in BROKEN if i < hosts]
         for name, fault in broken:
             await site.post("/faults", {"node": name, "preset": fault})
-        files = prepare_files(directory, await site.get("/expected"), hosts)
+        storage = await find_storage(site, directory)
+        chosen = choose_settings(asked.nodes, asked.speed).model_copy(update={"storage": storage})
+        with_storage = storage is not None
+        expected = await site.get("/expected")
+        files = prepare_files(directory, expected, hosts, with_storage=with_storage)
         data_directory = directory / "data"
         with held_data(data_directory):
             clock = await kept_clock(site, data_directory)
-            async with open_data(data_directory, clock.now()) as data:
+            async with (
+                open_data(data_directory, clock.now()) as data,
+                open_fabrics(FabricAccess(AddressPlan(), chosen)) as fabrics,
+            ):
                 await drive(
-                    choose_settings(asked.nodes, asked.speed),
+                    chosen,
                     files,
                     matrix,
                     site,
@@ -131,6 +151,7 @@ async def run(
                     _over,
                     began,
                     asked.limit_s,
+                    more={"fabrics": fabrics} if with_storage else None,
                     beside=beside,
                 )
                 return await _summary(data, site, {n for n, _ in broken}, began, asked.limit_s)
@@ -155,6 +176,7 @@ async def run_simulator(asked: Asked, directory: Path) -> AsyncIterator[Simulate
         *(("--consoles",) if asked.consoles else ()),
         *(("--secure-boot",) if asked.secure_boot else ()),
         *(("--ufm",) if asked.ufm else ()),
+        *(("--storage",) if asked.storage else ()),
         *(("--one-listener",) if asked.one_listener else ()),
         "--json",
         stdout=log,
@@ -286,6 +308,53 @@ def _over(nodes: Sequence[Node], running: int) -> bool:
     return bool(nodes) and running == 0 and all(n.state in settled or n in parked for n in nodes)
 
 
+async def find_storage(site: SimulatedRunner, directory: Path) -> StorageSystem | None:
+    """Return the simulated VMS with its login, in a file; None: none is served."""
+    url = (await site.get("/endpoints")).get(VMS)
+    if url is None:
+        return None
+    simulated = SimulatedVms()
+    file = directory / "storage-password"
+    file.touch(mode=0o600)
+    file.write_text(simulated.password, encoding="utf-8")
+    return StorageSystem(
+        provider="vast",
+        address=url,
+        username=simulated.user,
+        secret_file=str(file.absolute()),
+        pin=await read_pin(url),
+    )
+
+
+async def read_pin(url: str) -> str:
+    """Return the SHA-256 of the certificate that an address of the simulator has."""
+    host, _, port = url.removeprefix("https://").partition(":")
+    own = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(own)).hexdigest()
+
+
+async def _judge_storage(
+    data: Data, site: SimulatedRunner, hosts: Sequence[Node], *, stored: bool
+) -> tuple[int, int]:
+    """Return how many hosts may mount what is their tenant's, as their proofs say; and how many
+    anything else, by the storage's own rules.
+    """
+    if not stored:
+        return 0, 0
+    of = {n.id: list_addresses(n) for n in hosts}
+    asked = {"addresses": [a for listed in of.values() for a in listed]}
+    answer = await site.post("/readable", asked)
+    own = foreign = 0
+    for node in hosts:
+        seen = {tenant for a in of[node.id] for tenant, _ in answer[a]}
+        foreign += bool(seen - {node.tenant}) or (bool(seen) and node.state is not State.RELEASED)
+        proof = await data.store.evidence.get_proof(node.id)
+        rows = {} if proof is None else {r.check: r.verdict for r in proof.gate}
+        proved = all(rows.get(check) is RowVerdict.PASS for check in STORAGE_ROWS)
+        own += proved and all(answer[a] for a in of[node.id]) and seen == {node.tenant}
+    return own, foreign
+
+
 async def _summary(
     data: Data, site: SimulatedRunner, broken: set[str], began: float, limit_s: float
 ) -> Summary:
@@ -309,11 +378,15 @@ async def _summary(
     released = [n.id for n in hosts if n.state is State.RELEASED and n.id in inside]
     violations = tuple(str(v) for v in truth["violations"])
     switches = [n for n in nodes if n.kind is NodeKind.SWITCH]
+    stored = VMS in await site.get("/endpoints")
+    own, foreign = await _judge_storage(data, site, hosts, stored=stored)
     as_planned = (
         {n.id for n in held} == broken
         and len(released) == len(hosts) - len(broken)
         and uncertified == 0
         and not violations
+        and own == (len(released) if stored else 0)
+        and foreign == 0
         and all(s.state is State.RELEASED for s in switches)
     )
     return Summary(
@@ -323,6 +396,8 @@ async def _summary(
         quarantined=tuple({"node": n.id, "blocker": str(n.blockers[0])} for n in held),
         uncertified_in_customer_vrf=uncertified,
         violations=violations,
+        storage_own=own,
+        storage_foreign=foreign,
         redfish_requests=(await site.get("/requests"))["redfish"],
         wall_s=round(time.monotonic() - began, 1),
         ran_out_of_time=time.monotonic() - began >= limit_s,

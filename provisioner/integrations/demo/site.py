@@ -24,7 +24,10 @@ from provisioner.settings import Settings
 DAY_S = 86400.0
 PARTNERS_THERE = 5  # five sound nodes and a broken one: from here on each node finds three partners
 # at this speed, too, a person who waits for a tenant is served first at its leaves
-WINDOWS = ("send_window_s", "request_max_s", "release_settle_s", "tenant_settle_s")
+WINDOWS = (
+    *("send_window_s", "request_max_s", "release_settle_s", "tenant_settle_s"),
+    *("storage_gather_s", "watch_storage_s"),
+)
 BROWSER_LIMITS = ("api_session_h", "api_session_idle_s", "api_session_proof_s")
 DEVICE_LIMITS = (
     "bmc_return_limit_s",
@@ -84,6 +87,10 @@ def largest_value(name: str) -> float:
 
 RELEASE = "spectrum-x-1.3.0"
 BASE = "spectrum-x-1.2.0"  # the release that a simulated site runs at the beginning
+FILE_STORAGE = {
+    "quota_bytes": 200 * 10**12,
+    "exports": [{"name": "scratch", "path": "/scratch", "quota_bytes": 100 * 10**12}],
+}
 NO_SETS: Mapping[str, Mapping[str, str]] = {}
 OWN_CHOICE = "the choice of a simulated site; no document pairs it with this release"
 
@@ -142,10 +149,13 @@ def prepare_files(
     expected: Mapping[str, Any],
     hosts: int,
     sets: Mapping[str, Mapping[str, str]] = NO_SETS,
+    *,
+    with_storage: bool = False,
 ) -> DemoFiles:
     """Write all files; `expected` is the simulator's hardware list, as its operator has it.
 
-    `sets`: settings of machines that both releases pin, by component.
+    `sets`: settings of machines that both releases pin, by component. `with_storage`: both tenants
+    have an export, of one name and path.
     """
     artifacts = directory / "artifacts"
     artifacts.mkdir(parents=True, exist_ok=True)
@@ -155,12 +165,13 @@ def prepare_files(
     # JSON is valid YAML, and nothing in it needs another spelling
     files.overlay.write_text(json.dumps(build_overlay(sets), indent=1), encoding="utf-8")
     half = hosts // 2
+    stored = {"file_storage": FILE_STORAGE} if with_storage else {}
     listed = {
         **expected,
         "release": RELEASE,
         "tenants": [
-            {"name": "red", "vrf": "RED", "l3vni": 4001, "nodes_wanted": half},
-            {"name": "blue", "vrf": "BLUE", "l3vni": 4002, "nodes_wanted": hosts - half},
+            {"name": "red", "vrf": "RED", "l3vni": 4001, "nodes_wanted": half, **stored},
+            {"name": "blue", "vrf": "BLUE", "l3vni": 4002, "nodes_wanted": hosts - half, **stored},
         ],
     }
     files.expected.touch(mode=0o600)

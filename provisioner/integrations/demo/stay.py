@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import json
 import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -30,7 +29,14 @@ from provisioner.daemon.data import Data, held_data, open_data, read_expected
 from provisioner.daemon.events import open_watch
 from provisioner.daemon.hosts import kept_clock
 from provisioner.daemon.tenants import FabricAccess, open_fabrics
-from provisioner.integrations.demo.running import Asked, Show, drive, run_simulator
+from provisioner.integrations.demo.running import (
+    Asked,
+    Show,
+    drive,
+    find_storage,
+    read_pin,
+    run_simulator,
+)
 from provisioner.integrations.demo.site import (
     BASE,
     DRIVER,
@@ -187,7 +193,10 @@ async def serve_until_stopped(
     """
     async with run_simulator(asked, directory) as site:
         hosts = asked.nodes - asked.spare
-        files = prepare_files(directory, await site.get("/expected"), hosts, SETS)
+        storage = await find_storage(site, directory)
+        with_storage = storage is not None
+        expected = await site.get("/expected")
+        files = prepare_files(directory, expected, hosts, SETS, with_storage=with_storage)
         require_attestation(files.overlay, directory / REFERENCES)
         listed = json.loads(files.expected.read_text(encoding="utf-8")) | {"release": BASE}
         racks = directory / RACKS
@@ -195,6 +204,7 @@ async def serve_until_stopped(
         for file, content in ((files.expected, listed), (racks, listed | {"tenants": []})):
             file.write_text(json.dumps(content), encoding="utf-8")
         settings = build_settings(asked, directory / REFERENCES)
+        settings = settings.model_copy(update={"storage": storage})
         _write(directory, settings)
         announced = False
 
@@ -282,11 +292,9 @@ async def find_ufm(site: SimulatedRunner) -> UfmAddress | None:
     url = (await site.get("/endpoints")).get(UFM)
     if url is None:
         return None
-    host, _, port = url.removeprefix("https://").partition(":")
-    own = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
-    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(own)).hexdigest()
     simulated = UfmService()
-    return UfmAddress(url, simulated.username, Secret(simulated.password), pin)
+    secret = Secret(simulated.password)
+    return UfmAddress(url, simulated.username, secret, await read_pin(url))
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from provisioner.integrations.sim.site.control import Control
 from provisioner.integrations.sim.site.serve import Server
 from provisioner.integrations.sim.site.serve_site import serve_recordings, serve_site
 from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.sim.storage import vms
 from provisioner.integrations.sim.switches import ufm
 from provisioner.model.input_error import InputError
 from provisioner.runtime.event_loop import new_event_loop
@@ -152,6 +153,9 @@ def serve(
     with_ufm: Annotated[
         bool, typer.Option("--ufm", help="Serve a UFM for InfiniBand partitions, too.")
     ] = False,
+    with_storage: Annotated[
+        bool, typer.Option("--storage", help="Serve a VAST management system (VMS), too.")
+    ] = False,
     one_listener: Annotated[
         bool,
         typer.Option(
@@ -178,6 +182,7 @@ def serve(
         return
     site = Site(nodes, seed, clock=FastClock(speed), vendor=vendor)
     site.ufm = ufm.UfmService() if with_ufm else None
+    site.vms = vms.SimulatedVms() if with_storage else None
     for machine in site.machines.values() if secure_boot else ():
         machine.host.bios.turn_on_secure_boot()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -280,6 +285,10 @@ def list_endpoints(site: Site) -> list[dict[str, Any]]:
             kind = name
             user = site.ufm.username
             password = site.ufm.password
+        elif name == vms.NAME and site.vms is not None:
+            kind = name
+            user = site.vms.user
+            password = site.vms.password
         else:
             switch = site.switches[name]
             kind = "cumulus"

@@ -17,7 +17,7 @@ from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.node import Placement as NodePlacement
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import Phase, Tenant
+from provisioner.model.tenant import Tenant
 from provisioner.planning.tenancy.placement import (
     RACK,
     UNIT,
@@ -137,7 +137,7 @@ def allocate_nodes(
     if not any(map(is_unassigned, unsorted)):
         return ()  # the usual case: sorting a fleet takes a second
     owned = Counter(n.tenant for n in unsorted)
-    if not any(t.phase is Phase.READY and t.nodes_wanted > owned[t.name] for t in tenants):
+    if not any(t.takes_nodes and t.nodes_wanted > owned[t.name] for t in tenants):
         return ()
     hosts = sorted(unsorted, key=sort_by_place)
     ready = [n for n in hosts if is_unassigned(n)]
@@ -169,7 +169,7 @@ def _give_picked(
     hosts: Iterable[Node], ready: Iterable[Node], tenants: Sequence[Tenant]
 ) -> tuple[tuple[str, str], ...]:
     held = Counter(n.tenant for n in hosts)
-    lacks = {t.name: t.nodes_wanted - held[t.name] for t in tenants if t.phase is Phase.READY}
+    lacks = {t.name: t.nodes_wanted - held[t.name] for t in tenants if t.takes_nodes}
     owners = {name: t for t in tenants for name in t.picked if t.name in lacks}
     pairs = []
     for node in ready:
@@ -232,7 +232,7 @@ def list_wishes(hosts: Iterable[Node], tenants: Sequence[Tenant]) -> list[Wish]:
             is_spread=t.spread,
         )
         for t in tenants
-        if t.phase is Phase.READY and t.nodes_wanted > held[t.name].total() + coming[t.name]
+        if t.takes_nodes and t.nodes_wanted > held[t.name].total() + coming[t.name]
     ]
 
 

@@ -104,8 +104,12 @@ def put_tenant(connection: Connection, tenant: Tenant) -> None:
     if existing is None:
         connection.execute(insert(tenants).values(name=tenant.name, **_columns(tenant)))
     else:
-        # the list has neither keys nor user data; they are the tenant's own
-        own = {"ssh_keys": existing.ssh_keys, "user_data": existing.user_data}
+        # the list has no keys, user data and space; they are the tenant's own
+        own = {
+            "ssh_keys": existing.ssh_keys,
+            "user_data": existing.user_data,
+            "space_handle": tenant.space_handle or existing.space_handle,
+        }
         tenant = tenant.model_copy(update=own)
         connection.execute(
             update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant))

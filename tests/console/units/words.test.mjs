@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ago, instant, lasts, many, moment, now, seconds, set_clock, short, when } from "../../../provisioner/api/console/words.js";
+import { ago, instant, lasts, many, moment, now, seconds, set_clock, short, size_words, when } from "../../../provisioner/api/console/words.js";
 
 test("times are read as text and as seconds, and shown in UTC", () => {
   assert.equal(when("2027-01-15T08:00:00Z"), "15 Jan 2027, 08:00:00 UTC");
@@ -27,4 +27,8 @@ test("lengths, counts and digests are short", () => {
   assert.deepEqual([-3, 59, 60, 3600, 90_000].map(lasts), ["0 s", "59 s", "1 min", "1 h 0 min", "1 d 1 h"]);
   assert.deepEqual([many(1, "node"), many(1200, "switch", "switches")], ["1 node", "1,200 switches"]);
   assert.equal(short("a".repeat(64)), "aaaaaaaaaaaa…");
+});
+
+test("a limit is told in the units that it was set in", () => {
+  assert.deepEqual([0, 999, 1e6, 1.5e9, 2e14, 3e15].map(size_words), ["0 B", "999 B", "1 MB", "1.5 GB", "200 TB", "3 PB"]);
 });

@@ -294,6 +294,7 @@ class Control:
         app.router.add_post("/faults", _taking(self._change_faults))
         app.router.add_post("/parts", _taking(self._exchange))
         app.router.add_post("/uncertified", _taking(self._uncertified))
+        app.router.add_post("/readable", _taking(self._readable))
         return app
 
     async def start(self) -> None:
@@ -439,6 +440,17 @@ class Control:
             return {"nodes": find_uncertified(collect_truth(self.site), listed)}
         except (KeyError, TypeError, ValueError) as problem:
             raise BadRule(f"certificates: {problem!r:.100}") from None
+
+    async def _readable(self, params: dict[str, Any]) -> Any:
+        """Return (tenant, path) of what each of these addresses may mount of the storage."""
+        listed = params.get("addresses")
+        vms = self.site.vms
+        if vms is None or not isinstance(listed, list):
+            raise BadRule("addresses: a list is needed, and a site with --storage")
+        try:
+            return {address: sorted(vms.list_readable(address)) for address in listed}
+        except ValueError as problem:
+            raise BadRule(f"addresses: {problem!r:.100}") from None
 
 
 def list_guests(site: Site) -> dict[str, Any]:

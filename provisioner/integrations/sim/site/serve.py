@@ -35,6 +35,7 @@ from provisioner.integrations.sim.redfish.redfish_service import RedfishService
 from provisioner.integrations.sim.redfish.redfish_tree import GONE, Answer, Json, Listen
 from provisioner.integrations.sim.redfish.redfish_updates import Fetch
 from provisioner.integrations.sim.site.site import Site
+from provisioner.integrations.sim.storage import vms
 from provisioner.integrations.sim.switches import ufm
 from provisioner.integrations.sim.switches.nvue import NvueService
 
@@ -154,7 +155,8 @@ class Front:
 
     def list_names(self) -> list[str]:
         """Every name with its own address: "su0-n00/DPU_1", "leaf-su0-r3"."""
-        return [*self.redfish, *self.site.nvue, *([ufm.NAME] if self.site.ufm else [])]
+        more = [*([ufm.NAME] if self.site.ufm else []), *([vms.NAME] if self.site.vms else [])]
+        return [*self.redfish, *self.site.nvue, *more]
 
     def is_reachable(self, name: str) -> bool:
         """Whether this address accepts connections now."""
@@ -162,6 +164,8 @@ class Front:
         now = site.advance()
         if name == ufm.NAME:
             return site.ufm is not None
+        if name == vms.NAME:
+            return site.vms is not None
         if name in site.switches:
             return site.switches[name].is_up(now)
         service = self.redfish.get(name)
@@ -184,6 +188,8 @@ class Front:
         def serve() -> Answer:
             if name == ufm.NAME and self.site.ufm is not None:
                 return self.site.ufm.handle(method, path, query, headers, body)
+            if name == vms.NAME and self.site.vms is not None:
+                return self.site.vms.serve(method, path, query, headers, body)
             service: RedfishService | NvueService | None = self.redfish.get(name)
             if isinstance(service, RedfishService):
                 return service.handle(method, path, query, headers, body, peer)

@@ -32,6 +32,7 @@ from provisioner.integrations.sim.hardware.parts import Durations
 from provisioner.integrations.sim.outputs.host import Cable, HostView
 from provisioner.integrations.sim.outputs.inband import Inband, Sleep
 from provisioner.integrations.sim.outputs.outputs_nic import interface_name
+from provisioner.integrations.sim.storage.vms import SimulatedVms
 from provisioner.integrations.sim.switches.nvue import NvueService
 from provisioner.integrations.sim.switches.switch import Neighbour, Switch, SwitchDurations
 from provisioner.integrations.sim.switches.switch_fabric import join_fabric
@@ -189,6 +190,7 @@ class Site:
         self.urls: dict[str, str] = {}
         self.redfish: dict[str, Counts] = {}  # "su0-n00/host" -> its service
         self.ufm: UfmService | None = None  # None: the site has no InfiniBand fabric
+        self.vms: SimulatedVms | None = None  # None: the site has no shared storage
         self.faults = FaultRules()
         self.injected: list[tuple[str, str]] = []  # ("su0-n00/GPU_SXM_5", preset), in order
 

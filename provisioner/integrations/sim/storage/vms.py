@@ -12,10 +12,15 @@ from __future__ import annotations
 import copy
 import ipaddress
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+from provisioner.integrations.sim.redfish.redfish_tree import GONE, make_answer
+from provisioner.integrations.sim.redfish.redfish_tree import Answer as HttpAnswer
+
+NAME = "vms"  # of its endpoint
 Body = dict[str, Any]
 Answer = tuple[int, dict[str, str], Any]
 NOUNS = ("tenants", "viewpolicies", "views", "quotas", "vippools")
@@ -88,6 +93,32 @@ class SimulatedVms:
         return next((r for r in self.rows[noun].values() if r.get("name") == name), None)
 
     # --- requests
+
+    def serve(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> HttpAnswer:
+        """Answer one HTTP request; `headers` may have names in any case."""
+        words = path.split("/", 3)  # "", "api", its version, the rest
+        if len(words) < 4 or words[1] != "api":
+            return make_answer(404, {"detail": "Not found."})
+        sent = {name.lower(): value for name, value in headers.items()}
+        try:
+            document = json.loads(body) if body else None
+        except ValueError:
+            return make_answer(400, {"detail": "JSON parse error"})
+        target = f"/{words[3]}?{urlencode(query)}"
+        try:
+            status, more, value = self.handle(
+                method, target, document, sent.get("authorization", "")
+            )
+        except ConnectionResetError:
+            return GONE
+        return make_answer(status, value, more)
 
     def handle(self, method: str, target: str, body: Any, authorization: str) -> Answer:
         """Return (status, headers, JSON or None). `target` is relative to the API."""

@@ -331,7 +331,10 @@ def draw_result(summary: Summary, *, measured: bool = True) -> Panel:
             f"{summary.switches} switches upgraded"
         ),
         f"{summary.uncertified_in_customer_vrf} uncertified hosts in a customer VRF",
-        f"{summary.storage_own} hosts mount their tenant's storage, {summary.storage_foreign} another one",
+        (
+            f"{summary.storage_own} hosts may mount their tenant's storage, "
+            f"{summary.storage_foreign} another's"
+        ),
         *([f"{summary.redfish_requests} Redfish requests in {summary.wall_s:.0f} s"] * measured),
     ]
     if summary.quarantined:

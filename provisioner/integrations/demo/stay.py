@@ -254,7 +254,12 @@ def is_served(nodes: Sequence[Node], spare: int) -> bool:
 
 
 async def add_customers(store: SqlStore, customers: Sequence[Tenant]) -> None:
-    """Wait until every host is certified or quarantined, then add the list's tenants."""
+    """Add the list's tenants, without nodes until every host is certified or quarantined.
+
+    Their storage is made meanwhile.
+    """
+    for customer in customers:
+        await store.tenants.put(customer.model_copy(update={"nodes_wanted": 0}))
     settled = (State.CERTIFIED, State.QUARANTINED)
     while True:
         hosts = [n for n in await store.nodes.list() if n.kind is NodeKind.HOST]

@@ -68,7 +68,13 @@ from provisioner.checks import (
 )
 from provisioner.checks.check import Check
 from provisioner.checks.driver_verdicts import read_driver_verdicts
-from provisioner.checks.fabric import dcgm_mndiag, fabric_checks, nccl_collectives, nccl_path
+from provisioner.checks.fabric import (
+    dcgm_mndiag,
+    fabric_checks,
+    nccl_collectives,
+    nccl_path,
+    training_step,
+)
 from provisioner.model.cohort import Gate
 from provisioner.model.node import NodeKind
 
@@ -129,6 +135,7 @@ _LISTED: tuple[Check, ...] = (
     dcgm_diag.CHECK_SOFTWARE,
     *fabric_checks.ALL,
     nccl_path.CHECK,
+    training_step.CHECK,
     dcgm_mndiag.CHECK,
     dcgm_diag.CHECK_LONG,
     dcgm_diag.CHECK_XLONG,

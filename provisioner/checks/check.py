@@ -96,6 +96,8 @@ class CheckContext(Record):
     overrides: Mapping[str, Limits] = Field(default_factory=dict)
     # the site's own patterns of harmless kernel messages, in addition to kernel_harmless.csv
     harmless_lines: tuple[Pattern, ...] = ()
+    # what a training step computed in the fleet, by name (fabric/training_step.py)
+    training: Mapping[str, float] = Field(default_factory=dict)
     # threshold -> (value, how the fleet taught it), used where no value is published
     learned: Mapping[str, tuple[float, str]] = Field(default_factory=dict)
 

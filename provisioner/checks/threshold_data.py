@@ -181,6 +181,18 @@ THRESHOLDS: Mapping[str, Threshold] = {
     "nccl_group_alltoall_gb_s": _build_row(
         "GB/s", Bound.MIN, "all-to-all over k nodes", any=_UNKNOWN
     ),
+    "training_step_ms": _build_row(
+        "ms", Bound.MAX, "a step of the reference training over k nodes", any=_UNKNOWN
+    ),
+    "training_jitter_percent": _build_row(
+        "%", Bound.MAX, "90th percentile of its steps above their median", any=(10, _OURS)
+    ),
+    "training_slow_percent": _build_row(
+        "%", Bound.MAX, "a GPU's own forward and backward pass above the median", any=(5, _OURS)
+    ),
+    "training_receive_percent": _build_row(
+        "%", Bound.MAX, "a rank's time to receive, from every sender", any=(25, _OURS)
+    ),
     "rdma_pair_gbit_s": _build_row(
         "Gbit/s",
         Bound.MIN,

@@ -6,6 +6,7 @@ own `FabricOutcome`; a restarted daemon continues from the runs that are stored 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -41,6 +42,7 @@ class RailRun(Record):
     bus_gb_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)  # of NCCL, if asked
     # of a collective over more than two nodes
     alltoall_gb_s: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    training: Mapping[str, float] = Field(default_factory=dict)  # what a training step measured
     detail: str = ""
 
 

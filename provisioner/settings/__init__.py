@@ -223,6 +223,11 @@ class Settings(
         description="Gate C: collectives over so many nodes with all GPUs, after the pairs; 2 is "
         "an all-reduce over two nodes, more add an all-to-all.",
     )
+    fabric_training: bool = Field(
+        default=False,
+        description="Gate C: after each of `fabric_collectives` also a training step (PyTorch), "
+        "whose bits and times are compared with its siblings' and the fleet's.",
+    )
 
     # between two tenants
     erase_required: str = Field(

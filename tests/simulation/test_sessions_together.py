@@ -67,6 +67,32 @@ def test_a_collective_survives_a_crash_in_its_middle(tmp_path: Path) -> None:
     assert [r["kind"] for r in journal] == ["fabric_session", "fabric_verdicts"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("training_wrong_ulp", "computes wrong bits"),
+        ("training_slow_gpu", "computes slower"),
+    ],
+)
+def test_a_node_that_trains_wrong_or_slowly_is_named_and_nobody_else(
+    tmp_path: Path, fault: str, words: str
+) -> None:
+    _, outcomes, _ = lived(
+        tmp_path,
+        8,
+        fabric_collectives=(4,),
+        fabric_training=True,
+        meanwhile=inject(fault, "su0-n03"),
+    )
+
+    assert blamed(outcomes) == {"su0-n03": (Reason.CHECK_FAILED, "su0-n03/collectives")}
+    assert words in outcomes["su0-n03"].blockers[0].detail
+    measured = outcomes["su0-n00"].results[0].measured
+    assert measured["training_step_ms/4 nodes"] > 0
+    assert any(name.startswith("training_alone/") for name in measured)
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

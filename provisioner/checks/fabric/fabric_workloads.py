@@ -18,6 +18,9 @@ from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.model.base import Record
 
 PORT = 18515  # perftest's default; rail n uses this port plus n
+TRAINING_PORT = 18598  # where its ranks meet
+# where the role `checks` puts it
+TRAINING_PATH = "/usr/local/libexec/provisioner/training_step.py"
 RAIL_MESSAGE_GIB = 1.0  # of a run on one rail: one GPU at 50 GB/s takes some seconds
 LOGS = "/run/provisioner-fabric.nccl."  # NCCL's own logs, a file for each rank, in memory
 _NCCL_ENV = (
@@ -35,6 +38,7 @@ class FabricKind(StrEnum):
     NCCL_RAIL = "nccl_rail"  # two or more nodes, one rail
     NCCL_GROUP = "nccl_group"  # k nodes, all GPUs, all-reduce
     NCCL_GROUP_ALLTOALL = "nccl_group_alltoall"
+    TRAINING = "training_step"  # k nodes, all GPUs
     RDMA_PAIR = "rdma_pair"  # two nodes, one rail, both directions, from GPU memory
     RDMA_LATENCY = "rdma_latency"
 
@@ -130,6 +134,25 @@ def _build_collective_test(
         clients={members[0].node: Command(name=kind.value, line=line, limit_s=900.0)},
         ranks=sum(m.gpus for m in members),
         pxn=pxn,
+    )
+
+
+def build_training_test(members: tuple[Member, ...]) -> FabricTest:
+    """Return the reference training step over all GPUs of several nodes, rank by rank of each."""
+    gpus = members[0].gpus
+    hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
+    kind = FabricKind.TRAINING
+    line = (
+        f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
+        f" {_NCCL_ENV}{_export_log(name_log(kind))}{_export_gid(*_list_gids(members))}"
+        f" -x MASTER_ADDR={members[0].address} -x MASTER_PORT={TRAINING_PORT}"
+        f" python3 {TRAINING_PATH}"
+    )
+    return FabricTest(
+        kind=kind,
+        nodes=tuple(m.node for m in members),
+        clients={members[0].node: Command(name=kind.value, line=line, limit_s=600.0)},
+        ranks=sum(m.gpus for m in members),
     )
 
 

@@ -173,6 +173,7 @@ def install_check_tools(
         "packages": packages,
         "services": list(list_services(settings)),
         "persistence": False,
+        "training": site.settings.fabric_training,
     }
     work = _work(site, node, step, "check_tools", variables, "installed", packages)
     return replace(work, finish=_read_again(site, node, step, settings, ()))

@@ -10,7 +10,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.fabric import fabric_checks, fabric_workloads, nccl_path
+from provisioner.checks.fabric import (
+    fabric_checks,
+    fabric_workloads,
+    nccl_path,
+    training_step,
+)
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s
 from provisioner.checks.readers.nccl_log import NcclLog
 from provisioner.checks.readers.nccl_output import (
@@ -250,6 +255,14 @@ def judge_collective(
     small: dict[bool, NcclRun] = {}  # all-to-alls with and without PXN
     for number, test in enumerate(tests):
         text, code = parse_sections(said.text).get(number, ("", 127))
+        if test.kind is fabric_workloads.FabricKind.TRAINING:
+            trained = training_step.judge_training(
+                training_step.read_training(text), context, test.nodes, test.ranks
+            )
+            problems += _list_trained(trained, late=code in (124, 137))
+            problems += _list_way(test, logs, wanted)
+            measured["training"] = trained.measured
+            continue
         try:
             run = read(text)
         except Unreadable as problem:
@@ -257,12 +270,9 @@ def judge_collective(
             problem_text = f"{test.kind.value}: {problem}: {_words(text)}"
             problems.append(("timeout" if late else "not_run", problem_text))
             continue
+        problems += _list_way(test, logs, wanted)
         if logs is not None and wanted is not None:
-            seen = judge_way(test, logs, wanted)
-            words = words or seen.words
-            problems += [("fail", f.detail) for f in _by_host(seen)]
-            if seen.unknown and not seen.faults:
-                problems.append(("not_run", f"{test.kind.value}: {_unknown(seen)}"))
+            words = words or judge_way(test, logs, wanted).words
         if test.pxn is not None:
             small[test.pxn] = run
             if run.wrong or not run.bounds_ok:
@@ -293,6 +303,30 @@ def judge_collective(
     shown, detail = min(problems, key=lambda p: order.index(p[0]), default=("pass", words))
     fields = {"rail": ALL_RAILS, "shown": shown, "detail": detail[:400], **measured}
     return RailRun.model_validate(fields)
+
+
+def _list_way(
+    test: fabric_workloads.FabricTest,
+    logs: Mapping[str, NcclLog] | None,
+    wanted: nccl_path.Wanted | None,
+) -> list[tuple[str, str]]:
+    """Return (shown, detail) of what NCCL's logs have against a test; nobody asked: nothing."""
+    if logs is None or wanted is None:
+        return []
+    seen = judge_way(test, logs, wanted)
+    if seen.unknown and not seen.faults:
+        return [("not_run", f"{test.kind.value}: {_unknown(seen)}")]
+    return [("fail", f.detail) for f in _by_host(seen)]
+
+
+def _list_trained(judged: training_step.Judged, *, late: bool) -> list[tuple[str, str]]:
+    """Return (shown, detail) of a training step; wrong bits stand, whatever else is unknown."""
+    listed = [("wrong_data", f"{f.part}: {f.detail}") for f in judged.wrong]
+    listed += [("fail", f"{f.part}: {f.detail} ({f.measured})") for f in judged.slow]
+    if judged.unknown and not listed:
+        why = "; ".join(judged.unknown)
+        listed.append(("timeout" if late else "not_run", f"training step: {why}"[:400]))
+    return listed
 
 
 _log_of = fabric_workloads.name_log
@@ -329,6 +363,8 @@ def slowest_together(runs: Sequence[FabricRun]) -> dict[str, float]:
             if figure is not None:
                 key = f"{name}/{len(run.nodes)} nodes"
                 lowest[key] = min(figure, lowest.get(key, figure))
+        for key, figure in run.results[0].training.items():
+            lowest[key] = max(figure, lowest.get(key, figure))  # times: the longest
     return lowest
 
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from provisioner.checks.check import CheckContext
 from provisioner.checks.fabric import fabric_checks, fabric_workloads, nccl_path
 from provisioner.checks.fabric.rail_port import Member, RailPort
+from provisioner.checks.fabric.training_step import learn_references
 from provisioner.checks.gdr_loopback import MESSAGE_BYTES
 from provisioner.checks.readers.nccl_log import NcclLog
 from provisioner.checks.readers.sysfs import read_gid
@@ -53,6 +54,7 @@ from provisioner.model.matrix import Matrix
 from provisioner.model.names import normalize_pci
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
+from provisioner.planning.certification.cohort import MEMBERS_MAX
 from provisioner.planning.fault_location import fabric_rounds
 from provisioner.planning.fault_location.isolation_words import FabricTest
 from provisioner.store.sql_store import SqlStore
@@ -424,6 +426,8 @@ class FabricTests:
             tests = [
                 fabric_workloads.build_nccl_group_test(members, alltoall=a) for a in (False, True)
             ]
+        if self._site.settings.fabric_training:
+            tests.append(fabric_workloads.build_training_test(members))
         limit_s = sum(c.limit_s for t in tests for c in t.clients.values())
         try:
             mark = f"{session}/{test.name}"
@@ -438,6 +442,9 @@ class FabricTests:
         raw = {t.kind.value: output.model_dump(mode="json") for t in tests[:1]}
         digest = await self._store.evidence.put_output(json.dumps(raw, sort_keys=True))
         context = await self._context(nodes[0])
+        if self._site.settings.fabric_training:
+            taught = await self._store.cohorts.list_samples(nodes[0].profile, None, MEMBERS_MAX)
+            context = context.model_copy(update={"training": learn_references(taught)})
         result = judge_collective(tests, output, context, logs, wanted)
         return run.model_copy(update={"results": (result,), "evidence": digest})
 

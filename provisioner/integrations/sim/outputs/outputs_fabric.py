@@ -12,6 +12,7 @@ import re
 from provisioner.integrations.sim.outputs.host import Cable, HostView, Output
 from provisioner.integrations.sim.outputs.outputs_load import print_write_bw
 from provisioner.integrations.sim.outputs.outputs_nic import interface_name
+from provisioner.integrations.sim.outputs.outputs_training import print_training
 from provisioner.integrations.sim.switches.switch import Switch
 from provisioner.integrations.sim.switches.switch_fabric import ICMP, is_denied
 
@@ -268,7 +269,8 @@ def _write_logs(line: str, ranks: list[tuple[HostView, int, Cable | None]]) -> N
             *(
                 words
                 for peer, (other, theirs, _) in enumerate(ranks)
-                if other is not view and (theirs == gpu or " alltoall_perf " in line)
+                if other is not view
+                and (theirs == gpu or " alltoall_perf " in line or " python3 " in line)
                 for words in _ways(view, line, (rank, gpu), (peer, theirs), own, cable)
             ),
             *_comm_words(rank, len(ranks), gpu, "Init COMPLETE"),
@@ -401,6 +403,9 @@ def _together(view: HostView, line: str) -> tuple[str, int]:
     level = TOGETHER_GB_S["alltoall" if " alltoall_perf " in line else "all_reduce"] * factor
     gpus = [(h, n) for h in hosts for n in range(len(h.gpus))]
     _write_logs(line, [(h, n, None) for h, n in gpus])
+    if " python3 " in line:
+        named = [(h.machine.name, len(h.gpus), frozenset(h.machine.faults)) for h in hosts]
+        return print_training(named), 0
     sizes = [2**n for n in range(23, 35)]
     if "NCCL_PXN_DISABLE=" in line:  # small messages, which gain by PXN
         slow = _PXN_OFF in line or any(

@@ -43,7 +43,7 @@ def main() -> None:
                 }
                 series.append(at + 300 * look, codes)
             largest += sum(f.stat().st_size for f in leaf.iterdir())
-            series.close_day(datetime(2026, 5, 1, tzinfo=UTC).date())
+            series.close_day(datetime(2026, 5, 1, tzinfo=UTC).date(), lambda *_: None)
             spent += time.process_time() - began
             size += sum(f.stat().st_size for f in leaf.iterdir())
     row = {

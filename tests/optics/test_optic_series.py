@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -199,6 +200,8 @@ def test_what_stood_before_a_restart_stands_from_the_first_look_on(tmp_path: Pat
     again = OpticSeries(tmp_path, days_kept=10)
     again.take("n1", "leaf-1/swp1", reading(-2.8), moment)
 
+    again.settle()
+
     assert [f.id for f in again.list_standing()["n1"]] == ["OpticDegrades"]
 
 
@@ -213,6 +216,55 @@ def test_a_daemon_that_restarts_each_night_loses_no_day_and_judges_each(tmp_path
     assert [f.id for f in series.list_standing()["n1"]] == ["OpticDegrades"]
 
 
+@pytest.mark.parametrize("at", ["before_the_medians", "before_the_end"])
+def test_a_crash_while_a_day_is_closed_loses_and_doubles_no_median(tmp_path: Path, at: str) -> None:
+    series = OpticSeries(tmp_path, days_kept=10)
+    fall(series, 0, 1)
+    series.close()
+    day = date(2026, 5, 1)
+    kept: list[date] = []
+
+    def die(ended: date, _medians: object) -> None:
+        if at == "before_the_end":
+            row = {"day": ended.isoformat(), "ports": {"swp1": {"values": {"rx_dbm": 0.8}}}}
+            (tmp_path / "leaf-1/days.jsonl").write_text(
+                json.dumps(row, separators=(",", ":")) + "\n"
+            )
+        kept.append(ended)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LeafSeries(tmp_path / "leaf-1").close_day(day, die)
+    assert kept == [day]
+
+    again = OpticSeries(tmp_path, days_kept=10)
+    fall(again, 1, 3)
+    again.close()
+
+    found = read_days(tmp_path / "leaf-1")["swp1"]
+    assert [d.day.day for d in found] == [1, 2]
+    assert found[0].values["rx_dbm"] == pytest.approx(0.8, abs=0.1)
+    assert not list((tmp_path / "leaf-1").glob("2026-05-01.frames"))
+
+
+def test_many_leaves_that_end_a_day_at_once_are_closed_beside_the_loop(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=10)
+    held = threading.Event()
+    series._closing.submit(held.wait)  # the thread is busy: nothing of the loop waits for it
+    began = datetime(2026, 5, 1, 23, 50, tzinfo=UTC)
+    for step in range(4):
+        moment = (began + timedelta(minutes=10 * step)).timestamp()
+        for leaf in range(20):
+            series.take("n1", f"leaf-{leaf}/swp1", reading(0.8), moment)
+
+    assert all((tmp_path / f"leaf-{n}/2026-05-01.frames").exists() for n in range(20))
+    held.set()
+    series.close()
+
+    assert not list(tmp_path.glob("*/2026-05-01.frames"))
+    assert all(len(read_days(tmp_path / f"leaf-{n}")["swp1"]) == 1 for n in range(20))
+
+
 def test_a_port_that_was_not_read_for_a_month_is_accused_no_more(tmp_path: Path) -> None:
     series = OpticSeries(tmp_path, days_kept=10)
     fall(series, 0, 22)
@@ -220,6 +272,7 @@ def test_a_port_that_was_not_read_for_a_month_is_accused_no_more(tmp_path: Path)
         for hour in (1, 2):
             at = datetime(2026, 5, 1, hour, tzinfo=UTC) + timedelta(days=number)
             series.take("n2", "leaf-1/swp2", reading(0.8, "B"), at.timestamp())
+        series.settle()
         accused = bool(series.list_standing()["n1"])
         assert accused or number > 50, number  # silence alone clears nobody soon
 
@@ -235,6 +288,7 @@ def test_the_file_of_days_is_bounded_and_a_broken_day_stops_none_after_it(tmp_pa
     (folder / "notes.frames").write_bytes(b"")
     series = OpticSeries(tmp_path, days_kept=10)
     fall(series, 0, 3)
+    series.close()
 
     lines = (folder / "days.jsonl").read_text().splitlines()
     assert len(lines) < 450
@@ -269,6 +323,7 @@ def test_a_frame_that_a_crash_cut_costs_only_itself(tmp_path: Path) -> None:
     assert len(list(read_frames(file.read_bytes()))) == 4
     again = LeafSeries(tmp_path, QUANTITIES[:1])
     again.append(at + 86_400, {"swp1": b"\x50"})
+    again.close_left(date(2026, 5, 2), lambda *_: None)
     assert (tmp_path / "2026-05-01.z").exists()
 
 

@@ -88,7 +88,7 @@ def test_a_node_that_trains_wrong_or_slowly_is_named_and_nobody_else(
 
     assert blamed(outcomes) == {"su0-n03": (Reason.CHECK_FAILED, "su0-n03/collectives")}
     assert words in outcomes["su0-n03"].blockers[0].detail
-    measured = outcomes["su0-n00"].results[0].measured
+    measured = outcomes["su0-n05"].results[0].measured
     assert measured["training_step_ms/4 nodes"] > 0
     assert any(name.startswith("training_alone/") for name in measured)
 

@@ -13,7 +13,8 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
@@ -75,14 +76,11 @@ class LeafSeries:
         self._ports: list[str] = []
         self._day: date | None = None
 
-    def append(self, at: float, codes: Mapping[str, bytes]) -> dict[date, Medians]:
-        """Store one look: port -> a byte for each quantity. Return the medians of the days that an
-        earlier process has left open.
-        """
+    def append(self, at: float, codes: Mapping[str, bytes]) -> None:
+        """Store one look: port -> a byte for each quantity."""
         moment = datetime.fromtimestamp(at, UTC)
-        left: dict[date, Medians] = {}
         if self._day != moment.date():
-            left = self._begin(moment.date(), codes)
+            self._begin(moment.date(), codes)
         new = [port for port in codes if port not in self._ports]
         if new:
             self._ports += new
@@ -92,20 +90,26 @@ class LeafSeries:
         second = moment.hour * 3600 + moment.minute * 60 + moment.second
         with self._open_file(self._day or moment.date()).open("ab") as file:
             file.write(_FRAME.pack(second, len(frame)) + frame)
-        return left
 
-    def _begin(self, day: date, codes: Mapping[str, bytes]) -> dict[date, Medians]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        closed: dict[date, Medians] = {}
+    def close_left(self, today: date, keep: Callable[[date, Medians], None]) -> int:
+        """Close the days before today, also those that an earlier process left open; their number.
+
+        `keep` stores the medians of one, before its readings are given up.
+        """
+        closed = 0
         for left in sorted(self._folder.glob("*.frames")):
-            if left.stem == day.isoformat():
-                continue
             try:
                 ended = date.fromisoformat(left.stem)
-                closed[ended] = self.close_day(ended)
+                if ended < today:
+                    self.close_day(ended, keep)
+                    closed += 1
             except (OSError, ValueError) as error:  # it must not stop the days after it
                 _log.warning("%s cannot be summed up, and is left out: %s", left, error)
                 left.rename(left.with_suffix(".broken"))
+        return closed
+
+    def _begin(self, day: date, codes: Mapping[str, bytes]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._day = day
         names = self._open_file(day).with_suffix(".ports")
         self._ports = names.read_text().split("\n") if names.exists() else sorted(codes)
@@ -114,7 +118,6 @@ class LeafSeries:
         if frames.exists():  # what is appended has to begin where the last whole frame ends
             raw = frames.read_bytes()
             os.truncate(frames, sum(_FRAME.size + len(f) for _, f in read_frames(raw)))
-        return closed
 
     def _write_ports(self) -> None:
         assert self._day is not None
@@ -123,8 +126,10 @@ class LeafSeries:
     def _open_file(self, day: date) -> Path:
         return self._folder / f"{day.isoformat()}.frames"
 
-    def close_day(self, day: date) -> Medians:
-        """Pack a day, and return its medians by port and quantity."""
+    def close_day(self, day: date, keep: Callable[[date, Medians], None]) -> None:
+        """Pack a day, and have the medians of its ports kept; a crash before that leaves the day
+        open, and it is closed again.
+        """
         file = self._open_file(day)
         frames = list(read_frames(file.read_bytes()))
         names = file.with_suffix(".ports").read_text().split("\n")
@@ -137,16 +142,18 @@ class LeafSeries:
         head = json.dumps({"ports": names, "quantities": self._quantities, "n": len(frames)})
         packed = zlib.compress(times + b"".join(columns), 9)
         piece = self._folder / f"{day.isoformat()}.z"
-        piece.write_bytes(head.encode() + b"\n" + packed)
-        file.unlink()
-        file.with_suffix(".ports").unlink()
+        new = piece.with_suffix(".new")
+        new.write_bytes(head.encode() + b"\n" + packed)
+        new.replace(piece)
         medians: Medians = {}
         for n, column in enumerate(columns):
             quantity = self._quantities[n % width]
             values = [v for c in column if (v := decode(quantity, c)) is not None]
             if values:
                 medians.setdefault(names[n // width], {})[quantity] = round(median(values), 2)
-        return medians
+        keep(day, medians)
+        file.unlink()
+        file.with_suffix(".ports").unlink()
 
 
 def read_frames(raw: bytes) -> Iterator[tuple[int, bytes]]:
@@ -162,7 +169,11 @@ def read_frames(raw: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class OpticSeries:
-    """What a daemon keeps of the optics of all leaves, in `folder`."""
+    """What a daemon keeps of the optics of all leaves, in `folder`.
+
+    Days are closed and judged in one thread of its own, leaf by leaf, since at midnight all leaves
+    have one: only that thread writes verdicts, each time as a new mapping.
+    """
 
     def __init__(self, folder: Path, days_kept: int) -> None:
         self._folder = folder
@@ -175,6 +186,10 @@ class OpticSeries:
         self._verdicts: dict[str, Verdict] = {}
         self._judged: set[str] = set()  # leaves whose stored days were judged
         self._at = 0.0  # of the newest reading
+        self._ended: dict[str, dict[date, dict[str, dict[str, Any]]]] = {}  # leaf -> day -> facts
+        self._newest: dict[str, date] = {}
+        self._closing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="optics")
+        self._queued: set[str] = set()  # leaves that wait for it: at most one job of each
 
     def take(
         self, node: str, port: str, optic: OpticReading, at: float, changes: int | None = None
@@ -184,7 +199,8 @@ class OpticSeries:
         if not _NAME.fullmatch(leaf) or not name:
             return
         if leaf not in self._judged:  # what stood before a restart stands on
-            self._judge(leaf, datetime.fromtimestamp(at, UTC).date())
+            self._judged.add(leaf)
+            self._queue(leaf, datetime.fromtimestamp(at, UTC).date())
         self._owner[port] = node
         self._at = max(self._at, at)
         codes = bytes(encode(q, optic.get_worst(q)) for q in QUANTITIES)
@@ -210,29 +226,47 @@ class OpticSeries:
         series = self._leaves.setdefault(leaf, LeafSeries(self._folder / leaf))
         day = datetime.fromtimestamp(at, UTC).date()
         try:
+            series.append(at, codes)
             if self._today.setdefault(leaf, day) != day:
-                self._end_day(leaf, series, self._today[leaf])
+                ended = self._today[leaf]
                 self._today[leaf] = day
-            left = series.append(at, codes)
-            for ended, medians in left.items():
-                self._keep_day(leaf, ended, medians, {port: {} for port in medians})
-            if left:
-                self._judge(leaf, day)
+                self._ended.setdefault(leaf, {})[ended] = self._facts.pop(leaf, {})
+                self._queue(leaf, day)
         except (OSError, ValueError) as error:
             _log.warning("%s: its optics were not kept: %s", leaf, error)
 
-    def _end_day(self, leaf: str, series: LeafSeries, day: date) -> None:
-        self._keep_day(leaf, day, series.close_day(day), self._facts.pop(leaf, {}))
-        self._judge(leaf, day)
-        for piece in sorted((self._folder / leaf).glob("*.z")):
-            if date.fromisoformat(piece.stem) < day - timedelta(days=self._days_kept):
-                piece.unlink()
+    def _queue(self, leaf: str, today: date) -> None:
+        """Have a leaf's days before today closed and all its stored days judged."""
+        self._newest[leaf] = today
+        if leaf not in self._queued:
+            self._queued.add(leaf)
+            self._closing.submit(self._close_days, leaf)
+
+    def _close_days(self, leaf: str) -> None:
+        self._queued.discard(leaf)
+        today = self._newest[leaf]
+        facts = self._ended.get(leaf, {})
+
+        def keep(day: date, medians: Medians) -> None:
+            self._keep_day(leaf, day, medians, facts.pop(day, {port: {} for port in medians}))
+
+        try:
+            LeafSeries(self._folder / leaf).close_left(today, keep)
+            self._judge(leaf, today)
+            for piece in sorted((self._folder / leaf).glob("*.z")):
+                if date.fromisoformat(piece.stem) < today - timedelta(days=self._days_kept + 1):
+                    piece.unlink()
+        except (OSError, ValueError) as error:
+            _log.warning("%s: its days of optics were not judged: %s", leaf, error)
 
     def _keep_day(
         self, leaf: str, day: date, medians: Medians, facts: Mapping[str, Mapping[str, Any]]
     ) -> None:
         ports = {port: {"values": medians.get(port, {}), **more} for port, more in facts.items()}
         file = self._folder / leaf / "days.jsonl"
+        known = file.read_text(errors="replace").splitlines()[-DAYS_KEPT:] if file.exists() else []
+        if any(line.startswith(f'{{"day":"{day.isoformat()}"') for line in known):
+            return  # a crash came between this line and the end of the day's readings
         with file.open("a") as days:
             days.write(json.dumps({"day": day.isoformat(), "ports": ports}, separators=(",", ":")))
             days.write("\n")
@@ -244,13 +278,14 @@ class OpticSeries:
 
     def _judge(self, leaf: str, today: date) -> None:
         """Judge a leaf's stored days; a port that was not read for long is accused no more."""
-        self._judged.add(leaf)
+        verdicts = dict(self._verdicts)
         for name, days in read_days(self._folder / leaf).items():
             port = f"{leaf}/{name}"
             if days[-1].day < today - timedelta(days=WINDOW):
-                self._verdicts.pop(port, None)
+                verdicts.pop(port, None)
             else:
-                self._verdicts[port] = judge_port(port, days)
+                verdicts[port] = judge_port(port, days)
+        self._verdicts = verdicts
 
     def list_standing(self) -> dict[str, list[Signal]]:
         """Return node -> the optics that announce their end; a node without any is in it too."""
@@ -272,10 +307,15 @@ class OpticSeries:
             found[node].append(one)
         return found
 
+    def settle(self) -> None:
+        """Wait until what has ended so far is judged."""
+        self._closing.submit(lambda: None).result()
+
     def close(self) -> None:
-        """Write what is still in memory of the last look."""
+        """Write what is still in memory of the last look, and wait for days that are closed."""
         for leaf in list(self._pending):
             self._flush(leaf)
+        self._closing.shutdown(wait=True)
 
 
 def describe(verdict: Verdict) -> str:

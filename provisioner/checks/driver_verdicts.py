@@ -8,6 +8,7 @@ is not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -25,7 +26,9 @@ from provisioner.model.cohort import Evidence, Finding, Severity
 
 TOOL = "nvidia-smi"
 COLUMN = "gpu_recovery_action"
-KEY = "GPU Recovery Action"
+# keys of `nvidia-smi -q` wherever they stand: a driver that moves or shortens one says the same
+_RECOVERY_KEY = re.compile(r"(?:^|/)(?:GPU )?Recovery Actions?$", re.IGNORECASE)
+_RESET_KEY = re.compile(r"(?:^|/|\b)Reset (?:Required|Recommended)$", re.IGNORECASE)
 # drivers up to 570; later ones print that it has been deprecated in its place. "Either of these
 # being 'Yes' indicates that an unrecoverable error has occurred" (nvidia-smi --help-query-gpu)
 RESETS = {
@@ -124,12 +127,9 @@ def _judge_values(evidence: Mapping[str, Evidence], command: Command) -> Iterato
 
 def _judge_query(text: str) -> Iterator[Finding]:
     for gpu in smi_query.read(smi_query.strip_end(text)):
-        for word in gpu.values.get(KEY, ()):
-            if (found := judge_recovery_action(gpu.part, word)) is not None:
-                yield found
-        for word in (word for key in RESETS for word in gpu.values.get(key, ())):
-            if (found := judge_reset(gpu.part, word)) is not None:
-                yield found
+        for judge, said in ((judge_recovery_action, _RECOVERY_KEY), (judge_reset, _RESET_KEY)):
+            words = (w for key, listed in gpu.values.items() if said.search(key) for w in listed)
+            yield from (f for word in words if (f := judge(gpu.part, word)) is not None)
         lost = [(k, v) for k, values in gpu.values.items() for v in values if smi_query.is_lost(v)]
         if lost:
             key, value = lost[0]

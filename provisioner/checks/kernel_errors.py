@@ -43,6 +43,8 @@ KERNEL_ERRORS = Command(
 _SERIOUS = re.compile(
     r"Hardware Error|Machine check|EDAC .{0,40}UE |I/O error|BUG:|Oops|soft lockup|hard LOCKUP"
     r"|blocked for more than|Out of memory|EXT4-fs error|XFS .{0,40}(?:corruption|error)"
+    r"|Kernel panic|general protection fault|[Uu]nable to handle kernel|rcu.{0,20}: .{0,60}stall"
+    r"|MCE MEMORY ERROR"
 )
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 

@@ -41,6 +41,7 @@ _ZERO_LANES = (
     "Tx Adaptive EQ Fault [per lane]",
 )
 _NO_ISSUE = "No issue was observed"
+_FINE = re.compile(r"No issue was observed\.?", re.IGNORECASE)  # and nothing behind it
 
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
@@ -54,12 +55,12 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         state = port.get_text(_OPERATION, "State")
         if state is None:
             raise Unreadable(f"mlxlink: {port.part} does not report its state")
-        advice = port.get_text(_ADVICE, "Recommendation")
+        advice = _read_advice(port)
         if state != "Active":
             detail = f"the link is not active: {advice or 'no advice'}"
             yield fault(port.part, Severity.ISOLATE, detail, state, "Active")
             continue
-        if advice is not None and not advice.startswith(_NO_ISSUE):
+        if advice is not None and not _FINE.fullmatch(advice):
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own advice", advice, _NO_ISSUE)
         elif (opcode := port.get_text(_ADVICE, "Status Opcode")) not in (None, "0"):
             yield fault(port.part, Severity.ISOLATE, "mlxlink's own verdict", opcode, 0)
@@ -68,6 +69,17 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
         yield from _judge_error_rate(port, context)
         yield from _judge_counters(port, had, context)
         yield from _judge_module(port)
+
+
+def _read_advice(port: PortFacts) -> str | None:
+    """Return mlxlink's advice: of several pieces the first that is more than "no issue"."""
+    pieces = port.get_section(_ADVICE).get("Recommendation")
+    if isinstance(pieces, dict):
+        pieces = pieces.get("values")
+    if not isinstance(pieces, list):
+        return port.get_text(_ADVICE, "Recommendation")
+    said = [str(piece).strip() for piece in pieces]
+    return next((one for one in said if not _FINE.fullmatch(one)), said[0] if said else None)
 
 
 def _judge_operation(port: PortFacts, context: CheckContext) -> Iterator[Finding]:

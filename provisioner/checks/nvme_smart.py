@@ -28,6 +28,10 @@ NVME_SMART = Command(
 )
 
 _LOG = "nvme_smart_health_information_log"
+# bits of smartctl's exit status (smartctl(8), "EXIT STATUS"). That a command failed (bit 2) or that
+# there are old errors (bits 5 to 7) is usual for NVMe, whose logs are optional.
+_NOT_ASKED = 0b11  # its command line, or the device, could not be opened
+_FAILING = 0b1000  # "SMART status check returned DISK FAILING"
 _GROUPS = "endurance_grp_critical_warning_summary"
 # name here -> names in smartctl and in nvme-cli
 _NAMES = {
@@ -77,7 +81,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
 def _read_drives(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, int]]:
     """Return drive -> its facts. Raises `Unreadable` for a drive that does not report all."""
     drives: dict[str, dict[str, int]] = {}
-    # bits of smartctl's exit code repeat facts that the document holds
+    # its exit code is that of the last drive; each document has that of its own
     text = read_output(evidence, NVME_SMART, any_exit=True)
     for at, (above, document) in enumerate(parse_documents(text, "smartctl")):
         whole_one = require_object(document, "smartctl")
@@ -93,6 +97,8 @@ def _read_drives(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, int]]:
         )
         if not isinstance(passed, bool):
             raise Unreadable(f"smartctl: {part} does not report whether it passed")
+        status = _read_exit(whole_one, part)
+        passed = passed and not status & _FAILING
         if _GROUPS in log:  # NVMe 2.0: a warning of an endurance group, by nvme-cli
             facts["critical_warning"] |= _read_fact(log, part, _GROUPS)
         drives[part] = {**facts, "passed": int(passed)}
@@ -101,9 +107,20 @@ def _read_drives(evidence: Mapping[str, Evidence]) -> dict[str, dict[str, int]]:
     return drives
 
 
+def _read_exit(document: Mapping[str, Any], part: str) -> int:
+    """Return smartctl's own exit status. Raises `Unreadable` for a drive that it could not ask."""
+    tool = require_object(document.get("smartctl", {}), "smartctl")
+    status = tool.get("exit_status", 0)
+    if not isinstance(status, int) or isinstance(status, bool) or status & _NOT_ASKED:
+        raise Unreadable(f"smartctl: {part}: exit status {str(status)[:20]}")
+    return status
+
+
 def _read_fact(log: Mapping[str, Any], part: str, *names: str) -> int:
     value = next((log[name] for name in names if name in log), None)
     if isinstance(value, dict):  # nvme-cli 2 splits the warning's bits
+        if not value.get("value") and any(value.values()):
+            raise Unreadable(f"smartctl: {part} contradicts itself in {names[0]}")
         value = value.get("value")
     if value is None:
         raise Unreadable(f"smartctl: {part} does not report {names[0]}")

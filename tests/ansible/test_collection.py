@@ -346,11 +346,11 @@ def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
     for number, address in enumerate(("0000:1a:00.2", "0000:3c:00.2")):
         folder = tmp_path / f"rshim{number}"
         folder.mkdir()
-        log = " INFO[MISC]: Linux up\n ERR[MISC]: a\x1b[2Jb\n"
+        log = " INFO[MISC]: Linux up\n ERR[MISC]: a\x1b[2J\x07b\n"
         (folder / "misc").write_text(f"{'#' * 16}DISPLAY_LEVEL 2\nDEV_NAME pcie-{address}\n{log}")
 
     assert rshim.find_device("0000:3c:00.0", str(tmp_path)) == "rshim1"
-    assert rshim.parse_log(rshim.read_misc("rshim0", str(tmp_path)))[1] == ("ERR", "a [2Jb")
+    assert rshim.parse_log(rshim.read_misc("rshim0", str(tmp_path)))[1] == ("ERR", "a b")
     with pytest.raises(tools.Refused, match="no rshim devices belong to"):
         rshim.find_device("0000:9d:00.0", str(tmp_path))
 
@@ -403,6 +403,17 @@ FAILURES = {
     " INFO[MISC]: Failed to create BFB: config.bfb": "Failed to create BFB: config.bfb",
     " WARN[MISC]: BMC update FAILED": "BMC update FAILED",
     "BlueField Update Failed": "BlueField Update Failed",
+    " INFO[MISC]: Error: cannot flash BMC": "Error: cannot flash BMC",
+    " INFO[MISC]: Timeout waiting for BMC": "Timeout waiting for BMC",
+    " INFO[MISC]: Unable to update CEC": "Unable to update CEC",
+    " INFO[MISC]: Installation aborted": "Installation aborted",
+    " INFO[MISC]: No space left on device": "No space left on device",
+    " INFO[MISC]: mlxfwmanager: command not found": "mlxfwmanager: command not found",
+    " INFO[BL2]: Authentication error: image": "Authentication error: image",
+    " err[MISC]: in small letters": "in small letters",
+    "[12:00:01] ERR[MISC]: behind a time": "behind a time",
+    "\x1b[31m ERR[MISC]: in red\x1b[0m": "in red",
+    " ERR[ATF.MISC]: of a part": "of a part",
 }
 
 
@@ -423,6 +434,9 @@ def test_every_level_of_a_cards_log_that_is_not_harmless_is_an_error(line: str, 
         (" INFO[MISC]: In Enhanced NIC mode", True),
         (" INFO[MISC]: Runtime upgrade finished", True),
         (" INFO[MISC]: Updating NIC firmware...", False),
+        (" INFO[MISC]: 0 failures, no errors\n INFO[MISC]: Linux up", True),
+        (" INFO[MISC]: done without any errors", False),
+        (" INFO[BL31]: PTMERROR: Unknown OPN\n INFO[MISC]: Linux up", True),
         (" WARN[MISC]: NIC Firmware files were not found\n INFO[MISC]: Linux up", True),
         (" ERR[MISC]: NIC Firmware reset failed. Host power cycle\n INFO[MISC]: Linux up", True),
         (" INFO[MISC]: NIC Firmware reset failed\r INFO[MISC]: Linux up", True),

@@ -13,9 +13,12 @@ from typing import NamedTuple
 import pytest
 from test_golden import BY_NAME, CONTEXT, LINES, ROOT, good
 
+from provisioner.checks import kernel_log
 from provisioner.checks.check import CheckContext
 from provisioner.checks.event_log import _FAULTS
 from provisioner.checks.nic_inventory import CHECK as NIC_INVENTORY
+from provisioner.checks.readers.kernel_lines import parse_log_line
+from provisioner.checks.xid.xid_events import find_events
 from provisioner.model.cohort import CheckResult, Evidence, Severity, Verdict
 
 Change = Callable[[str], str]
@@ -74,8 +77,38 @@ SIBLINGS: dict[str, Sibling] = {
     "a reset status of No": Sibling(
         "sram_ecc", "smi_query", put(GPU, STATUS.format("No", f"{DRAIN}N/A"))),
     "a sentence without an address above all GPUs": Sibling(
-        "sram_ecc", "smi_query", above("WARNING: infoROM is corrupted at gpu 3"), words="infoROM",
-        severity=CONFIG),
+        "sram_ecc", "smi_query", above("WARNING: infoROM is corrupted at gpu 3"), "GPU 3",
+        ISOLATE, "infoROM"),
+    "a complaint about a GPU by its number": Sibling(
+        "gpu_inventory", "gpus",
+        lambda text: "Unable to query GPU 3: GPU requires restart\n" + text,
+        "GPU 3", Severity.RESTART, "requires restart"),
+    "a GPU that is lost, by its number": Sibling(
+        "gpu_inventory", "gpus", lambda text: text + "Error: GPU 5 is lost\n", "GPU 5",
+        Severity.RESTART, "lost"),
+    "a complaint that names an address alone": Sibling(
+        "clocks", "smi_query", above("WARNING: ECC page retirement pending on 00000000:29:00.0"),
+        "GPU 0000:29:00.0", ISOLATE, "retirement pending"),
+    "a warning about a setting": Sibling(
+        "clocks", "smi_query",
+        above("Warning: persistence mode is disabled on device 00000000:29:00.0."),
+        "host", CONFIG, "cannot be judged"),
+    "a recovery action by a shorter name": Sibling(
+        "sram_ecc", "smi_query", put(GPU, f"{GPU}    Recovery Action : Reboot\n"),
+        "GPU 0000:29:00.0", Severity.RESTART, "recovery"),
+    "a recovery action in a section": Sibling(
+        "sram_ecc", "smi_query",
+        put(GPU, f"{GPU}    Health\n        GPU recovery action : Reset\n"),
+        "GPU 0000:29:00.0", RESET, "recovery"),
+    "a recovery action by its number": Sibling(
+        "sram_ecc", "smi_query", put(GPU, f"{GPU}    GPU Recovery Action : 2\n"),
+        "GPU 0000:29:00.0", ISOLATE, "recovery"),
+    "no recovery action": Sibling(
+        "sram_ecc", "smi_query", put(GPU, f"{GPU}    GPU Recovery Action : none\n")),
+    "an output with a byte order mark": Sibling(
+        "sram_ecc", "smi_query", lambda text: "\ufeff" + text),
+    "an output with DOS ends of lines": Sibling(
+        "sram_ecc", "smi_query", lambda text: text.replace("\n", "\r\n")),
     "another sentence there": Sibling(
         "clocks", "smi_query", above("Unable to talk to GSP firmware: timeout"), severity=CONFIG),
     "more versions above all GPUs": Sibling(
@@ -92,6 +125,41 @@ SIBLINGS: dict[str, Sibling] = {
         put('"Recommendation": "No issue was observed",\n    "Status Opcode": "0"',
             '"Recommendation": "N/A",\n    "Status Opcode": "15"'),
         "port 0000:18:00.0", ISOLATE, "own verdict"),
+    "mlxlink's advice with more behind it": Sibling(
+        "mlxlink", "mlxlink",
+        put("No issue was observed", "No issue was observed. Cable unplugged"),
+        "port 0000:18:00.0", ISOLATE, "own advice"),
+    "mlxlink's advice in pieces": Sibling(
+        "mlxlink", "mlxlink", put('"No issue was observed"', '["No issue was observed", "Bad SI"]'),
+        "port 0000:18:00.0", ISOLATE, "own advice"),
+    "mlxlink's advice in small letters": Sibling(
+        "mlxlink", "mlxlink", put("No issue was observed", "no issue was observed.")),
+    "mlxlink's state twice": Sibling(
+        "mlxlink", "mlxlink", put('"State": "Active"', '"State": "Polling", "State": "Active"'),
+        "host", CONFIG, "two values"),
+    "mlxlink's error rate as a number": Sibling(
+        "mlxlink", "mlxlink", put('BER": "15E-255"', 'BER": 1e-6'),
+        "port 0000:18:00.0", ISOLATE, "bit error rate"),
+    "mlxlink's error rate with a comma": Sibling(
+        "mlxlink", "mlxlink", put('BER": "15E-255"', 'BER": "1,5E-6"'), "host", CONFIG, "number"),
+    "a drive that smartctl calls failing": Sibling(
+        "nvme_smart", "nvme_smart", put('"exit_status": 0', '"exit_status": 8'),
+        "/dev/nvme0", ISOLATE, "own health"),
+    "a drive that smartctl could not open": Sibling(
+        "nvme_smart", "nvme_smart", put('"exit_status": 0', '"exit_status": 2'),
+        "host", CONFIG, "exit status 2"),
+    "a drive without the optional logs": Sibling(
+        "nvme_smart", "nvme_smart", put('"exit_status": 0', '"exit_status": 68')),
+    "a drive that passed and did not": Sibling(
+        "nvme_smart", "nvme_smart", put('"passed": true', '"passed": false, "passed": true'),
+        "host", CONFIG, "two values"),
+    "a warning whose bits say more than its value": Sibling(
+        "nvme_smart", "nvme_smart",
+        put('"critical_warning": 0', '"critical_warning": {"value": 0, "ro": 1}'),
+        "host", CONFIG, "contradicts itself"),
+    "a peer of BGP twice": Sibling(
+        "bgp_peers", "bgp_peers", put('"peers": {', '"peers": {"p0_if": {"state": "Idle"},'),
+        "host", CONFIG, "two values"),
     "mlxlink's opcode against its advice": Sibling(
         "mlxlink", "mlxlink", put('"Status Opcode": "0"', '"Status Opcode": "2"'),
         "port 0000:18:00.0", ISOLATE, "own verdict"),
@@ -130,6 +198,17 @@ SIBLINGS: dict[str, Sibling] = {
         "kernel_log", "kernel_log", behind_first(
             f"{LEVEL}NVRM: Xid(PCI:0000:3a:00): 79, pid=1, GPU has fallen off the bus."),
         severity=ISOLATE, words="unreadable Xid"),
+    "a port that shut itself off": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}pcieport 0000:15:01.0: DPC: containment event, status:0x1f01 source:0x0000"),
+        "PCI 0000:15:01.0", ISOLATE, "uncorrectable error below it"),
+    "a fatal error of a card's firmware": Sibling(
+        "kernel_log", "kernel_log", behind_first(
+            f"{LEVEL}mlx5_core 0000:9d:00.0: Fatal error 3 detected"),
+        "PCI 0000:9d:00.0", ISOLATE, "fatal error"),
+    "a kernel that stalls": Sibling(
+        "kernel_errors", "kernel_errors", behind_first(
+            f"{LEVEL}rcu: INFO: rcu_sched self-detected stall on CPU"), "host", ISOLATE, "stall"),
     # a part of a list is not the list
     "the baseboard lists seven GPUs": Sibling(
         "hgx_inventory", "bmc_firmware", lambda text: document(text, lambda d: (
@@ -153,6 +232,51 @@ SIBLINGS: dict[str, Sibling] = {
     "nccl-tests with booleans": Sibling(
         "nccl_single", "nccl", lambda text: text.replace('"true"', "true")),
 }  # fmt: skip
+
+
+PLAIN = "NVRM: Xid (PCI:0000:3a:00): 79, pid=1, GPU has fallen off the bus."
+BYTES = list(PLAIN.encode() + b"\xff")
+UNREADABLE = -1
+# what a kernel log or Fabric Manager's log may have for one error, and the code that is read of it
+XIDS = {
+    f"[mar. nov.  4 10:00:00 2026] {PLAIN}": 79,  # dmesg -T in French
+    f"[火  11月  4 10:00:00 2026] {PLAIN}": 79,
+    f"kern  :err   : [ 123.45] {PLAIN}": 79,
+    f"[  123.456][ T99] {PLAIN}": 79,
+    f"3,1234,123456789,-,caller=T99;{PLAIN}": 79,
+    f"\r{PLAIN}": 79,
+    f"2026-11-04T10:00:00.123456+00:00 host kernel: {PLAIN}": 79,
+    json.dumps({"MESSAGE": PLAIN}).replace("Xid", "\\u0058id"): 79,
+    json.dumps({"MESSAGE": BYTES}): 79,
+    json.dumps({"MESSAGE": [BYTES, list(b"more")]}): 79,  # a field that an entry has twice
+    json.dumps({"MESSAGE": [PLAIN, "more"]}): 79,
+    f'{{"MESSAGE": "{PLAIN}", "MESSAGE": "fine"}}': 79,
+    f'{{"dmesg": [{{"pri": 3, "msg": "{PLAIN}"}}]}}': 79,  # dmesg --json
+    PLAIN.replace("0000:3a", "00000009:3a"): 79,
+    PLAIN.replace("PCI:", ""): 79,
+    PLAIN.replace("79", "999"): 999,
+    "NVRM: Xid 79, pid=1": UNREADABLE,
+    "NVRM: Xid: 79 (PCI:0000:3a:00)": UNREADABLE,
+    PLAIN.replace("Xid", "XID"): UNREADABLE,
+    PLAIN.replace("NVRM: ", "NVRM:\t"): UNREADABLE,
+    PLAIN.replace("NVRM: ", "NVRM:\u00a0"): UNREADABLE,
+    PLAIN.replace("NVRM:", "NVRM: GPU0"): UNREADABLE,
+    PLAIN.replace("NVRM:", "nvidia:"): UNREADABLE,
+    PLAIN.replace("3a:00)", "3a:00 GPU-I:05 MIG-9)"): UNREADABLE,
+    "nvidia-nvswitch0: sxid (PCI:0000:86:00.0): 12028, Fatal, Link 61": UNREADABLE,
+    "nvidia-nvswitch0: SXid: 12028 Fatal": UNREADABLE,
+    "detected NVSwitch fatal error 20034 on fid 0, NVSwitch 00000000:86:00.0": UNREADABLE,
+    "NVRM: API mismatch: the client 'Xid' has the version 580.65": None,
+    "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.65": None,
+}
+
+
+@pytest.mark.parametrize("line", XIDS)
+def test_an_xid_is_seen_in_every_form_and_left_to_nobody_else(line: str) -> None:
+    codes = [event.code for event in find_events([line])]
+
+    assert codes == ([] if XIDS[line] is None else [XIDS[line]])
+    assert kernel_log.judges(parse_log_line(line)) is (XIDS[line] is not None)
 
 
 def judged(sibling: Sibling) -> CheckResult:

@@ -330,3 +330,22 @@ def test_one_bad_byte_loses_its_field_and_no_port_seems_to_be_elsewhere(
     assert len(lost) == 1
     assert (read is not None) is readable
     assert read is None or read.ports.keys() == {"Ethernet0", "Ethernet4"}
+
+
+@pytest.mark.parametrize(
+    "row", [None, [], "VrfRED", 7, {"vrf_name": ["VrfRED"]}, {"vrf_name": {"VrfRED": {}}},
+            {"vrf_name": 7}, {"vrf_name": True}],
+)  # fmt: skip
+def test_a_row_of_a_port_that_is_no_row_is_no_port_without_a_vrf(row: object) -> None:
+    assert sonic.read_configuration({"PORT": {"E0": {}}, "INTERFACE": {"E0": row}}) is None
+
+
+@pytest.mark.parametrize("master", [["VrfRED"], {"name": "VrfRED"}, 7, True])
+def test_a_master_that_is_no_name_is_no_kernel_without_a_vrf(master: object) -> None:
+    applied = sonic.read_configuration({"PORT": {"E0": {}}, "INTERFACE": {"E0": {}}})
+
+    assert applied is not None
+    assert sonic.read_kernel([{"ifname": "E0", "master": master}], applied) is None
+    plain = sonic.read_kernel([{"ifname": "E0", "master": None}], applied)
+    assert plain is not None
+    assert plain.ports["E0"].vrf == "default"

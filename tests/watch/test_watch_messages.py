@@ -148,6 +148,13 @@ FAN = {"MessageId": "SensorEvent.1.0.1.ReadingCritical", "MessageArgs": ["Fan_1"
         {"Events": [{"MessageId": "A.1.0.B\x1b[31m", "Severity": "Critical"}]},
         {"Events": [{"MessageId": {"a": 1}}]},
         {"Events": [{"SpecificEventExistsInGroup": True}]},
+        {"Events": [{**FAN, "SpecificEventExistsInGroup": True}]},  # the exact one is not there
+        {
+            "Events": [
+                {**FAN, "EventGroupId": 7, "SpecificEventExistsInGroup": True},
+                {**FAN, "EventGroupId": 8},
+            ]
+        },
         {"Events": ["text", FAN]},
         {"Events": "text"},
         {"Events": 7},
@@ -172,7 +179,13 @@ def test_a_record_that_cannot_be_read_leads_to_a_look_at_the_node(document: obje
         {"Events": []},
         {"Events": [FAN]},
         {"MetricValues": [7, None]},
-        {"Events": [{**FAN, "SpecificEventExistsInGroup": True}]},
+        {"Events": [{**FAN, "SpecificEventExistsInGroup": True}, FAN]},
+        {
+            "Events": [
+                {**FAN, "EventGroupId": 7, "SpecificEventExistsInGroup": True},
+                {**FAN, "EventGroupId": "7"},
+            ]
+        },
         event("Base.1.18.Success"),
         event("IDRAC.2.8.PSU0003", Severity="OK"),
         event("Security.1.0.LoginFailure"),

@@ -44,6 +44,9 @@ _FAILED = re.compile(
     r"(Transfer|Verification|Apply|Activate)Failed$|^TaskAborted$|^(FirmwareUpdate|Update)Failed$"
 )
 # erasing a token that is not there (docs/sources/redfish.md#debug-token)
+# a status is OK, Warning or Critical (DSP0268); these words of others mean the last
+_BAD_STATUS = re.compile(r"critical|error|fatal|fail", re.IGNORECASE)
+_BAD_STATES_OF_VENDORS = _ENDED_BADLY | {"error", "failure", "aborted"}
 _HARMLESS = re.compile(r"DebugToken")
 _GOOD = frozenset({"Success", "Created", "NoOperation"})  # Base registry
 _NOTHING_MATCHED = "No Matching Devices"
@@ -112,12 +115,13 @@ def of_task(body: Json) -> TaskView:
     states = _states(body)
     entries = read_messages(body.get("Messages") or [])
     plain = [_plain(state) for state in states]
-    bad = next((state for state in states if _plain(state) in _ENDED_BADLY), None)
+    bad = next((state for state in states if _plain(state) in _BAD_STATES_OF_VENDORS), None)
     # Dell's own state, which is listed last, says more than the task's
     staged = bad is None and bool(plain) and plain[-1] in _SCHEDULED
     done = bad is not None or (bool(plain) and all(state in _ENDED for state in plain))
     done = done or (bool(plain) and plain[0] in _STAGED)
     status = (text(body.get("TaskStatus")) or text(body.get("JobStatus")) or "").capitalize()
+    status = "Critical" if _BAD_STATUS.search(status) else status
     done = done or (_is_over(body, status) and not staged and not set(plain) & _RUNNING)
     shown = bad or next((s for s in states if _plain(s) not in _ENDED), states[0] if states else "")
     return TaskView(
@@ -137,6 +141,9 @@ def _states(body: Json) -> list[str]:
     vendors = list(as_object(body.get("Oem")).values())[:8]
     named = [body.get(key) for key in ("TaskState", "JobState")]
     named += [at(vendor, key) for vendor in vendors for key in ("TaskState", "JobState")]
+    # a plain "State" of a vendor may be of anything: only what it says of a failure counts
+    own = [text(at(vendor, "State")) or "" for vendor in vendors]
+    named += [state for state in own if _plain(state) in _BAD_STATES_OF_VENDORS]
     return [state for state in map(text, named) if state]
 
 
@@ -194,7 +201,7 @@ def _failure(state: str, status: str, entries: tuple[Message, ...]) -> str | Non
     """Why an ended task failed, or None. A DGX task may be an Exception whose status is OK."""
     bad = [m for m in entries if _is_bad(m)]
     message = "; ".join(dict.fromkeys(_words(m) for m in bad))[:400]
-    if _plain(state) in _ENDED_BADLY:
+    if _plain(state) in _BAD_STATES_OF_VENDORS:
         return message or f"the task ended as {state}: {_last(entries)}"[:400]
     if bad:
         return message
@@ -207,7 +214,11 @@ def _is_bad(message: Message) -> bool:
     if _HARMLESS.search(message.key):
         return False
     nothing = any(_NOTHING_MATCHED in a for a in message.args) or _NOTHING_MATCHED in message.said
-    return nothing or bool(_FAILED.search(message.key)) or message.severity == "Critical"
+    return (
+        nothing
+        or bool(_FAILED.search(message.key))
+        or _BAD_STATUS.search(message.severity) is not None
+    )
 
 
 def _skipped(entries: tuple[Message, ...]) -> str:

@@ -97,17 +97,35 @@ def _strip_origin(line: LogLine) -> LogLine:
 def _parse_json(line: str) -> LogLine:
     """Parse one object of `journalctl -o json`; a message that is not UTF-8 is a list of bytes."""
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_join_pairs)
     except (ValueError, RecursionError):
         return LogLine(words=line)
-    text = record.get("MESSAGE")
-    if isinstance(text, list) and all(isinstance(b, int) and 0 <= b < 256 for b in text):
-        text = bytes(text).decode("utf-8", "replace")
-    if not isinstance(text, str):
+    text = _read_message(record.get("MESSAGE"))
+    if text is None:
         return LogLine(words=line)
     at = record.get("__REALTIME_TIMESTAMP", record.get("_SOURCE_REALTIME_TIMESTAMP"))
     digits = at if isinstance(at, str) and at.isascii() and at.isdigit() and len(at) < 20 else ""
     return LogLine(at=int(digits) / 1e6 if digits else None, words=text, known=True)
+
+
+def _join_pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object in which no message hides behind a later one of the same name."""
+    said = [value for name, value in pairs if name == "MESSAGE"]
+    return {**dict(pairs), "MESSAGE": said} if len(said) > 1 else dict(pairs)
+
+
+def _read_message(value: object, depth: int = 0) -> str | None:
+    """Return a message in each form of systemd's "Journal JSON Format": text, a list of bytes where
+    it is no UTF-8, or a list of these where an entry has the field more than once.
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        return None
+    if all(isinstance(b, int) and 0 <= b < 256 for b in value):
+        return bytes(value).decode("utf-8", "replace")
+    parts = [_read_message(part, 1) for part in value] if depth == 0 else []
+    return " ".join(p for p in parts if p is not None) if any(parts) else None
 
 
 def _parse_iso(text: str) -> float | None:

@@ -25,11 +25,21 @@ _NO_HANDLE = re.compile(
 _NAMED = re.compile(
     rf"^(?!GPU {_PCI}\s*$)\S.{{0,200}}?\bgpu ?\d{{0,3}}:? ?(?P<pci>{_PCI})", re.IGNORECASE
 )
+# a complaint that names a GPU by its address alone, or by its number: "Unable to query GPU 3: ...".
+# A setting that it speaks of is no verdict, and its tables leave such a line unread.
+_COMPLAINT = re.compile(
+    r"^(?!.{0,40}persistence mode)(?:warning|error|unable|fail\w*|can(?:not|'t)|could not"
+    r"|unknown)\b.{0,200}?"
+    rf"(?:\b(?:gpu|device) ?#?(?P<index>\d{{1,3}})\b(?![-:.]\w)|(?P<pci>{_PCI}))",
+    re.IGNORECASE,
+)
 _HEAD = re.compile(rf"^GPU ?(?P<pci>{_PCI}):? \S")
 # words of a sentence -> the remedy: of Xid 79 for a GPU that is gone, or the words' own
 _REMEDIES = (
     ("requires reset", Severity.RESET_GPU),
     ("reset required", Severity.RESET_GPU),
+    ("requires restart", Severity.RESTART),
+    ("reboot", Severity.RESTART),
     ("lost", Severity.RESTART),
     ("fallen off", Severity.RESTART),
     ("unknown error", Severity.RESTART),
@@ -63,6 +73,9 @@ def find_sentence(line: str) -> Sentence | None:
         return Sentence(part, _find_remedy(match["why"] or ""), line.strip(), is_gone=True)
     if match := _NAMED.match(line) or _HEAD.match(line):
         part = f"GPU {normalize_pci(match['pci'])}"
+        return Sentence(part, _find_remedy(line), line.strip(), is_gone=False)
+    if match := _COMPLAINT.match(line):
+        part = f"GPU {normalize_pci(match['pci']) if match['pci'] else match['index']}"
         return Sentence(part, _find_remedy(line), line.strip(), is_gone=False)
     return None
 

@@ -17,7 +17,21 @@ from provisioner.model.cohort import Evidence
 
 
 BEGINS_MAX = 64  # places where a document may begin; few warnings start a line with a brace
-_DECODER = json.JSONDecoder()
+
+
+def _require_single(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raises `Unreadable` where one key has two values: the last one may hide the
+    fault that the first one tells (RFC 8259, 4: which of them counts is open).
+    """
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made and made[name] != value:
+            raise Unreadable(f"one key has two values: {name[:60]}")
+        made[name] = value
+    return made
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_require_single)
 
 
 def find_documents(text: str, subject: str) -> Iterator[Mapping[str, Any]]:
@@ -91,13 +105,17 @@ def read_output(
 
 
 def _strip_end_mark(output: Evidence, command: Command) -> str:
-    """Return the text without its end mark, which the output of a command with a mark must have."""
-    body, mark, trailing = output.text.rpartition(END_WORDS)
+    """Return the text without its end mark, which the output of a command with a mark must have.
+
+    A byte order mark says nothing, and is left out too.
+    """
+    text = output.text.removeprefix("\ufeff")
+    body, mark, trailing = text.rpartition(END_WORDS)
     if mark and not trailing.strip() and (not body or body.endswith("\n")):
         return body
     if command.line.endswith(END) and output.source == command.line:
         raise Unreadable(f"{command.name}: its output is cut short")
-    return output.text
+    return text
 
 
 def split_lines(text: str) -> list[str]:
@@ -134,7 +152,7 @@ def parse_json(text: str, subject: str) -> Any:
     if begin < 0:
         raise Unreadable(f"{subject}: no JSON in it")
     try:
-        return json.loads(text[begin:])
+        return json.loads(text[begin:], object_pairs_hook=_require_single)
     except (ValueError, RecursionError):
         raise Unreadable(f"{subject}: not JSON, or cut short") from None
 
@@ -146,7 +164,7 @@ def parse_documents(
 
     `pairs` builds an object from its pairs, for tools that write one key twice.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    decoder = json.JSONDecoder(object_pairs_hook=pairs or _require_single)
     documents: list[tuple[str, Any]] = []
     above = ""
     at = 0

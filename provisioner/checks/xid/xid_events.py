@@ -19,14 +19,20 @@ from provisioner.model.names import normalize_pci
 EVENTS_MAX = 4096  # distinct events of one log; there are 8 GPUs, 18 links and 200 codes
 WORDS_MAX = 300
 NO_CODE = -1
-# every line that has one of these is judged here: a form that is not known is an unreadable Xid
-_ANY_MARK = re.compile(r"(?P<family>NVRM: Xid|SXid(?=\s*\())\b")
+# every line that has one of these is judged here: a form that is not known is an unreadable Xid.
+# Between the driver's name and the word no text of a process may stand: it is quoted, or has "=".
+_ANY_MARK = re.compile(
+    r"(?P<xid>\b(?:NVRM|nvidia)\b[^'\"=<]{0,48}?\bXid)\b|(?P<sxid>\bSXid)\b"
+    r"|(?P<fabric>\bdetected NVSwitch .{0,40}\berror)\b",
+    re.IGNORECASE,
+)
 # with MIG the driver names the instance behind the address: "(PCI:0000:01:00 GPU-I:05 GPU-CI:02)"
 # source: NVIDIA, "GPU Memory Error Management", contained errors with MIG enabled
 _MARK = re.compile(
     r"(?P<family>NVRM: Xid|SXid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,20})"
     r"(?: GPU-C?I:\w{1,8}){0,4}\): (?P<code>\d{1,6}\b)?,?\s*"
 )
+_MAYBE = re.compile(r"[Xx][Ii][Dd]|NVSwitch")
 _ADDRESS = re.compile(r"\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
 _LINK = re.compile(r"\bLink\s+(\d{1,3})\b|\bon link (\d{1,3})\b")
 _FATAL = re.compile(r"^(Fatal|Non-fatal)\b")
@@ -72,11 +78,12 @@ class ErrorEvent(Record):
 
 def find_event(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEvent | None:
     """Return the Xid or SXid in one line, or None. `slots`: PCI address -> slot."""
-    if first := _ANY_MARK.search(line.words):
-        if match := _MARK.match(line.words, first.start()):
-            return _build_driver_event(line, match, slots or {})
-        return _build_unreadable_event(line, first, slots or {})
-    if match := _FABRIC_MANAGER.search(line.words):
+    first = _ANY_MARK.search(line.words)
+    if first is None:
+        return None
+    if match := _MARK.match(line.words, first.start()):
+        return _build_driver_event(line, match, slots or {})
+    if match := _FABRIC_MANAGER.match(line.words, first.start()):
         address = normalize_pci(match["pci"])
         return ErrorEvent(
             family=Family.SXID,
@@ -89,7 +96,7 @@ def find_event(line: LogLine, slots: Mapping[str, str] | None = None) -> ErrorEv
             first_at=line.at,
             last_at=line.at,
         )
-    return None
+    return _build_unreadable_event(line, first, slots or {})
 
 
 def find_events(
@@ -103,7 +110,7 @@ def find_events(
     for line in lines:
         # one line in a thousand reports an error: the others are not parsed (a line of JSON may
         # escape its text)
-        if not ("Xid" in line or "NVSwitch" in line or line.lstrip().startswith("{")):
+        if not (_MAYBE.search(line) or line.lstrip().startswith("{")):
             continue
         event = find_event(parse_log_line(line), slots)
         if event is None:
@@ -172,7 +179,7 @@ def _build_unreadable_event(
     named = _ADDRESS.search(text[:80])
     address = normalize_pci(named[0]) if named else ""
     return ErrorEvent(
-        family=Family.SXID if mark["family"] == "SXid" else Family.XID,
+        family=Family.XID if mark["xid"] is not None else Family.SXID,
         code=NO_CODE,
         pci=address,
         slot=slots.get(address, ""),

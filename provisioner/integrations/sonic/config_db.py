@@ -114,12 +114,15 @@ def read_configuration(config: Any) -> Configuration | None:
     addresses: dict[str, list[str]] = {port: [] for port in vrfs}
     for key, row in config.get("INTERFACE", {}).items():
         port, _, address = key.partition("|")
-        if port not in vrfs or not isinstance(row, dict):
+        if port not in vrfs:
             continue
+        name = row.get("vrf_name") if isinstance(row, dict) else 0
+        if not isinstance(name, str | None):
+            return None  # a row that says nothing readable is no port in no VRF
         if address:
             addresses[port].append(address)
-        elif row.get("vrf_name"):
-            vrfs[port] = own_vrf(str(row["vrf_name"]))
+        elif name:
+            vrfs[port] = own_vrf(name)
             if UNREADABLE in vrfs[port]:
                 return None
     ports = {
@@ -153,6 +156,8 @@ def read_kernel(links: Any, applied: Configuration) -> Kernel | None:
         if isinstance(info, dict) and info.get("info_kind") == "vrf":
             vrfs.add(own_vrf(name))
         if UNREADABLE in str(link.get("master")) or UNREADABLE in name:
+            return None
+        if not isinstance(link.get("master"), str | None):
             return None
         if name in applied.ports:
             ports[name] = KernelPort(

@@ -47,10 +47,13 @@ _QUIET_REGISTRY = re.compile(
     r"|\w*(Update|Licen[cs]e|Certificate|Account|Session|Security|Job|Task)\w*"
 )
 _QUIET_WORDS = re.compile(
-    r"Log(in|on|out|off)(?![a-z])|Logged(In|Out)|Session|Password|Credential|Authenticat|Authoriz"
+    r"Log(in|on|out|off)(?![a-z])|Logged(In|Out)|Session|Passw(or)?d|Credential|Authenticat"
+    r"|Authoriz|(Auth|Cert|Lic|Ssl|Tls|KVM|VNC)(?![a-z])|SSH|SSL|TLS|LDAP|Kerberos|RADIUS"
     r"|Account|User(Name|Added|Deleted|Locked)|Certificate|CSR|Licen[cs]e|Subscription"
-    r"|(Insert|Eject|Virtual|Remote|Redirected)\w*Media|(FW|Firmware|Image|Bios|BIOS)\w*Update"
-    r"|^Update|Update(InProgress|Started|Failed|Successful|Completed)|Service(Enabled|Disabled)"
+    r"|(Insert|Eject|Virtual|Remote|Redirected)\w*Media|Media(Insert|Eject)"
+    r"|(FW|Fw|Firmware|Image|Bios|BIOS)\w*(Upd|Flash)|^Update"
+    r"|Update(InProgress|Started|Failed|Successful|Completed)"
+    r"|Service(Enabled|Disabled|Started|Stopped)"
     r"|^Property|^(Action|Query)Parameter|^Invalid(Property|Parameter|\w*Variable)"
 )
 # letters of a Dell's message ids. source: iDRAC User's Guide, "Alerts message IDs" (DIS
@@ -65,6 +68,10 @@ _QUIET_DELL = re.compile(
     r"(LIC|SUP|USR|JCP|RED|SWC|LOG|IPA|DH|DIS)\d{1,4}|SYS4\d\d|RAC0(232|679|720|904)"
     r"|LC068|VRM0021"
 )
+# Lenovo's ids are FQX, product, component, number, severity; SE is security, of which XCC's audit
+# has the numbers from 4000: logins, passwords, certificates. source: sysmgt.lenovofiles.com,
+# XClarity Administrator, "Event and alert messages"; pubs.lenovo.com, "XClarity Controller events"
+_QUIET_LENOVO = re.compile(r"FQXSPSE4\d{3}[A-Z]")
 _QUIET_ORIGIN = re.compile(
     r"/redfish/v1/(Account|Session|Update|Certificate|License|Event|Task|Job)Service(/|$)"
     r"|.*/(VirtualMedia|Certificates|NetworkProtocol)(/|$)"
@@ -270,6 +277,7 @@ def is_quiet(event: RedfishEvent) -> bool:
     return (
         _QUIET_REGISTRY.fullmatch(event.registry) is not None
         or _QUIET_DELL.fullmatch(event.key) is not None
+        or _QUIET_LENOVO.fullmatch(event.key) is not None
         or _QUIET_WORDS.search(event.key) is not None
         or _QUIET_ORIGIN.match(event.origin) is not None
     )
@@ -347,7 +355,10 @@ def _read_records(value: Any) -> tuple[tuple[RedfishEvent, ...], int, tuple[str,
     """
     items = value if isinstance(value, list) else [value]
     whole = list(_events(items[:EVENTS_MAX]))
-    grouped = sum(1 for i in objects(items, EVENTS_MAX) if _is_grouped(i))
+    # of a group the exact event counts: where it is not beside it, the group was not read
+    exact = {_group_of(i) for i in objects(items, EVENTS_MAX) if not _is_grouped(i)}
+    summaries = [_group_of(i) for i in objects(items, EVENTS_MAX) if _is_grouped(i)]
+    grouped = sum(group in exact or (group is None and bool(exact)) for group in summaries)
     named = tuple(event for event in whole if _NAME.fullmatch(event.key))
     links = (
         path_of(i) or path_of(i.get("OriginOfCondition"))
@@ -371,6 +382,10 @@ def _is_grouped(item: Json) -> bool:
     return (
         item.get("SpecificEventExistsInGroup") is True and text(item.get("MessageId")) is not None
     )
+
+
+def _group_of(item: Json) -> str | None:
+    return text(item.get("EventGroupId"))
 
 
 def _events(items: list[Any]) -> Iterator[RedfishEvent]:

@@ -20,14 +20,23 @@ _NAME = re.compile(
 )
 # Levels: INFO, WARN, ERR, ASSERT in brackets; " PANIC(BL31): ", " Exception(BL31): " of the card's
 # firmware (rshim-user-space, src/rshim_log.c)
+# A tool between us and the log may colour its lines, or put the time before them.
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _LOG = re.compile(
-    r"^\s*(?P<level>[A-Z][A-Za-z]{2,11})(?:\[\w{1,16}\]|\(\w{1,16}\)):? ?(?P<text>.+?)\s*$",
+    r"^\s*(?:\[[\d:. TZ-]{1,32}\]\s*)?(?P<level>[A-Z][A-Za-z]{2,11}|err|crit|info|warn)"
+    r"(?:\[[\w.]{1,16}\]|\([\w.]{1,16}\)):? ?(?P<text>.+?)\s*$",
     re.MULTILINE,
 )
 _HARMLESS = ("INFO", "WARN")
 # a bundle tells some failures at the level INFO, or at none, which the log shows as INFO: "NIC
 # firmware update failed", "DPU Golden Image installed failed" (Mellanox/bfb-build, install.sh)
-_SAYS_FAILED = re.compile(r"\bfail(?:s|ed|ure)?\b", re.IGNORECASE)
+# or what a shell prints of a command that is not there. "0 failures", "without errors" are none.
+_SAYS_FAILED = re.compile(
+    r"\bfail(?:s|ed|ures?)?\b|\berrors?\b(?!-)|\bunable to\b|\btimed? ?out\b|\babort(?:ed|ing)\b"
+    r"|\bno space left\b|\bcommand not found\b|\bkernel panic\b|\brejected\b",
+    re.IGNORECASE,
+)
+_SAYS_NONE = re.compile(r"\b(?:0|no|without(?: any)?) (?:failures?|errors?)\b", re.IGNORECASE)
 # a host power cycle activates the firmware, whether the card could reset itself or not (the same)
 _NO_RESET = re.compile(r"^(?:INFO: )?NIC Firmware reset failed", re.IGNORECASE)
 _FAILED = re.compile(
@@ -51,8 +60,9 @@ def parse_card(misc):
 
 def parse_log(misc):
     """Return (level, text) of the log messages, oldest first."""
-    lines = misc.replace("\r", "\n")  # a bar of progress ends its line with CR alone
-    return [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(lines)]
+    lines = _COLOUR.sub("", misc).replace("\r", "\n")  # a bar of progress ends its line with CR
+    found = [(m["level"], replace_control_characters(m["text"])) for m in _LOG.finditer(lines)]
+    return [(level.upper() if level.islower() else level, words) for level, words in found]
 
 
 def list_errors(text):
@@ -63,11 +73,15 @@ def list_errors(text):
     errors = [
         f"{level}: {words}" if level not in ("ERR", *_HARMLESS) else words
         for level, words in parse_log(text)
-        if (level not in _HARMLESS or _SAYS_FAILED.search(words)) and not _NO_RESET.match(words)
+        if (level not in _HARMLESS or _says_failed(words)) and not _NO_RESET.match(words)
     ]
     lines = text.replace("\r", "\n")
     errors += [replace_control_characters(match[0]) for match in _FAILED.finditer(lines)]
     return list(dict.fromkeys(errors))
+
+
+def _says_failed(words):
+    return _SAYS_FAILED.search(_SAYS_NONE.sub("", words)) is not None
 
 
 def has_ended(output):

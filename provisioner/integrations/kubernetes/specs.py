@@ -50,7 +50,7 @@ class SessionSpec(SpecRecord):
     accepts: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
     accepts_parts: bool = False
-    communities: tuple[str, ...] = Field(default=(), max_length=32)
+    communities: tuple[str, ...] = ()
     prefixes_max: int | None = Field(default=None, ge=1, le=4_294_967_295)
 
 

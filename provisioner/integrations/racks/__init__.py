@@ -1,0 +1,9 @@
+"""Racks (NVL72): what each BMC is, where it sits, and whether the rack is the planned one."""
+
+from provisioner.runtime.integrations import Integration
+
+INTEGRATION = Integration(
+    name="racks",
+    about="Racks: compute trays, NVLink switches and power shelves, held against the plan.",
+    commands={"rack": "provisioner.integrations.racks.rack_commands:app"},
+)

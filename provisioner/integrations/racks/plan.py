@@ -1,0 +1,106 @@
+"""The plan of racks: which unit stands where, as the integrator delivers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from provisioner.integrations.racks.identity import Kind
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.runtime.shipped import read_text
+
+UNITS_MAX = 128  # of one rack; an NVL72 has 35 with a BMC
+RACKS_MAX = 4096
+_REMEDY = "Correct it; docs/racks.md has an example."
+
+
+class PlannedUnit(Record):
+    """One unit of a rack.
+
+    `u` counts rack units from the floor. A shelf has neither slot nor index: nothing states them.
+    """
+
+    name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    kind: Kind
+    u: int = Field(ge=1, le=64)
+    bmc: str = Field(default="", max_length=256)  # https://HOST of its BMC
+    nvos: str = Field(default="", max_length=256)  # https://HOST of an NVLink switch's NVOS
+    slot: int | None = Field(default=None, ge=0, le=255)
+    tray_index: int | None = Field(default=None, ge=0, le=255)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        placed = self.slot is not None and self.tray_index is not None
+        if self.kind in (Kind.COMPUTE_TRAY, Kind.NVLINK_SWITCH) and not placed:
+            raise ValueError(f"{self.name}: a tray or switch needs `slot` and `tray_index`")
+        if self.kind is Kind.POWER_SHELF and (self.slot, self.tray_index) != (None, None):
+            raise ValueError(f"{self.name}: a shelf states no slot, so the plan has none")
+        if self.nvos and self.kind is not Kind.NVLINK_SWITCH:
+            raise ValueError(f"{self.name}: only an NVLink switch has `nvos`")
+        return self
+
+
+class PlannedRack(Record):
+    """One rack; `domain` names its NVLink domain: two racks cabled as one have the same."""
+
+    name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    chassis_serial: str = Field(min_length=1, max_length=128)
+    domain: str = Field(default="", max_length=63)
+    units: tuple[PlannedUnit, ...] = Field(min_length=1, max_length=UNITS_MAX)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _refuse_twice("name", [unit.name for unit in self.units])
+        _refuse_twice("u", [str(unit.u) for unit in self.units])
+        _refuse_twice("slot", [str(u.slot) for u in self.units if u.slot is not None])
+        indexes = [f"{u.kind} {u.tray_index}" for u in self.units if u.tray_index is not None]
+        _refuse_twice("tray_index", indexes)
+        return self
+
+
+class RackPlan(Record):
+    """All racks of a site."""
+
+    racks: tuple[PlannedRack, ...] = Field(min_length=1, max_length=RACKS_MAX)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _refuse_twice("rack", [rack.name for rack in self.racks])
+        _refuse_twice("chassis_serial", [rack.chassis_serial for rack in self.racks])
+        _refuse_twice("bmc", [u.bmc for rack in self.racks for u in rack.units if u.bmc])
+        return self
+
+    def find(self, name: str) -> PlannedRack:
+        """Return the rack of this name. Raises InputError, which lists the names."""
+        for rack in self.racks:
+            if rack.name == name:
+                return rack
+        known = ", ".join(rack.name for rack in self.racks[:8])
+        raise InputError("RACK", name, f"the plan has no such rack (it has {known})", "Name one.")
+
+
+def read_plan(file: Path) -> RackPlan:
+    """Return the plan of a YAML file. Raises InputError that names the field."""
+    written = read_text(file)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written)):
+            raise InputError(str(file), "", "uses YAML aliases", "Write each unit out.")
+        return RackPlan.model_validate(yaml.safe_load(written))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(str(file), "", f"is no YAML: {str(error)[:200]}", _REMEDY) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(str(file), where, first["msg"][:200], _REMEDY) from None
+
+
+def _refuse_twice(field: str, values: list[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"`{field}` {value} stands twice")
+        seen.add(value)

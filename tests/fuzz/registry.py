@@ -327,6 +327,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     **RECORD_BESIDE,
     **KUBERNETES_BESIDE,
     "access.identity:caller_of": _READ,
+    "integrations.evidence_files.reading:detect_model": _JUDGES,
+    "integrations.racks.identity:find_shelves": _READ,
     "adapters.agent.service:digest_of": _OURS,
     "model.machine.settings:add_pin": _OURS,
     "model.machine.settings:split_pins": _OURS,
@@ -435,6 +437,9 @@ NOT_ATTEMPTED: Mapping[str, str] = {
 DECODE_FOR: Mapping[str, str] = {
     **RECORD_DECODERS,
     "planning.watch.membership": "planning.watch.membership:read_standing",
+    "integrations.evidence_files.reading": _OURS,  # evidence that this program collected
+    "integrations.racks.plan": _OURS,  # the plan that a person wrote
+    "integrations.racks.reading": "integrations.racks.identity:read_switch_place",
     "api.app": "api.app:_checked",
     "checks": _OURS,  # a table of the program
     "api.openapi": _OURS,  # a document that pydantic wrote

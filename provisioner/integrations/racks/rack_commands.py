@@ -166,7 +166,8 @@ async def _read_rack(
     ca: Path | None,
 ) -> Mapping[str, UnitReading]:
     """Return the readings of the units with an address by name, `AT_ONCE` at one time."""
-    bmcs, switches = RedfishTransport(ca_file=ca), SwitchHttps(ca_file=ca)
+    bmcs = RedfishTransport(ca_file=ca)
+    switches = SwitchHttps(ca_file=ca)
     slots = asyncio.Semaphore(AT_ONCE)
     read: dict[str, UnitReading] = {}
 

@@ -1,15 +1,17 @@
 """The step that a history of Xids and SXids asks for.
 
 Pure: events with times go in, one step per part comes out, with its rule and source. The same code
-may be an accident, a repeated fault or the end of a part; the rules are data (`escalation_rules`).
+may be an accident, a repeated fault or the end of a part; its rules are escalation_rules.csv.
 The order of the events in the input is irrelevant.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from importlib import resources
 from typing import Literal
 
 from pydantic import Field
@@ -91,139 +93,20 @@ class Rule(Record):
     source: str
 
 
-_CATALOGUE = "NVIDIA Xid catalogue"
-_OURS = "our rule"
-RULES: tuple[Rule, ...] = (
-    Rule(
-        name="48 with remapping",
-        codes=(48,),
-        beside=(63, 64),
-        window_s=DAY_S,
-        step=Step.RESET,
-        why="an uncorrectable error whose row is remapped takes effect with a reset",
-        source=f"{_CATALOGUE}, WORKFLOW_XID_48",
-    ),
-    Rule(
-        name="48 alone",
-        codes=(48,),
-        window_s=DAY_S,
-        step=Step.DIAGNOSE,
-        why="an uncorrectable error without a remapping",
-        source=f"{_CATALOGUE}, WORKFLOW_XID_48: solo RUN_FIELDDIAG",
-    ),
-    Rule(
-        name="memory again after a reset",
-        codes=(48, 94, 95, 140, 171, 172),
-        window_s=7 * DAY_S,
-        after_remedy=("reset", "restart"),
-        step=Step.RMA,
-        why="memory errors came again although the GPU was reset",
-        source=f"{_OURS}, from WORKFLOW_XID_48 and NVSentinel's repeated remediation",
-    ),
-    Rule(
-        name="contained errors again and again",
-        codes=(94,),
-        count=3,
-        window_s=DAY_S,
-        step=Step.DIAGNOSE,
-        why="contained memory errors are harmless once",
-        source=_OURS,
-    ),
-    Rule(
-        name="remapping again and again",
-        codes=(63,),
-        count=5,
-        window_s=7 * DAY_S,
-        step=Step.DIAGNOSE,
-        why="rows are used up quickly",
-        source=_OURS,
-    ),
-    Rule(
-        name="remapping failed",
-        codes=(64,),
-        window_s=365 * DAY_S,
-        step=Step.RMA,
-        why="there is no spare row left where one is needed",
-        source=f"{_CATALOGUE}: 64 CONTACT_SUPPORT; NVIDIA on row remapping failures",
-    ),
-    Rule(
-        name="off the bus again",
-        codes=(79,),
-        window_s=7 * DAY_S,
-        after_remedy=("restart",),
-        step=Step.RMA,
-        why="it fell off the bus although the node was restarted",
-        source=f"{_CATALOGUE}: 79 CONTACT_SUPPORT; gpud: hardware inspection after two reboots",
-    ),
-    Rule(
-        name="graphics exceptions in one place",
-        codes=(13,),
-        count=2,
-        window_s=DAY_S,
-        same="place",
-        step=Step.DIAGNOSE,
-        why="an application's fault would not come from one GPC and TPC each time",
-        source=f"{_CATALOGUE}, WORKFLOW_XID_13: RUN_DCGMEUD, then RUN_FIELDDIAGS",
-    ),
-    Rule(
-        name="page faults on one GPU",
-        codes=(31,),
-        count=3,
-        window_s=DAY_S,
-        alone=True,
-        step=Step.DIAGNOSE,
-        why="an application's fault would not come to one GPU each time",
-        source=f"{_CATALOGUE}, WORKFLOW_XID_31: RUN_DCGMEUD, then RUN_FIELDDIAGS",
-    ),
-    Rule(
-        name="one NVLink again",
-        codes=(74,),
-        count=3,
-        window_s=7 * DAY_S,
-        same="link",
-        step=Step.RMA,
-        why="more than twice on one link is hardware",
-        source=f"{_CATALOGUE}, WORKFLOW_NVLINK_ERR",
-    ),
-    Rule(
-        name="one NVLink 5 link down again",
-        codes=(149,),
-        count=2,
-        window_s=DAY_S,
-        same="link",
-        step=Step.DIAGNOSE,
-        why="more than once a day is to be reported",
-        source=f"{_CATALOGUE}, sheet XID 144-150 Decode: REPORT_ISSUE if seen more than once a day",
-    ),
-    Rule(
-        name="fatal five times a day",
-        count=5,
-        window_s=DAY_S,
-        step=Step.RMA,
-        why="five fatal bursts within a day",
-        source="NVSentinel: fatal Xid five times in 24 h, bursts of 3 minutes merged",
-    ),
-    Rule(
-        name="fatal after two remedies",
-        window_s=7 * DAY_S,
-        after_remedy=("reset", "restart"),
-        remedies_min=2,
-        step=Step.RMA,
-        why="it came again although it was remedied twice",
-        source="NVSentinel: more than one remediation in 7 days",
-    ),
-    Rule(
-        name="switch errors again after a restart",
-        family=Family.SXID,
-        window_s=7 * DAY_S,
-        after_remedy=("restart",),
-        step=Step.RMA,
-        why="a fatal NVSwitch error came again although the node was restarted",
-        source="gpud: reboot, then hardware inspection",
-    ),
-)
+def _load() -> tuple[Rule, ...]:
+    package = resources.files("provisioner.planning.certification")
+    text = package.joinpath("escalation_rules.csv").read_text("utf-8")
+    return tuple(
+        Rule.model_validate(
+            row
+            | {name: row[name].split() for name in ("codes", "beside", "after_remedy")}
+            | {"alone": row["alone"] == "yes"}
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
+RULES = _load()
 BY_THE_TABLE = "by the table"  # the rule of a single event
 _STEPS = tuple(Step)
 _OF_SEVERITY: dict[Severity | None, Step] = {

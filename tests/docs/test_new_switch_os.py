@@ -76,8 +76,10 @@ def test_the_third_system_was_added_by_one_folder_and_one_line() -> None:
 _MATRIX = "the matrix's vocabulary: component names, grammars of versions, update methods"
 _WORDS = "words for people: a default of an option, a source of a limit, a name of an image"
 _FIRST = "the first script of a new switch, which its own system fetches (docs/intake.md)"
+_NVOS = "NVLink switches, whose NVOS speaks NVUE too"
 NAMING = {
-    "checks/threshold_data.py": _WORDS,
+    "integrations/racks/identity.py": _NVOS,
+    "integrations/racks/reading.py": _NVOS,
     "integrations/inventories/adoption_sources.py": _WORDS,
     "integrations/inventories/netbox_commands.py": _WORDS,
     "integrations/dhcp/discover_commands.py": _FIRST,

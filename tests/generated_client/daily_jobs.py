@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,35 @@ def list_with_version(_: Any) -> None:
 def see_ports(_: Any) -> None:
     leaf = ask("show_node", "su1-n00").ports[0].switch
     assert "su1-n00" in [n.id for n in ask("list_nodes", where=f"leaf={leaf}").items]
+
+
+def see_taken_in(names: list[str]) -> None:
+    """Wait until an intake that was asked for has stored its nodes."""
+    for _ in range(300):
+        if {n.name for n in ask("list_hardware", limit=500).items} >= set(names):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"{names} are not on the hardware list")
+
+
+def add_hardware(given: Any) -> None:
+    (url,), factory = given
+    place = {"rack": "client-rack0"}
+    body = {"kind": "host", "bmc": {"url": url}, "location": place, "factory_credentials": factory}
+    propose("declare_hardware", "client-n00", body=body)
+    see_taken_in(["client-n00"])
+
+
+def take_in(given: Any) -> None:
+    urls, factory = given
+    names = [f"client-list-n{n:02d}" for n in range(len(urls))]
+    nodes = [
+        {"name": name, "kind": "host", "bmc": {"url": url}}
+        for name, url in zip(names, urls, strict=True)
+    ]
+    listed = {"site": "site", "factory_credentials": factory, "nodes": nodes}
+    propose("take_nodes_in", body={"expected": json.dumps(listed)})
+    see_taken_in(names)
 
 
 def change_policy(name: str) -> None:
@@ -391,6 +421,8 @@ JOBS: dict[str, Callable[[Any], Any]] = {
     "See the hardware list, and what the server says of a new entry": lambda _: ask(
         "list_hardware"
     ).items[0],
+    "Add a node to the hardware list, which takes it in": add_hardware,
+    "Take the nodes of a list in": take_in,
     "Change a policy of campaigns": change_policy,
     "Change what another tab changed meanwhile, and see that nothing was overwritten": (
         refuse_stale

@@ -6,8 +6,10 @@ The value is given to the job: an id, or names.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+from cabled_hosts import cabled
 from campaign_jobs import put_campaign, put_slower
 from case_jobs import put_case, put_planned
 from console_release import EARLIER
@@ -25,7 +27,15 @@ from provisioner.model.tenant import Phase
 from provisioner.ports import Secret
 
 REMEDY = "Plug the management cable in."
+HELD = ExitStack()  # hosts stay cabled until the site ends
 STARTED, DRAFT = CampaignState.STARTED, CampaignState.DRAFT
+
+
+def put_cabled(site: Site, number: int) -> tuple[list[str], dict[str, Any]]:
+    """Cable so many hosts; return the addresses of their BMCs, and their factory logins."""
+    HELD.close()
+    urls, factory = HELD.enter_context(cabled(site, number))
+    return list(urls), dict(factory)
 
 
 def put_way_back(site: Site) -> str:
@@ -134,6 +144,8 @@ WORLDS: dict[str, Callable[[Site], Any]] = {
     ),
     "Report a fault of one's node": lambda site: put_own(site, "job-n99"),
     "Give all nodes of a list a tag": lambda site: several(site, 100, "Look at its fans."),
+    "Add a node to the hardware list, which takes it in": lambda site: put_cabled(site, 1),
+    "Take the nodes of a list in": lambda site: put_cabled(site, 2),
     "Change a policy of campaigns": put_slow,
     "Change what another tab changed meanwhile, and see that nothing was overwritten": (
         lambda _site: "slow"

@@ -19,7 +19,7 @@ import pytest
 from api_document import read_document
 from console_release import EARLIER, NEWER
 from console_site import Site
-from daily_worlds import WORLDS
+from daily_worlds import HELD, WORLDS
 from machine_jobs import PASSWORD
 from served import RELEASE
 
@@ -119,7 +119,7 @@ def test_a_generated_client_does_the_daily_jobs(environment: Path, tmp_path: Pat
     assert left_out == FILES
 
     chosen = {"api_tenant_power": ("on", "off", "cycle")}
-    with Site(tmp_path / "site", leaves=True, chosen=chosen) as site:
+    with Site(tmp_path / "site", leaves=True, chosen=chosen) as site, HELD:
         given = {"url": site.url, "ca": str(tmp_path / "site/data/agent-ca.pem")}
         given |= {"tokens": site.tokens, "secret": SECRET, "password": PASSWORD}
         given |= {"newer": NEWER, "release": RELEASE, "earlier": EARLIER}

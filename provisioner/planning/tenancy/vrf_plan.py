@@ -349,7 +349,7 @@ def _plan_vrf(tenant: Tenant, leaf: LeafPlan, fabric: FabricPlan) -> VrfNetwork:
             outside.remote_as,
             *names,
             prefixes_max=outside.prefixes_max or fabric.prefixes_max or None,
-            sends_communities=bool(outside.communities),
+            sends_communities=True,  # the leaf's own graceful shutdown is one too
         )
     return VrfNetwork(
         vnis=frozenset({addressing.get_vni(place)}),

@@ -23,8 +23,9 @@ export const number = (n) => count.format(n);
 
 /** Bytes in decimal units, as limits are set. */
 export function size_words(bytes) {
-  const unit = [[1e15, "PB"], [1e12, "TB"], [1e9, "GB"], [1e6, "MB"]].find(([size]) => bytes >= size);
-  return unit ? `${(bytes / unit[0]).toFixed(1).replace(/\.0$/, "")} ${unit[1]}` : `${count.format(bytes)} B`;
+  const unit = [{ size: 1e15, word: "PB" }, { size: 1e12, word: "TB" }, { size: 1e9, word: "GB" }, { size: 1e6, word: "MB" }]
+    .find(({ size }) => bytes >= size);
+  return unit ? `${(bytes / unit.size).toFixed(1).replace(/\.0$/, "")} ${unit.word}` : `${count.format(bytes)} B`;
 }
 
 /** "3 nodes", "1 node" */

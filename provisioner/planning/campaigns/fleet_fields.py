@@ -147,11 +147,12 @@ class Reading:
         key = (digest, target, node.profile)
         if key not in self._known:
             versions = self._records.versions.sets.get(digest, ())
-            self._known[key] = self._compute(versions, find_pins(self._matrix, *key[1:]))
+            pins = find_pins(self._matrix, *key[1:])
+            self._known[key] = self._compute(versions, pins, was_read=bool(digest))
         return self._known[key]
 
     def _compute(
-        self, versions: Iterable[ListedVersion], pins: Mapping[str, Pin]
+        self, versions: Iterable[ListedVersion], pins: Mapping[str, Pin], *, was_read: bool
     ) -> dict[str, tuple[str, ...]]:
         listed = tuple(versions)
         facts = {}
@@ -165,7 +166,8 @@ class Reading:
             facts[name] = tuple(sorted(found))
         if "drift" in self._wanted:
             behind = {v.kind for v in listed if find_missed(v, pins.get(v.kind)) is not None}
-            facts["drift"] = tuple(sorted(behind.union(list_unlisted(listed, pins))))
+            behind.update(list_unlisted(listed, pins) if was_read else ())
+            facts["drift"] = tuple(sorted(behind))
         return facts
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from served import NOW, RELEASE, Served, run
 
 from provisioner.api.changes import read_before
+from provisioner.api.routes import finding
 from provisioner.cli.client.output import mark_mistake
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect
@@ -22,6 +25,8 @@ from provisioner.ports import Secret
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault
 from provisioner.store.rows import evidence_rows
+
+CONSOLE = Path(finding.__file__).parents[1] / "console"
 
 
 def seen(name: str, bios: str, serial: str = "S-1") -> Inventory:
@@ -211,6 +216,9 @@ def test_the_command_line_marks_a_mistake_below_its_text() -> None:
         ("su0-n05-c", "case", "su0-n05-c0001"),
         ("fanf", "alert", "FanFailed"),
         ("webhooks", "page", "webhooks"),
+        ("new tenant", "page", "onboard"),
+        ("take nodes in", "page", "hardware"),
+        ("quota", "page", "tenants"),
         ("node ret", "verb", "node retry"),
     ],
 )
@@ -226,6 +234,25 @@ def test_one_search_finds_everything_the_best_first(text: str, kind: str, found:
         assert (told["items"][0]["kind"], told["items"][0]["id"]) == (kind, found)
 
     run(scenario)
+
+
+def test_the_search_knows_each_page_of_the_console_by_its_title_there() -> None:
+    shell = (CONSOLE / "main.js").read_text()
+    routes = re.search(r"const PAGES = \{(.*?)^\};", shell, re.DOTALL | re.MULTILINE)
+    assert routes is not None
+    pages = dict(re.findall(r'^  (\w+): \(\) => import\("\./(\w+\.js)"\)', routes[1], re.MULTILINE))
+    of_tenants = re.search(r"OF_TENANTS = new Set\((\[.*?\])\)", shell)
+    titles = dict(re.findall(r'\["(\w+)", "([^"]+)"\]', shell))  # those of the bar
+    within_a_node = {"actions", "console", "logs"}
+
+    assert set(pages) - within_a_node == set(finding.PAGES)
+    assert of_tenants is not None
+    assert {*json.loads(of_tenants[1]), "nodes"} == finding.TENANTS_PAGES
+    assert len(titles) > 25
+    for page, (title, _) in finding.PAGES.items():
+        assert titles.get(page, title) == title
+        headings = (CONSOLE / pages[page]).read_text() + (CONSOLE / "nodes_list.js").read_text()
+        assert f'title: "{title}"' in headings, page
 
 
 def test_a_tenants_search_finds_its_own_alone() -> None:

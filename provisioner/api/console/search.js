@@ -24,15 +24,22 @@ function releases(staff) {
   return lists.found;
 }
 
-const KINDS = { node: "Node", switch: "Switch", serial: "Serial", address: "Address", port: "Port", case: "Case", campaign: "Campaign", tenant: "Tenant", alert: "Alert" };
+const KINDS = { page: "Page", node: "Node", switch: "Switch", serial: "Serial", address: "Address", port: "Port", case: "Case", campaign: "Campaign", tenant: "Tenant", alert: "Alert" };
 
-// What the server finds; pages and acts are this console's own.
+// What the server finds, pages by what they are for among it; acts are this console's own.
 async function asked(text, signal) {
   const { items } = await ask(`/search?q=${encodeURIComponent(text)}&most=40`, { signal }).catch(() => ({ items: [] }));
-  return items.filter((hit) => KINDS[hit.kind]).map((hit) => ({ kind: KINDS[hit.kind], name: hit.id, words: [hit.of, hit.detail].filter(Boolean).join(": "), to: place_of(hit), sure: true }));
+  return items.filter((hit) => KINDS[hit.kind]).map((hit) => ({ kind: KINDS[hit.kind], ...names_of(hit), to: place_of(hit), sure: true }));
+}
+
+function names_of(hit) {
+  if (hit.kind !== "page") return { name: hit.id, words: [hit.of, hit.detail].filter(Boolean).join(": ") };
+  const [title, ...about] = hit.detail.split(": ");
+  return { name: title, words: about.join(": ") };
 }
 
 function place_of(hit) {
+  if (hit.kind === "page") return hash(hit.id);
   if (hit.kind === "case") return hash("cases", hit.id);
   if (hit.kind === "campaign") return hash("campaigns", hit.id);
   if (hit.kind === "tenant") return hash("tenants", hit.id);

@@ -45,29 +45,45 @@ class HitKind(StrEnum):
 
 
 _PLACES = {kind: place for place, kind in enumerate(HitKind)}
-PAGES = {  # of the console, with what they are for; those that a tenant has too come first
-    "home": "what waits for people",
-    "nodes": "nodes: states, places, tenants",
-    "cases": "repair cases",
-    "certificates": "certificates of nodes",
-    "events": "events as they happen",
-    "tenants": "tenants and their limits",
-    "map": "map of racks and rails",
-    "onboard": "take nodes in",
-    "campaigns": "campaigns: waves, limits, roll back",
-    "releases": "releases and their pins",
-    "pins": "pins of nodes, racks and the fleet",
-    "drift": "versions that differ from their pins",
-    "alerts": "alerts and their overrides",
-    "approvals": "requests that wait for a second person",
-    "audit": "who did what",
-    "checks": "health checks and thresholds",
-    "credentials": "passwords of BMCs",
-    "settings": "settings in force",
-    "tokens": "tokens of the API",
-    "webhooks": "receivers of events",
+PAGES = {  # by the console's address: its title there, and words for what one does on it
+    "home": ("Home", "what waits for people"),
+    "fleet": ("Fleet", "map of racks and rails, cables, table of nodes"),
+    "nodes": ("Nodes", "states, places, tenants of the nodes that an expression picks"),
+    "cases": ("Cases", "repair cases: suspects, parts, tickets"),
+    "events": ("Events", "the journal as it is written"),
+    "tenants": ("Tenants", "usage, limits and quota, storage, sessions to the outside"),
+    "usage": ("Usage", "who had the nodes and why; statements, charges"),
+    "fabric": ("Fabric", "leaves, spines, switches, ports, VRFs, audit of devices"),
+    "onboard": ("New tenant", "onboard a tenant: nodes, VRF, handover"),
+    "technician": (
+        "Work at the racks",
+        "for the technician: find a part by its serial, replace it",
+    ),
+    "campaigns": ("Campaigns", "upgrades: waves, limits, roll back"),
+    "draft": ("New campaign", "draft an upgrade and preview it"),
+    "releases": ("Releases", "releases and their pins, differences of two"),
+    "versions": ("Versions", "running firmware and drivers against the pins"),
+    "drift": ("Drift and debt", "versions that differ from their pins, resets that are owed"),
+    "pins": ("Pins", "pins of nodes, racks and the fleet"),
+    "alerts": ("Alerts", "alerts and their overrides, silences"),
+    "approvals": ("Approvals", "requests that wait for a second person"),
+    "audit": ("Audit", "who did what, before and after"),
+    "checks": ("Checks", "health checks and thresholds, distribution of measured values"),
+    "certificates": ("Certificates", "certificates of nodes, revocation"),
+    "credentials": ("Passwords", "passwords and credentials of BMCs"),
+    "tokens": ("Tokens and sessions", "tokens of the API, browsers that are signed in"),
+    "webhooks": ("Webhooks", "receivers of events"),
+    "settings": ("Settings", "settings in force"),
+    "hardware": ("Hardware list", "take nodes in; intake; entries of nodes, switches, feeds"),
+    "policies": ("Policies", "policies of repair and watch"),
+    "matrix": ("Matrix files", "matrix files with trial of a change"),
+    "images": ("Images", "images of operating systems, upload"),
+    "cohorts": ("Cohorts", "nodes compared with their like; outliers"),
+    "watch": ("Watch", "what the daemon watches, and how far it is"),
+    "operations": ("Operations", "long requests: state, result"),
+    "recovery": ("Recovery", "after a restore: what differs, what is settled"),
 }
-TENANTS_PAGES = frozenset({"home", "nodes", "cases", "certificates", "events", "tenants"})
+TENANTS_PAGES = frozenset({"fleet", "nodes", "cases", "events", "tenants", "usage"})
 
 
 class Hit(Record):
@@ -242,13 +258,14 @@ async def _find_campaigns(ask: Ask, wanted: str) -> list[Hit]:
 
 
 def _find_words(wanted: str, caller: Caller, verbs: Iterable[Verb]) -> Iterator[Hit]:
-    """Find pages of the console and commands that the caller's roles have."""
-    for page, about in PAGES.items():
+    """Find pages of the console and commands that the caller may use."""
+    for page, (title, about) in PAGES.items():
         if not caller.staff and page not in TENANTS_PAGES:
             continue
-        score = max(rank_text(wanted, page), rank_text(wanted, about) // 2)
+        by_name = max(rank_text(wanted, page), rank_text(wanted, title.casefold()))
+        score = max(by_name, rank_text(wanted, about.casefold()) // 2)
         if score:
-            yield Hit(kind=HitKind.PAGE, id=page, detail=about, score=score)
+            yield Hit(kind=HitKind.PAGE, id=page, detail=f"{title}: {about}", score=score)
     for verb in verbs:
         if verb.roles & caller.roles:
             score = max(rank_text(wanted, verb.name), rank_text(wanted, verb.about.casefold()) // 2)

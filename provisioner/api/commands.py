@@ -1,16 +1,18 @@
 """The command of each route, and the description that the command line loads.
 
-The command line is a client: it reads the routes from a file that is generated from the table here,
-so that it starts without loading a server. `python -m pytest tests/cli/test_surface.py` holds the
-two equal; with RECORD_GOLDEN=1 it writes the file anew.
+The command line is a client: it reads the routes from a file that is generated from the table here
+(route_commands.csv), so that it starts without loading a server. With RECORD_GOLDEN=1
+`python -m pytest tests/cli/test_surface.py`, which holds the two equal, writes it anew.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import resources
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -85,245 +87,17 @@ class Command:
     example: str = ""
 
 
-C = Command
-COMMANDS: Mapping[str, Command] = {
-    "list_nodes": C("node list", example="--where 'state=quarantined and rack=su0-*' --sort state"),
-    "show_node": C("node show"),
-    "retry_node": C("node retry"),
-    "retry_blocked_nodes": C("node retry-group", ("reason", "unblock")),
-    "reclaim_node": C("node reclaim", destructive=True, example="su0-n03 --for-repair"),
-    "detach_node": C(
-        "node detach", destructive=True, example="su0-n03 --reason 'back to Ironic' --dry-run"
-    ),
-    "show_node_power": C("node power-state"),
-    "switch_node_power": C(
-        "node power", ("action",), destructive=True, example="su0-n03 cycle --dry-run"
-    ),
-    "show_bmc_logs": C("node logs", example="su0-n03 --bmc host"),
-    "show_bmc_metrics": C("node metrics"),
-    "show_links": C("node links", example="su0-n03 --part GPU_SXM_1"),
-    "count_ports": C("node ports"),
-    "follow_bmc": C("node follow-bmc", example="su0-n03 --url https://10.0.1.77 --dry-run"),
-    "set_bmc_time": C("node set-time", example="su0-n03 --dry-run"),
-    "reset_node_gpus": C("node reset-gpu", example="su0-n03 --dry-run"),
-    "show_node_tags": C("node tags"),
-    "replace_node_tags": C("node tag", example="su0-n03 --tag loan --tag team:vision"),
-    "summarise": C("node summary"),
-    "show_parts": C("node parts"),
-    "show_plan": C("node plan"),
-    "show_plan_requests": C("node plan-requests"),
-    "show_report": C("node report"),
-    "list_actions": C("node actions", example="su0-n03 --limit 20"),
-    "show_action": C("node action"),
-    "explain_node": C("explain"),
-    "show_inventory": C("node inventory", example="su0-n03 -o yaml"),
-    "show_console": C("node console", example="su0-n03 --follow"),
-    "list_syslog": C("node syslog", example="su0-leaf0 --facility kern --follow"),
-    "show_erasure": C("node erasure"),
-    "show_node_attestation": C("node attestation", example="su0-n03 --evidence -o json"),
-    "show_proof": C("node proof"),
-    "show_libraries": C("node libraries"),
-    "rejudge_nodes": C("node rejudge", ("node",), example="su0-n03 --thresholds new.yaml"),
-    "take_node_ports": C("node take", destructive=True),
-    "show_node_certificate": C("node certificate"),
-    "list_switches": C("switch list"),
-    "show_switch": C("switch show"),
-    "show_home": C("node waiting"),
-    "search": C("search", ("q",), example="MT2233X01234"),
-    "show_node_timeline": C("node timeline"),
-    "show_campaign_course": C("campaign course"),
-    "list_drift": C("drift", example="--select 'rack=su0-*'"),
-    "list_selection_fields": C("node fields", example="--where 'name=driver*'"),
-    "list_debt": C("debt"),
-    "list_views": C("view list"),
-    "show_view": C("view show", example="'broken in su0'"),
-    "save_view": C(
-        "view save", example="'broken in su0' --address '#/nodes?where=rack%3Dsu0-*' --shared"
-    ),
-    "delete_view": C("view delete", example="'broken in su0'"),
-    "show_usage": C("usage show", example="--begins-at 2026-11-01T00:00:00Z --by node"),
-    "show_usage_course": C("usage course", example="--tenant red --steps 30"),
-    "export_usage": C(
-        "usage focus", example="--price 2.10 --currency EUR --provider 'Example GmbH'"
-    ),
-    "sign_usage": C("usage statement", example="red --out red.json"),
-    "show_log": C("log head", example="--out checkpoint.txt"),
-    "export_log": C("log export", example="su0-n03 --since 1024 --out su0-n03.log.json"),
-    "list_versions": C("versions", example="--select 'rack=su0-*' --where 'standing=differs'"),
-    "show_cohorts": C("cohort show"),
-    "list_suspects": C("cohort suspects", example="--days 30"),
-    "compare_cohorts": C("cohort compare", example="--before 3f2a9c --after 81c2d0"),
-    "list_tenants": C("tenant list"),
-    "show_tenant": C("tenant show"),
-    "merge_tenant": C("tenant apply", example="red --nodes 4 --dry-run"),
-    "shrink_tenant": C("tenant shrink", destructive=True, example="red --to 2 --node su0-n03"),
-    "settle_tenant": C("tenant settle"),
-    "audit_tenants": C("tenant audit"),
-    "list_tenant_keys": C("tenant keys"),
-    "show_tenant_key": C("tenant show-key"),
-    "set_tenant_key": C(
-        "tenant set-key", example="red laptop --public-key 'ssh-ed25519 AAAA... ada@laptop'"
-    ),
-    "remove_tenant_key": C("tenant remove-key"),
-    "show_user_data": C("tenant user-data"),
-    "set_user_data": C("tenant set-user-data", example="red --user-data-file first-boot.yaml"),
-    "remove_user_data": C("tenant remove-user-data", destructive=True),
-    "show_tenant_filters": C("tenant filters"),
-    "check_storage": C("storage check"),
-    "show_storage": C("storage show"),
-    "show_placement": C("tenant places"),
-    "list_partitions": C("tenant partitions"),
-    "delete_tenant": C("tenant delete", destructive=True),
-    "list_certificates": C("certificate list", example="--node su0-n03"),
-    "show_certificate": C("certificate show"),
-    "show_attestation": C("certificate export", example="su0-n03 --out su0-n03.json"),
-    "revoke_certificate": C(
-        "certificate revoke", destructive=True, example="su0-n03 --reason 'the wrong cable'"
-    ),
-    "list_revocations": C("certificate revocations", example="--out revocations.json"),
-    "list_keys": C("certificate keys", example="--pem"),
-    "rotate_key": C("certificate rotate", destructive=True, example="--compromised"),
-    "list_campaigns": C("campaign list"),
-    "create_campaign": C(
-        "campaign create",
-        example="--release spectrum-x-1.3.0 --select kind=host --policy slow.yaml",
-    ),
-    "show_campaign": C("campaign show"),
-    "preview_campaign": C("campaign preview"),
-    "preview_campaign_rollback": C("campaign preview-rollback"),
-    "start_campaign": C("campaign start", example="c0001 --confirm 'host.bios 2.1'"),
-    "pause_campaign": C("campaign pause", example="c0001 --reason 'the fabric is busy'"),
-    "resume_campaign": C("campaign resume"),
-    "abort_campaign": C("campaign abort", destructive=True, example="c0001 --reason 'later'"),
-    "rollback_campaign": C("campaign rollback", destructive=True),
-    "show_campaign_report": C("campaign report"),
-    "rehearse_campaign": C("campaign rehearse", example="c0001 --nodes 4"),
-    "accept_campaign_metric": C("campaign accept", ("metric",), example="c0001 nccl_all_reduce"),
-    "defer_campaign_node": C("campaign defer", example="c0001 su0-n03 --until 2026-12-24T18:00"),
-    "skip_campaign_node": C("campaign skip", example="c0001 su0-n03 --reason 'it is on loan'"),
-    "again_campaign_node": C("campaign again"),
-    "list_pins": C("pin list"),
-    "set_pin": C(
-        "pin set",
-        ("scope", "name"),
-        example="rack su0-rack1 --release spectrum-x-1.2.0 --reason 'a pilot' --until 2026-12-24",
-    ),
-    "show_pin": C("pin show"),
-    "remove_pin": C("pin remove", ("scope", "name"), destructive=True, example="rack su0-rack1"),
-    "list_hardware": C("hardware list", example="--limit 20"),
-    "declare_hardware": C("hardware set", example="su0-n03 --file su0-n03.yaml --dry-run"),
-    "show_hardware": C("hardware show", example="su0-n03 -o yaml"),
-    "list_policies": C("policy list"),
-    "show_policy": C("policy show", example="bmc-firmware -o yaml"),
-    "put_policy": C("policy set", example="bmc-firmware --policy slow.yaml --note 'for BMCs'"),
-    "delete_policy": C("policy delete", destructive=True),
-    "list_cases": C("case list", example="--open --node su0-n03"),
-    "show_case": C("case show"),
-    "open_case": C("case open", example="su0-n03 --reason 'GPU 5 fell off the bus'"),
-    "open_rack": C("case open-rack", destructive=True, example="su0-rack1 --reason 'a leak below'"),
-    "accept_case": C("case accept"),
-    "defer_case": C("case defer", example="su0-n03-c0001 --until 2026-12-24T18:00"),
-    "returned_case": C("case returned", example="su0-n03-c0001 --work 'GPU_SXM_5 replaced'"),
-    "replace_case": C("case replace", destructive=True),
-    "retire_case": C("case retire", destructive=True, example="su0-n03-c0001 --why 'too old'"),
-    "close_case": C("case close", example="su0-n03-c0001 --why 'nothing was wrong'"),
-    "rma_case": C("case rma", ("number",), example="su0-n03-c0001 RMA-4711"),
-    "spare_case": C("case spare", example="su0-n03-c0001 --kind gpu --serial 1650000000042"),
-    "tell_case": C("case tell"),
-    "show_case_bundle": C("case bundle", example="su0-n03-c0001 --out case.tar.gz"),
-    "list_notices": C("notice list", example="--kind failure"),
-    "show_repairs": C("case report", example="--days 90"),
-    "list_alerts": C("alert list", example="--node su0-n03"),
-    "override_alert": C(
-        "alert override", ("id",), example="su0-n03 FanFailed --hours 24 --why 'a fan is ordered'"
-    ),
-    "clear_alert": C("alert clear", ("id",), example="su0-n03 FanFailed --why 'it was replaced'"),
-    "list_releases": C("release list"),
-    "show_release": C("release show"),
-    "show_moves": C("release compare"),
-    "list_images": C("image list"),
-    "show_image": C("image show"),
-    "merge_image": C("image describe", ("note",), example="ubuntu-22.04-hgx-7.qcow2 'with DOCA 3'"),
-    "delete_image": C("image remove", destructive=True),
-    "show_matrix": C("overlay list"),
-    "show_matrix_file": C("overlay show", example="1 -o yaml"),
-    "reload_matrix": C("overlay reload", destructive=True),
-    "list_artifacts": C("artifact list"),
-    "show_health": C("health"),
-    "show_me": C("whoami"),
-    "list_operations": C("operation list", example="--status active"),
-    "show_operation": C("operation show"),
-    "list_requests": C("request list", example="--waiting"),
-    "approve_request": C("request approve", example="r12 --note 'agreed with the tenant'"),
-    "refuse_request": C("request refuse", example="r12 --note 'not this week'"),
-    "list_events": C("event list", example="--node su0-n03 --limit 20"),
-    "stream_events": C("event watch", example="--kind state"),
-    "list_audit": C("audit list", example="--limit 20"),
-    "show_audit_head": C("audit head"),
-    "list_audit_exports": C("audit exports"),
-    "archive_journal": C("audit archive", example="--older-than-days 90"),
-    "prune_journal": C("audit prune", destructive=True, example="--dry-run"),
-    "show_webhook": C("webhook show"),
-    "list_webhooks": C("webhook list"),
-    "list_dead_letters": C("webhook dead"),
-    "add_webhook": C("webhook add", example="pager --url https://hooks.example/x --kind 'alert*'"),
-    "merge_webhook": C("webhook set", example="pager --url https://hooks.example/y --dry-run"),
-    "remove_webhook": C("webhook remove", destructive=True),
-    "resend_dead_letters": C("webhook again", example="pager --seq 4711"),
-    "drop_dead_letters": C("webhook drop", destructive=True, example="pager --seq 4711"),
-    "pause_webhook": C("webhook pause", example="pager --why 'its server moves'"),
-    "resume_webhook": C("webhook resume"),
-    "rotate_webhook_secret": C("webhook rotate", example="pager --done"),
-    "list_differences": C("recovery list"),
-    "settle_difference": C(
-        "recovery settle", ("subject", "word"), destructive=True, example="su0-n03 keep"
-    ),
-    "finish_recovery": C("recovery finish"),
-    "list_agents": C("agents list"),
-    "show_authority": C("agents ca", example="--kernel https://10.0.0.1:6385"),
-    "show_mode": C("mode"),
-    "list_observations": C("observation list"),
-    "show_observation": C("observation show"),
-    "list_strange_ports": C("observation ports"),
-    "show_watch": C("watch status", ("node",)),
-    "accept_clock": C("clock accept", destructive=True),
-    "keep_factory_logins": C("case factory", example="--file expected.yaml"),
-    "take_nodes_in": C(
-        "intake", destructive=True, example="--file expected.yaml --range 10.0.0.0/24 --dry-run"
-    ),
-    "adopt_nodes": C("adopt", ("expected",), example="serving.yaml --dry-run"),
-    "list_capabilities": C("capability list"),
-    "show_capabilities": C("capability show"),
-    "grant_capability": C(
-        "capability grant",
-        ("capability",),
-        destructive=True,
-        example="firmware --scope rack --name su0-rack1 --reason 'first rack'",
-    ),
-    "withdraw_capability": C(
-        "capability withdraw",
-        ("capability",),
-        example="firmware --scope rack --name su0-rack1 --reason 'wave stopped'",
-    ),
-    "list_sessions": C("session list"),
-    "end_other_session": C("session end", destructive=True),
-    "end_sessions": C("session end-all", ("subject",), destructive=True, example="ada"),
-    "list_credentials": C("credential list", example="--node su0-n03"),
-    "rotate_credentials": C(
-        "credential rotate",
-        destructive=True,
-        example="--rack su0-rack1 --reason 'a laptop was lost'",
-    ),
-    "request_credential": C(
-        "credential show", example="su0-n03 host --reason 'the host hangs, its console is needed'"
-    ),
-    "reveal_credential": C("credential reveal"),
-    "list_tokens": C("token list"),
-    "create_token": C(
-        "token create", example="--subject ada --role operator --rack 'su0-*' --days 90"
-    ),
-    "revoke_token": C("token revoke", destructive=True),
-}
+def _load() -> Mapping[str, Command]:
+    text = resources.files("provisioner.api").joinpath("route_commands.csv").read_text("utf-8")
+    return {
+        row["operation"]: Command(
+            row["command"], tuple(row["words"].split()), row["destructive"] == "yes", row["example"]
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+COMMANDS = _load()
 # pages and pictures for a browser, its cookie, answers that a local command shows better, and one
 # of several ways: `tenant apply` merges, `node tag` replaces, `pin set` names what it pins
 WITHOUT_COMMAND = frozenset(

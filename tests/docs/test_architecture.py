@@ -87,3 +87,15 @@ def test_the_daemon_sets_no_attribute_of_an_object_that_is_made() -> None:
     ):
         assert list_late_wiring(planted) == [late]
     assert list_late_wiring("self.a = 1\nlocal = self.a.b") == []
+
+
+def test_the_core_stays_a_house_that_one_person_can_walk_through() -> None:
+    """What grows beyond it is moved to `integrations/`, or pays for itself elsewhere."""
+    modules = [
+        path
+        for path in (ROOT / "provisioner").rglob("*.py")
+        if not {"integrations", "content"} & set(path.relative_to(ROOT / "provisioner").parts)
+    ]
+
+    assert sum(path.read_text("utf-8").count("\n") for path in modules) <= 150_000
+    assert len(modules) <= 750

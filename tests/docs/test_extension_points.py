@@ -39,6 +39,16 @@ def _find_switch_os(example: str) -> set[str]:
     return {folder, "pyproject.toml"}
 
 
+def _find_route(example: str) -> set[str]:
+    """Return the module that declares a route, and the table that gives it its verb."""
+    verbs = "api/route_commands.csv"
+    assert re.search(rf"^{example},", (PRODUCT / verbs).read_text(encoding="utf-8"), re.MULTILINE)
+    return {verbs} | _find_files(f'"{example}"')
+
+
+FINDERS = {"a switch OS": _find_switch_os, "a route with its verb": _find_route}
+
+
 def _find_files(example: str) -> set[str]:
     """Return the modules and data files with a text, without the simulator and its twin."""
     whole = re.compile(rf"(?<!\w){re.escape(example)}(?!\w)")
@@ -60,7 +70,7 @@ def test_an_extension_touches_as_many_files_as_the_page_says(
     row: tuple[str, int, str, set[str]],
 ) -> None:
     kind, count, example, listed = row
-    find_files = _find_switch_os if kind == "a switch OS" else _find_files
+    find_files = FINDERS.get(kind, _find_files)
 
     assert find_files(example) == listed
     assert len(listed) == count <= FILES_MAX

@@ -63,11 +63,18 @@ def test_a_solution_applies_to_this_tree(patch: Path):
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_a_field_of_a_node_touches_ten_files():
+    """Those of the patch, and three that tests write."""
+    patch = (READING / "solutions" / "4-field.patch").read_text(encoding="utf-8")
+
+    assert len(re.findall(r"^diff --git ", patch, re.MULTILINE)) + 3 <= 10
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("patch", SOLUTIONS, ids=lambda p: p.stem)
 def test_the_tests_of_a_solution_pass(patch: Path, tmp_path: Path):
     tree = subprocess.run(
-        ["git", "ls-files", "-z", "provisioner", "pyproject.toml", "LICENSE"],
+        ["git", "ls-files", "-z", "provisioner", "pyproject.toml", "LICENSE", "docs/intake.md"],
         cwd=ROOT,
         check=True,
         capture_output=True,

@@ -40,11 +40,18 @@ KERNEL_ERRORS = Command(
     limit_s=30.0,
 )
 
+# Linux: mm/memory-failure.c, arch/arm64/kernel/traps.c, arch/x86/kernel/{nmi,traps}.c,
+# drivers/{edac,acpi/apei/ghes.c,nvme/host/pci.c,md}. A program's own general protection fault
+# ("traps: NAME[PID] general protection fault ip:…") is no fault of the host.
 _SERIOUS = re.compile(
-    r"Hardware Error|Machine check|EDAC .{0,40}UE |I/O error|BUG:|Oops|soft lockup|hard LOCKUP"
-    r"|blocked for more than|Out of memory|EXT4-fs error|XFS .{0,40}(?:corruption|error)"
-    r"|Kernel panic|general protection fault|[Uu]nable to handle kernel|rcu.{0,20}: .{0,60}stall"
-    r"|MCE MEMORY ERROR"
+    r"[Hh]ardware [Ee]rror|Machine check|EDAC .{0,40}UE[ :]|I/O [Ee]rror|\bBUG\b|Oops|soft lockup"
+    r"|hard LOCKUP|blocked for more than|Out of memory|EXT4-fs error"
+    r"|XFS .{0,40}(?:[Cc]orruption|error)|Kernel panic|general protection fault(?! ip:)"
+    r"|[Uu]nable to handle kernel|rcu.{0,20}: .{0,60}stall|HANDLING \w{1,16} MEMORY ERROR"
+    r"|hardware memory corruption|synchronous external abort|\bSError\b|PCI system error"
+    r"|IOCK error|(?:double fault|stack segment|invalid opcode|divide error): \d"
+    r"|critical (?:medium|target) error|nvme\d{1,4}: controller is down|Disk failure on"
+    r"|Remounting filesystem read-only"
 )
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
@@ -71,7 +78,7 @@ def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterat
             continue
         if is_attachment(text) or is_of_drives(text, virtual):
             continue
-        if is_harmless(text, context.harmless_lines):
+        if is_harmless(text, context.harmless_lines, serious=_SERIOUS.search(text) is not None):
             continue
         if not kernel_log.judges(parsed):
             messages.setdefault(_NUMBER.sub("#", text), []).append(text)

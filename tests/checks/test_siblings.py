@@ -307,6 +307,46 @@ def test_a_sibling_of_a_known_fault_is_judged_as_it_is(name: str) -> None:
     assert sibling.part in {"", *(f.part for f in found)}
 
 
+# what a kernel says at level "err", and whether the host is taken out of service for it
+KERNEL_LINES = {
+    "Kernel panic - not syncing: Fatal exception in interrupt": True,
+    "general protection fault, probably for non-canonical address 0xdead: 0000 [#1] SMP": True,
+    "general protection fault: 0000 [#1] SMP": True,
+    "traps: python[4711] general protection fault ip:7f1 sp:7ffe error:0 in libc.so.6": False,
+    "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0)": True,
+    "EDAC DEVICE0: UE: CPU instance: cpu0 block: L1_Cache 'error'": True,
+    "EDAC skx MC2: HANDLING MCE MEMORY ERROR": True,
+    "EDAC igen6 MC1: HANDLING IBECC MEMORY ERROR": True,
+    "EDAC MC1: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (channel:0)": False,
+    "EDAC amd64: F17h detected (node 0).": False,
+    "GHES: Fatal hardware error but panic disabled": True,
+    "{1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 1": True,
+    "Memory failure: 0x12: Killing python:1 due to hardware memory corruption": True,
+    "Internal error: synchronous external abort: 0000000096000410 [#1] SMP": True,
+    "SError Interrupt on CPU5, code 0xbf000002 -- SError": True,
+    "kernel BUG at mm/slub.c:321!": True,
+    "invalid opcode: 0000 [#1] SMP": True,
+    "NMI: PCI system error (SERR) for reason a1 on CPU 0.": True,
+    "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff": True,
+    "nvme0n1: I/O Cmd(0x2) @ LBA 100, 8 blocks, I/O Error (sct 0x2 / sc 0x81)": True,
+    "critical medium error, dev nvme0n1, sector 5": True,
+    "XFS (nvme0n1p2): Corruption of in-memory data (0x8) detected": True,
+    "EXT4-fs (nvme0n1p2): Remounting filesystem read-only": True,
+    "md/raid1:md0: Disk failure on nvme0n1p1, disabling device.": True,
+    "Memory cgroup out of memory: Killed process 4711 (python) total-vm:1kB": False,
+    "tsc: Marking TSC unstable due to clocksource watchdog": False,
+}
+
+
+@pytest.mark.parametrize("line", KERNEL_LINES)
+def test_a_kernel_line_takes_a_host_out_of_service_or_is_watched(line: str) -> None:
+    sibling = Sibling("kernel_errors", "kernel_errors", behind_first(LEVEL + line))
+
+    (finding,) = judged(sibling).findings
+
+    assert finding.severity is (ISOLATE if KERNEL_LINES[line] else Severity.MONITOR)
+
+
 OLD = """\
 # Rank 0 Pid 42 on node1 device 0 [0x1b] NVIDIA H100 80GB HBM3
 # out-of-place in-place

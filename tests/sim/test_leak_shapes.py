@@ -209,6 +209,29 @@ def _embed_the_members(tree: Tree) -> None:
     tree[DETECTORS] = {"@odata.id": DETECTORS, "Members": members}
 
 
+def _stand_alone(kind: str, **links: object) -> Callable[[Tree], None]:
+    """A chassis of a type that parts have, which links nothing, and which no chassis contains."""
+
+    def change(tree: Tree) -> None:
+        _unlink_the_subsystem(tree)
+        tree[CHASSIS] |= {"ChassisType": kind, "Links": links}
+
+    return change
+
+
+def _ring(tree: Tree) -> None:
+    """Two parts, each of which says that the other contains it."""
+    other = f"{ROOT}/Chassis/Chassis_1"
+    _stand_alone("Module", ContainedBy=link(other))(tree)
+    tree[other] = {
+        "@odata.id": other,
+        "ChassisType": "Module",
+        "Links": {"ContainedBy": link(CHASSIS), "Contains": [link(CHASSIS)]},
+    }
+    members = [link(CHASSIS), link(other)]
+    tree[f"{ROOT}/Chassis"] |= {"Members": members, "Members@odata.count": 2}
+
+
 SHAPES: tuple[tuple[str, Callable[[Tree], None]], ...] = (
     ("all links in place", lambda _: None),
     ("LeakDetection is not linked", _unlink),
@@ -247,6 +270,15 @@ SHAPES: tuple[tuple[str, Callable[[Tree], None]], ...] = (
     ("a state that is true", _put(True)),
     ("LeakDetection is embedded", _embed_the_detection),
     ("the members are embedded", _embed_the_members),
+    ("a Module in nothing", _stand_alone("Module")),
+    ("a Component in nothing", _stand_alone("Component")),
+    (
+        "a Cartridge in a chassis that is not listed",
+        _stand_alone("Cartridge", ContainedBy=link(f"{ROOT}/Chassis/Rack")),
+    ),
+    ("a Card in itself", _stand_alone("Card", ContainedBy=link(CHASSIS))),
+    ("a Module in what is no link", _stand_alone("Module", ContainedBy=[], Contains="all")),
+    ("two Modules in each other", _ring),
 )
 
 
@@ -282,11 +314,16 @@ def test_a_list_of_chassis_that_is_linked_and_gone_is_no_answer() -> None:
     assert asyncio.run(client_of(tree).admit_act()) is None
 
 
-def test_parts_of_a_chassis_are_not_asked_for_what_they_do_not_link() -> None:
+@pytest.mark.parametrize("below", [True, False])
+def test_parts_of_a_chassis_are_not_asked_for_what_they_do_not_link(below: bool) -> None:
     tree = tray(wet="")
     part = f"{ROOT}/Chassis/HGX_GPU_SXM_1"
     tree[f"{ROOT}/Chassis"] |= {"Members": [link(CHASSIS), link(part)], "Members@odata.count": 2}
     tree[part] = {"@odata.id": part, "Id": "HGX_GPU_SXM_1", "ChassisType": "Component"}
+    if below:
+        tree[part]["Links"] = {"ContainedBy": link(f"{CHASSIS}/")}
+    else:
+        tree[CHASSIS]["Links"] = {"Contains": [link(part)]}
     asked: list[str] = []
 
     class Transport(RecordedTransport):

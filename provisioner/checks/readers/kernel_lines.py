@@ -301,9 +301,13 @@ def read_level(line: str) -> int | None:
     return None
 
 
-def is_harmless(text: str, site_patterns: Sequence[str] = ()) -> bool:
-    """Return whether a message is known to be harmless; `site_patterns` are the site's own."""
-    return any(p.search(text) for p in HARMLESS) or any(re.search(p, text) for p in site_patterns)
+def is_harmless(text: str, site_patterns: Sequence[str] = (), *, serious: bool = False) -> bool:
+    """Return whether a message is known to be harmless; `site_patterns` are the site's own.
+
+    Of a `serious` message only the site can say so: our patterns name a subsystem at times.
+    """
+    ours = not serious and any(p.search(text) for p in HARMLESS)
+    return ours or any(re.search(p, text) for p in site_patterns)
 
 
 def find_virtual_drives(lines: Sequence[str]) -> frozenset[str]:

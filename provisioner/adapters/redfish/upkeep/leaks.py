@@ -8,7 +8,7 @@ tray of a GB200.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.adapters.redfish.parsing import (
@@ -228,8 +228,9 @@ async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...
     either, is returned as a place: read there, it is a detector without a reading.
     """
     places: list[str] = []
+    parents = _find_parents(chassis)
     for one in chassis:
-        may_have = text(one.data.get("ChassisType")) not in _PARTS
+        may_have = not _is_part(one, parents)
         if (linked := link(one.data, "LeakDetectors")) is not None:
             places.append(linked)
         elif may_have:
@@ -251,6 +252,36 @@ async def find_places(walk: Walk, chassis: Sequence[Resource]) -> tuple[str, ...
         if detection is not None:
             places += await _list_places(walk, detection)
     return tuple(dict.fromkeys(places))
+
+
+def _find_parents(chassis: Sequence[Resource]) -> dict[str, Resource]:
+    """Return the listed chassis in which each one is, by either end of the link.
+
+    A type alone is no proof of one: trays stand alone as `Module`, as boards of GPUs in them do.
+    """
+    by_path = {one.path.rstrip("/"): one for one in chassis}
+    parents: dict[str, Resource] = {}
+    for one in chassis:
+        linked = link(one.data.get("Links"), "ContainedBy") or ""
+        if (parent := by_path.get(linked.rstrip("/"))) is not None:
+            parents[one.path.rstrip("/")] = parent
+        for child in objects(at(one.data, "Links", "Contains") or []):
+            parents.setdefault((path_of(child) or "").rstrip("/"), one)
+    return parents
+
+
+def _is_part(one: Resource, parents: Mapping[str, Resource]) -> bool:
+    """Return whether a chassis is in another that is asked: a part of nothing, or of a ring of
+    parts, is a chassis like any other.
+    """
+    passed: set[str] = set()
+    at_hand: Resource | None = one
+    while at_hand is not None and at_hand.path not in passed:
+        if text(at_hand.data.get("ChassisType")) not in _PARTS:
+            return at_hand is not one
+        passed.add(at_hand.path)
+        at_hand = parents.get(at_hand.path.rstrip("/"))
+    return at_hand is None and len(passed) > 1
 
 
 async def _list_places(walk: Walk, detection: Resource) -> list[str]:

@@ -76,56 +76,60 @@ LEAVING = {
 }
 
 
-@pytest.mark.parametrize("form", [*LEAVING, "PUT", "DELETE"])
-def test_a_person_that_leaves_is_refused_from_the_answer_on(tmp_path: Path, form: str) -> None:
+def test_a_person_that_leaves_is_refused_from_the_answer_on(tmp_path: Path) -> None:
     async def scenario(served: Served) -> None:
-        await give_token(served, "Ada")
-        person = await create(served, "ada")
-        secret = await sign_in(served, "Ada")
+        for number, form in enumerate([*LEAVING, "PUT", "DELETE"]):
+            await leaves(served, form, f"Ada{number}")
+
+    async def leaves(served: Served, form: str, name: str) -> None:
+        await give_token(served, name)
+        person = await create(served, name.lower())
+        secret = await sign_in(served, name)
         waiting = await served.store.requests.add(
             ChangeRequest(
                 kind=ChangeKind.NODE_RECLAIM,
                 subject="su0-n01",
-                asked_by="Ada",
+                asked_by=name,
                 asked_at=NOW,
                 state=RequestState.WAITING,
             )
         )
-        assert (await served.ask("Ada", "GET", "/me"))[0] == 200
+        assert (await served.ask(name, "GET", "/me"))[0] == 200
         assert (await ask(served, secret, "GET", "/me"))[0] == 200
 
         path = f"/Users/{person}"
         if form == "PUT":
-            status, *_ = await scim(served, "PUT", path, {"userName": "ada", "active": False})
+            status, *_ = await scim(
+                served, "PUT", path, {"userName": name.lower(), "active": False}
+            )
         elif form == "DELETE":
             status, *_ = await scim(served, "DELETE", path)
         else:
             status, *_ = await scim(served, "PATCH", path, LEAVING[form])
 
-        assert status in (200, 204)
-        assert (await served.ask("Ada", "GET", "/me"))[0] == 401
+        assert status in (200, 204), form
+        assert (await served.ask(name, "GET", "/me"))[0] == 401, form
         assert (await ask(served, secret, "GET", "/me"))[0] == 401
         refused = await served.store.requests.get(waiting.id)
         assert refused is not None
         assert (refused.state, refused.decided_by) == (RequestState.REFUSED, "scim")
         assert (await served.ask("approver", "POST", f"/requests/r{waiting.id}/approve"))[0] == 409
         tokens = {t.subject: t.revoked_at for t in await served.store.tokens.list()}
-        assert tokens["Ada"]
+        assert tokens[name]
         assert not tokens["operator@example"]
         # and a token that somebody makes for it later opens nothing either
-        await give_token(served, "ADA")
-        assert (await served.ask("ADA", "GET", "/me"))[0] == 401
+        await give_token(served, name.upper())
+        assert (await served.ask(name.upper(), "GET", "/me"))[0] == 401
         assert (await served.ask("operator", "GET", "/me"))[0] == 200
         rows = [r for r in await served.store.journal.list(limit=1000) if r["kind"] == "directory"]
-        row = next(r for r in rows if r["detail"]["standing"] != "active")
+        row = next(r for r in reversed(rows) if r["detail"]["standing"] != "active")
         assert (len(row["detail"]["sessions"]), row["detail"]["requests"]) == (1, [waiting.id])
 
     serve(tmp_path, scenario)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_what_cannot_be_read_changes_nothing_and_says_why(tmp_path: Path) -> None:
+    bodies = [
         operation(op="replace", path="active", value="no"),
         operation(op="replace", path="active", value=0),
         operation(op="replace", path="active", value=[False]),
@@ -141,21 +145,21 @@ def test_a_person_that_leaves_is_refused_from_the_answer_on(tmp_path: Path, form
         b"[" * 50_000,
         b"\xff",
         b"[]",
-    ],
-)
-def test_what_cannot_be_read_changes_nothing_and_says_why(tmp_path: Path, body: Any) -> None:
+    ]
+
     async def scenario(served: Served) -> None:
         person = await create(served, "ada", emails=[{"value": "a@b.example", "type": "work"}])
         _, before, _ = await scim(served, "GET", f"/Users/{person}")
 
-        status, told, headers = await scim(served, "PATCH", f"/Users/{person}", body)
+        for body in bodies:
+            status, told, headers = await scim(served, "PATCH", f"/Users/{person}", body)
 
-        assert status == 400
-        assert told["schemas"] == ["urn:ietf:params:scim:api:messages:2.0:Error"]
-        assert told["status"] == "400"
-        assert told["detail"]
-        assert headers["content-type"].startswith("application/scim+json")
-        assert (await scim(served, "GET", f"/Users/{person}"))[1] == before
+            assert status == 400, body
+            assert told["schemas"] == ["urn:ietf:params:scim:api:messages:2.0:Error"], body
+            assert told["status"] == "400", body
+            assert told["detail"], body
+            assert headers["content-type"].startswith("application/scim+json"), body
+            assert (await scim(served, "GET", f"/Users/{person}"))[1] == before, body
 
     serve(tmp_path, scenario)
 

@@ -147,7 +147,7 @@ need-schemas:
 	@test -n "$(SCHEMAS)" -a -d "$(SCHEMAS)" || { echo "error: no folder of schemas. They are on no package registry: \
 	take DSP8010 of DMTF (its folder csdl), then: make conformance SCHEMAS=DIR" >&2; exit 2; }
 
-screenshots: setup ##- draw docs/console/*.png anew from the tests' site, in Chromium
+screenshots: setup ##- draw docs/console/*.png anew from the demonstration, in Chromium (15 min)
 	@$(VENV)/bin/python tests/console/screenshots.py
 
 image-lock: setup ##- resolve the image's Python locks anew

@@ -13,7 +13,7 @@ import pytest
 from served import NOW, RELEASE, Served, run
 
 from provisioner.api.changes import read_before
-from provisioner.api.routes import finding
+from provisioner.api.routes import events, finding
 from provisioner.cli.client.output import mark_mistake
 from provisioner.model.access import ChangeKind, ChangeRequest
 from provisioner.model.case import Case, Origin, PartClass, Service, Stage, Suspect
@@ -331,6 +331,23 @@ def test_an_audit_row_says_who_did_what_on_which_object_before_and_after() -> No
         assert "generation" not in str(changed["after"])
 
     run(scenario)
+
+
+def test_an_act_on_a_whole_object_names_it() -> None:
+    space = {"name": "red", "generation": 1, "file_storage": {"exports": [{"name": "scratch"}]}}
+
+    row = events._audit_row(
+        {
+            "seq": 1,
+            "at": NOW,
+            "kind": "storage",
+            "node": "",
+            "digest": "",
+            "detail": {"tenant": space},
+        }
+    )
+
+    assert row.on == "red"
 
 
 def test_acts_of_recovery_and_of_the_hardware_list_say_what_was_before() -> None:

@@ -4,7 +4,7 @@
 import { ask } from "./api.js";
 import { chip, empty, link, made, section } from "./dom.js";
 import { listing } from "./listing.js";
-import { number } from "./words.js";
+import { many, number } from "./words.js";
 
 const LINES_MAX = 200; // nodes that have a line of their own
 const NAMED_MAX = 60; // names that go into a link; more are picked by the version itself
@@ -56,7 +56,7 @@ export async function page({ signal, again, query }) {
         { head: "Slots", num: true, cell: (row) => number(row.slots), value: (row) => row.slots },
       ],
     })),
-    drift.items.length ? section("Nodes that differ", drift.total > drift.items.length ? made("p", { class: "quiet" }, `The first ${number(drift.items.length)} of ${number(drift.total)}; a number above leads to all of its nodes.`) : null, listing({
+    drift.items.length ? section("Nodes that differ, or have a notice", drift.total > drift.items.length ? made("p", { class: "quiet" }, `The first ${number(drift.items.length)} of ${number(drift.total)}; a number above leads to all of its nodes.`) : null, listing({
       caption: "Nodes that differ from their target", rows: drift.items, again, query, key: "node-", name: (row) => row.node,
       columns: [node,
         { head: "State", cell: (row) => chip(row.state) },
@@ -64,6 +64,7 @@ export async function page({ signal, again, query }) {
         { head: "Target", cell: (row) => row.target || "—" },
         { head: "Because of", cell: (row) => row.why },
         { head: "Components", num: true, cell: (row) => number(row.behind.length), value: (row) => row.behind.length },
+        { head: "Also", cell: (row) => also(row), value: (row) => row.security.length + Number(row.pin_expired !== "") },
       ],
     })) : null,
     section("Debt", place));
@@ -71,4 +72,11 @@ export async function page({ signal, again, query }) {
     if (problem.name !== "AbortError") place.replaceChildren(made("p", { class: "bad" }, `${problem.title}. ${problem.unblock}`));
   });
   return { title: "Drift and debt", body, shown: read_debt };
+}
+
+// What lists a node without a component that differs: a pin that has expired, security notices about what it runs.
+function also({ pin_expired, security }) {
+  const expired = pin_expired ? made("p", {}, `expired pin ${pin_expired}`) : null;
+  const notices = security.length ? made("details", { class: "more" }, made("summary", {}, many(security.length, "security notice")), made("ul", { class: "plain" }, security.map((notice) => made("li", {}, notice)))) : null;
+  return expired || notices ? [expired, notices] : "—";
 }

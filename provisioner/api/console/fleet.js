@@ -62,7 +62,7 @@ class View {
     this.fleet = fleet;
     this.marks = new FleetMarks(fleet);
     this.filter = made("input", {
-      type: "search", id: "where", value: kept.where, placeholder: "state=released and rack=su0-*", spellcheck: "false",
+      type: "search", id: "where", value: kept.where, placeholder: "Filter: rack=su0-*", spellcheck: "false",
       autocomplete: "off", autocapitalize: "off", "aria-describedby": "where-said",
     });
     this.acting = made("a", { href: "#/nodes" }, "Act on these nodes");

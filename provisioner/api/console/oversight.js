@@ -46,7 +46,7 @@ export async function watch({ query, signal, again }) {
   const rows = status.nodes.flatMap((n) => n.bmcs.map((b) => ({ ...b, node: n.node, looked_at: n.looked_at })));
   const silent = told.unwatched ?? [];
   return { title: "Watch", body: made("div", { class: "stack" },
-    section("Standing", facts([["Written", `${ago(status.at)}, every ${lasts(status.every_s)}`], ["Nodes in service", number(status.nodes.length)], ["Requests in a second", `${number(Math.round(status.requests * 10) / 10)} of ${number(status.requests_per_s)}`], ["Events are posted to us", status.listener ? "yes" : "no"], ["Leaves read", number(Object.keys(status.leaf_ports_read ?? {}).length)], ["Not watched", silent.length ? number(silent.length) : "none"]]),
+    section("Standing", facts([["Written", `${ago(status.at)}, every ${lasts(status.every_s)}`], ["Nodes in service", number(status.nodes.length)], ["Requests since its start", `${number(status.requests)}, at most ${number(status.requests_per_s)} in a second`], ["Events are posted to us", status.listener ? "yes" : "no"], ["Leaves read", number(Object.keys(status.leaf_ports_read ?? {}).length)], ["Not watched", silent.length ? number(silent.length) : "none"]]),
       told.stale ? made("p", { class: "bad" }, "This standing is old: the daemon does not write it any more.") : null,
       silent.length ? made("p", {}, silent.slice(0, 50).map((n) => [node_link(n), " "])) : null),
     made("div", { class: "card" }, listing({ caption: "Controllers that are watched", rows, again, query, name: (row) => `${row.bmc} of ${row.node}`, nothing: empty("No node is in service.", ""), columns: [

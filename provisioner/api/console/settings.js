@@ -33,5 +33,5 @@ export async function page({ signal, query }) {
 const subject = (name) => name.split("_")[0];
 
 function rows_of(caption, rows) {
-  return table(caption, [["Setting"], ["Value"], ["Default"], ["Meaning"]], rows.map((row) => [made("code", {}, row.name), row.changed ? made("span", { class: "strong" }, row.value || "empty") : row.value || "—", row.default || "—", row.about]));
+  return table(caption, [["Setting"], ["Value"], ["Default"], ["Meaning"]], rows.map((row) => [made("code", { class: "setting-name" }, row.name), row.changed ? made("span", { class: "strong setting-value" }, row.value || "empty") : row.value ? made("span", { class: "setting-value" }, row.value) : "—", row.default ? made("span", { class: "setting-value" }, row.default) : "—", made("span", { class: "setting-about" }, row.about)]));
 }

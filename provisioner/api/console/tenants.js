@@ -63,7 +63,7 @@ function storage(tenant, signal) {
 function space_parts(space) {
   const yes = (value, words, other) => (value === null ? "not all alike" : value ? words : other);
   return [
-    space.space ? facts([["Space", space.space], ["Clients", space.clients.join(", ") || "nobody"], ["Limit", limit(space.quota_bytes)], ["Encrypted", space.encrypted ? "by keys of its own" : "no"]])
+    space.space ? facts([["Space", space.space], ["Clients", clients_of(space.clients)], ["Limit", limit(space.quota_bytes)], ["Encrypted", space.encrypted ? "by keys of its own" : "no"]])
       : empty("Its space is not made yet.", "It is made by itself; `provisioner tenant settle NAME` says what is in the way."),
     space.exports.length ? table("Exports", [["Export"], ["Mounted as"], ["Access"], ["Root"], ["Clients", "num"], ["Used", "num"], ["Limit", "num"]],
       space.exports.map((e) => [e.name, e.mount || e.path, yes(e.read_only, "read only", "read and write"), yes(e.root_squash, "nobody", "root"),
@@ -104,4 +104,12 @@ function verbs(tenant, usage, me, again, go) {
 function tile(title, value, most, words) {
   return made("div", { class: "tile" }, made("p", { class: "quiet" }, title), made("p", { class: "figure" }, words),
     most ? made("meter", { min: "0", max: String(most), value: String(Math.min(value, most)), "aria-label": `${title}: ${words}` }) : null);
+}
+
+const FEW_CLIENTS = 6; // each node has one for each of its rails
+
+function clients_of(clients) {
+  if (!clients.length) return "nobody";
+  if (clients.length <= FEW_CLIENTS) return clients.join(", ");
+  return made("details", { class: "more" }, made("summary", {}, many(clients.length, "address", "addresses")), clients.join(", "));
 }

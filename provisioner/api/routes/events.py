@@ -379,7 +379,10 @@ def _first(record: object, names: Sequence[str]) -> str:
     """Return the first of these fields that says something."""
     if not isinstance(record, Mapping):
         return ""
-    return next((str(record[n])[:TOLD_MAX] for n in names if record.get(n)), "")
+    said = next((record[n] for n in names if record.get(n)), "")
+    if isinstance(said, Mapping) and said.get("name"):  # the whole object: its name stands for it
+        said = said["name"]
+    return _name_values(said)
 
 
 def _name_values(value: object) -> str:

@@ -24,13 +24,14 @@ from rich.text import Text
 
 from provisioner.access.tokens import DAYS_MAX, new_token
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix
+from provisioner.cli.options.matrix_files import FILE_NAME, read_matrix, read_matrix_texts
 from provisioner.cli.serve.daemon_parts import served_api
 from provisioner.control.context import Context
 from provisioner.daemon.data import Data
 from provisioner.daemon.tenants import FabricAccess
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.integrations.demo.running import Asked, Progress, Summary, as_json, run
+from provisioner.integrations.demo.site import OVERLAY
 from provisioner.integrations.demo.stay import DATA, serve_until_stopped
 from provisioner.model.access import Role
 from provisioner.model.input_error import InputError
@@ -181,7 +182,8 @@ def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int) -> None:
                 told.show(progress)
 
         place = directory / DATA
-        beside = partial(serve_console, console, Role.OPERATOR, place, api_port)
+        files = (matrix, directory / OVERLAY)
+        beside = partial(serve_console, console, Role.OPERATOR, place, api_port, matrix_files=files)
         await serve_until_stopped(
             asked, directory, matrix, show, lambda: console.print(lines), stop, beside
         )
@@ -206,13 +208,16 @@ async def serve_console(
     artifacts: Artifacts,
     *,
     ufm: UfmAddress | None = None,
+    matrix_files: Sequence[Path] = (),
 ) -> AsyncIterator[str]:
     """Serve console and API, at the directory's socket and over TLS, and print how to sign in."""
     chosen = {"api_serve": True, "api_port": port}
     access = FabricAccess(AddressPlan(), settings.model_copy(update=chosen), ufm=ufm)
     context = Context(data.store, clock, access.settings)
     transport = RedfishTransport()
-    served = served_api(directory, data, context, access, matrix, artifacts, transport)
+    parts = (data, context, access, matrix, artifacts, transport)
+    texts = read_matrix_texts(matrix_files) if matrix_files else ()
+    served = served_api(directory, *parts, matrix_texts=texts)
     try:
         async with served as url:
             now = clock.now()

@@ -85,6 +85,7 @@ def largest_value(name: str) -> float:
     return min(bounds, default=float("inf"))
 
 
+OVERLAY = "overlay.yaml"  # the site's own matrix file
 RELEASE = "spectrum-x-1.3.0"
 BASE = "spectrum-x-1.2.0"  # the release that a simulated site runs at the beginning
 FILE_STORAGE = {
@@ -161,7 +162,7 @@ def prepare_files(
     artifacts.mkdir(parents=True, exist_ok=True)
     for name, content in ARTIFACTS.items():
         (artifacts / name).write_bytes(content)
-    files = DemoFiles(directory / "overlay.yaml", directory / "expected.yaml", artifacts)
+    files = DemoFiles(directory / OVERLAY, directory / "expected.yaml", artifacts)
     # JSON is valid YAML, and nothing in it needs another spelling
     files.overlay.write_text(json.dumps(build_overlay(sets), indent=1), encoding="utf-8")
     half = hosts // 2

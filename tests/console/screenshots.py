@@ -81,7 +81,7 @@ def play(folder: Path) -> None:
         "supernic.nic 32.44.1036",
     ]
     ask(folder, "campaign", "start", "c0001", *(w for step in steps for w in ("--confirm", step)))
-    wait_for(lambda: "converging" in ask(folder, "node", "list"))
+    wait_for(lambda: " done " in ask(folder, "campaign", "show", "c0001"))
 
 
 def packed(png: bytes) -> bytes:

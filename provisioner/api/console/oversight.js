@@ -11,6 +11,7 @@ import { ago, lasts, many, number, seconds, short, when } from "./words.js";
 
 const OPERATIONS_MAX = 5000;
 const STATES = [["active", "Under way"], ["parked", "Parked"], ["done", "Done"]];
+const headed = (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}`.replaceAll("_", " ");
 const node_link = (name) => (name ? link(["nodes", name], name) : "—");
 
 /** Operations of nodes by their state, and one of them with its result. */
@@ -57,7 +58,7 @@ export async function watch({ query, signal, again }) {
 export async function cohorts({ query, signal, again }) {
   const [told, moved] = await Promise.all([ask("/cohorts", { signal }), ask("/cohorts/comparison", { signal }).catch(() => ({ items: [] }))]);
   const figure = (n) => (n === null || n === undefined ? "—" : Number(Number(n).toPrecision(5)).toString());
-  const columns = (rows, named) => Object.keys(rows[0] ?? {}).filter((k) => typeof rows[0][k] !== "object").map((k) => ({ head: k.replaceAll("_", " "), num: typeof rows[0][k] === "number", value: (row) => row[k], cell: (row) => (k === "node" ? node_link(row[k]) : typeof row[k] === "number" ? figure(row[k]) : k === named ? made("code", { title: row[k] }, short(String(row[k]))) : String(row[k] ?? "—")) }));
+  const columns = (rows, named) => Object.keys(rows[0] ?? {}).filter((k) => typeof rows[0][k] !== "object").map((k) => ({ head: headed(k), num: typeof rows[0][k] === "number", value: (row) => row[k], cell: (row) => (k === "node" ? node_link(row[k]) : typeof row[k] === "number" ? figure(row[k]) : k === named ? made("code", { title: row[k] }, short(String(row[k]))) : k.endsWith("_at") ? at(row[k]) : String(row[k] ?? "—")) }));
   return { title: "Cohorts", body: made("div", { class: "stack" },
     section("Nodes that differ from their like", told.outliers.length ? listing({ caption: "Outliers", rows: told.outliers, again, query, key: "o-", name: (row) => row.node, columns: columns(told.outliers, "versions") }) : empty("No node differs from its like.", "Nodes of one profile with the same versions are compared once enough of them were measured.")),
     section("Cohorts", told.cohorts.length ? table("Cohorts", [["Profile"], ["Versions", "num"], ["Nodes", "num"], ["Sound", "num"]], told.cohorts.map((c) => [c.profile, made("code", { title: c.versions }, short(c.versions)), number(c.nodes), number(c.sound)])) : empty("Nothing was measured yet.", "Gates B to D measure.")),

@@ -181,6 +181,39 @@ def test_one_entry_that_no_tool_can_print_hides_no_other(firmware, path, is_remo
     assert not (firmware.root / f"BootNext-{GLOBAL}").exists()
 
 
+NVME = node(1, 1, b"\0\x1d") + node(3, 23, struct.pack("<IQ", 1, 5))  # 10.3.2.1, 10.3.4.21
+NODES = {
+    "a file on a named disk": ("Boot0003", path_of(ACPI, NVME, file_path(r"\EFI\x.efi")), True),
+    "a file on any USB drive": (
+        "Boot0003", path_of(node(3, 15, bytes(7)), file_path(r"\x.efi")), True),
+    "a target of iSCSI": ("Boot0003", path_of(NETWORK, node(3, 19, bytes(14) + b"iqn.x\0")), True),
+    "a target of NVMe/TCP": ("Boot0003", path_of(NETWORK, node(3, 34, bytes(17) + b"nqn\0")), True),
+    "a drive in a second instance": (
+        "Boot0003", NETWORK + bytes([0x7F, 1, 4, 0]) + path_of(drive(FOREIGN)), True),
+    "a driver": ("Driver0001", path_of(drive(FOREIGN), file_path(r"\d.efi")), True),
+    "a program for preparation": ("SysPrep0001", path_of(drive(FOREIGN)), True),
+    "a program that the network gives": ("SYSPREP00AF", path_of(uri("http://192.0.2.1/")), True),
+    "a whole disk, as firmware lists it": ("Boot0003", path_of(ACPI, NVME), False),
+    "a drive that gives a CD": ("Boot0003", path_of(ACPI, node(4, 2, bytes(20))), False),
+    "a disk of a BIOS": ("Boot0003", path_of(node(5, 1, b"\2\0\0\0HD\0")), False),
+    "a program of the firmware": (
+        "Driver0001", path_of(node(4, 7, bytes(16)), node(4, 6, bytes(16))), False),
+    "a drive behind the end": ("Boot0003", path_of(NETWORK) + path_of(drive(FOREIGN)), False),
+    "what the firmware recovers by": ("PlatformRecovery0001", path_of(drive(FOREIGN)), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "path", "is_removed"), NODES.values(), ids=NODES.keys())
+def test_whatever_starts_from_a_disk_or_an_address_is_removed(firmware, name, path, is_removed):
+    head = struct.pack("<IH", 1, len(path)) + b"x\0\0\0"
+    firmware.write(name, head + path)
+
+    assert boot_entries.clear(firmware.run, firmware.root)["result"] == "done"
+
+    assert (firmware.root / f"{name}-{GLOBAL}").exists() is not is_removed
+    assert {"0000", "0001"} <= set(firmware.entries)  # a driver's number is not a boot entry's
+
+
 @pytest.mark.parametrize("value", [b"", b"\1\0", struct.pack("<IH", 1, 9) + b"x\0\0\0ab"])
 def test_an_entry_that_is_cut_off_is_taken_for_a_tenants(firmware, value):
     firmware.write("Boot0003", value)

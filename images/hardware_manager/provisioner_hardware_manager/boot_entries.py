@@ -121,9 +121,10 @@ def _judge(listed: list[Entry], identity: str) -> Answer:
 def _remove(entries: list[Entry], run: Run, variables: Path) -> None:
     """Remove entries by efibootmgr, which also takes them out of BootOrder, else by ourselves."""
     for entry in entries:
-        run("efibootmgr", "--bootnum", entry.number, "--delete-bootnum")
+        if entry.is_boot:
+            run("efibootmgr", "--bootnum", entry.number, "--delete-bootnum")
         uefi_variables.remove_variable(entry.variable, variables)
-    uefi_entries.drop_from_order({entry.number for entry in entries}, variables)
+    uefi_entries.drop_from_order({e.number for e in entries if e.is_boot}, variables)
 
 
 def _find_system_partition(disk: str, run: Run) -> tuple[int, str] | None:

@@ -20,12 +20,15 @@ from provisioner_hardware_manager.commands import shorten
 GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"  # UEFI 2.10, 3.3: EFI_GLOBAL_VARIABLE
 BOOT_NEXT = f"BootNext-{GLOBAL}"
 _ORDER = f"BootOrder-{GLOBAL}"
-_NAME = re.compile(rf"Boot([0-9A-Fa-f]{{4}})-{GLOBAL}", re.IGNORECASE)
+# 3.1.3: a driver and a program for system preparation are run before any boot entry, in one form
+_NAME = re.compile(rf"(Boot|Driver|SysPrep)([0-9A-Fa-f]{{4}})-{GLOBAL}", re.IGNORECASE)
 VALUE_MAX = 1 << 16
 NODES_MAX = 256
 _ACTIVE = 1  # LOAD_OPTION_ACTIVE
-# (type, subtype) of nodes: UEFI 2.10, 10.3.5.1 hard drive, 10.3.4.23 URI, 10.3.5.4 file path
-_HARD_DRIVE, _URI, _FILE = (4, 1), (3, 24), (4, 4)
+# (type, subtype) of nodes: UEFI 2.10, 10.3.5.1 hard drive, 10.3.5.4 file path; of addresses:
+# 10.3.4.23 URI, 10.3.4.20 iSCSI, 10.3.4.29 NVMe over fabrics
+_HARD_DRIVE, _FILE = (4, 1), (4, 4)
+_ADDRESSES = ((3, 24), (3, 19), (3, 34))
 _END = 0x7F
 
 
@@ -53,13 +56,18 @@ class Entry:
     problem: str = ""
 
     @property
+    def is_boot(self) -> bool:
+        """Return whether it is a boot entry: a driver may have the same number."""
+        return self.variable.upper().startswith("BOOT")
+
+    @property
     def is_of_system(self) -> bool:
         """Return whether it is a system's on a disk or at an address, or may be one."""
         return bool(self.partition or self.is_address or self.problem)
 
 
 def list_entries(root: Path = uefi_variables.ROOT) -> list[Entry]:
-    """Return every boot entry. Raises `NoVariables`.
+    """Return every entry for booting, drivers and preparation. Raises `NoVariables`.
 
     An entry without a path, or with one that has no node, names nothing that boots: firmware makes
     such entries of its own (rhboot/efibootmgr issues 43 and 133), and they stay.
@@ -77,8 +85,9 @@ def list_entries(root: Path = uefi_variables.ROOT) -> list[Entry]:
     entries = []
     for name in names:
         if matched := _NAME.fullmatch(name):
-            number = matched.group(1).upper()
-            place = order.index(number) if number in order else None
+            number = matched.group(2).upper()
+            is_ordered = matched.group(1).upper() == "BOOT" and number in order
+            place = order.index(number) if is_ordered else None
             entries.append(_read_entry(root, name, number, place))
     return entries
 
@@ -161,9 +170,9 @@ def _parse_path(path: bytes) -> tuple[str, bool, str]:
         body = path[at + 4 : at + length]
         if (kind, subkind) == _HARD_DRIVE:
             partition = partition or _identify(body)
-        if (kind, subkind) == _FILE and at == 0:  # 3.1.2: the file of any disk that has it
-            partition = "a file on any disk"
-        is_address = is_address or ((kind, subkind) == _URI and bool(body.strip(b"\0")))
+        if (kind, subkind) == _FILE:  # 3.1.2: of any disk that has it, or of the one named before
+            partition = partition or "a file on a disk"
+        is_address = is_address or ((kind, subkind) in _ADDRESSES and bool(body.strip(b"\0")))
         if kind == _END and subkind == 0xFF:
             break
         at += length

@@ -4,10 +4,9 @@ and closes first.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import virtual_time
+from branches import branch, certified_host, restart
 from rig import World
 from vms_rig import open_simulated
 
@@ -26,14 +25,10 @@ STORAGE = FileStorage(exports=(Export(name="scratch", path="/scratch", quota_byt
 SYSTEM = StorageSystem(provider="vast", address="https://vms.test", username="admin")
 
 
-async def opened(directory: Path, vms: SimulatedVms) -> World:
-    world = World(directory, 1, 7, storage=SYSTEM, watch_storage_s=300.0)
+async def opened(world: World, vms: SimulatedVms) -> None:
+    """A daemon with storage, on a site whose host is certified and whose tenants want none."""
     world.fabrics = Fabrics(AddressPlan(), spaces=open_simulated(vms, world.clock)[0])
-    await world.take_in()
-    for tenant in await world.store.tenants.list():
-        await world.store.tenants.put(tenant.model_copy(update={"nodes_wanted": 0}))
-    await world.start()
-    return world
+    await restart(world, storage=SYSTEM, watch_storage_s=300.0)
 
 
 async def host(world: World) -> Node:
@@ -69,9 +64,9 @@ async def why(world: World) -> list[Any]:
     return [(r["kind"], r["detail"]) for r in rows[-6:]]
 
 
-async def journey(directory: Path) -> dict[str, Any]:
+async def journey(world: World) -> dict[str, Any]:
     vms = SimulatedVms()
-    world = await opened(directory, vms)
+    await opened(world, vms)
     node = await host(world)
     wrong: list[str] = []
 
@@ -123,8 +118,8 @@ async def journey(directory: Path) -> dict[str, Any]:
     return seen
 
 
-def test_storage_is_part_of_a_handover_and_of_a_reclaim(tmp_path: Path) -> None:
-    seen = virtual_time.run(journey(tmp_path))
+def test_storage_is_part_of_a_handover_and_of_a_reclaim() -> None:
+    seen = branch(certified_host, journey)
 
     assert seen["released"] is State.RELEASED, seen["why"]
     assert all(readable == {("green", "/scratch")} for readable in seen["readable"])

@@ -137,7 +137,7 @@ export async function matrix({ parts, signal, me }) {
   const place = made("div", { role: "status" });
   const button = made("button", { type: "button", class: "primary", on: { click: () => run(button, place, async () => trial_words(await ask("/matrix/trial", { verb: "POST", body: { overlays: [{ name: "trial", text: tried.input.value }], instead: instead.checked } }))) } }, "Try it");
   return { title: "Matrix files", body: made("div", { class: "stack" },
-    section("In force", made("p", { class: "quiet" }, `Digest of the whole ${short(told.sha256)}.`), told.items.length ? table("Files of the matrix", [["File"], ["Name"], ["Digest", "num"], ["Characters", "num"]], told.items.map((f) => [f.file ? `overlay ${f.file}` : "base", link(["matrix", String(f.file)], f.name), made("code", { title: f.sha256 }, short(f.sha256)), number(f.characters)]))
+    section("In force", made("p", { class: "quiet" }, `Digest of the whole: ${short(told.sha256)}`), told.items.length ? table("Files of the matrix", [["File"], ["Name"], ["Digest", "num"], ["Characters", "num"]], told.items.map((f) => [f.file ? `overlay ${f.file}` : "base", link(["matrix", String(f.file)], f.name), made("code", { title: f.sha256 }, short(f.sha256)), number(f.characters)]))
       : empty("This process does not have the texts of its matrix.", "The daemon (`provisioner serve`) has them.")),
     me.roles.some((r) => r !== "tenant") ? section("Trial", tried.element, made("div", { class: "field check" }, instead, made("label", { for: "instead" }, "Instead of the overlays in force")), made("div", { class: "buttons" }, button), place) : null) };
 }

@@ -114,17 +114,17 @@ function refuses(result) {
 /** The newest release to which the picked nodes can go: they do not all run it, and a way leads there. */
 async function fitting(counts, releases, signal) {
   const running = Object.entries(counts).filter(([name]) => name).sort((a, b) => b[1] - a[1]).map(([name]) => name);
-  const later = []; // those that supersede what runs on most, the newest first; the others after them
+  const later = []; // those that supersede what runs on most, the nearest first: the way back is open there; the others after them
   for (let next = running[0]; next && later.length < releases.length; ) {
     next = releases.find((release) => release.supersedes === next && !later.includes(release.name))?.name;
-    if (next) later.unshift(next);
+    if (next) later.push(next);
   }
-  for (const name of [...new Set([...later.slice(-TRIED_MAX), ...releases.slice(0, TRIED_MAX).map((release) => release.name)])]) {
+  for (const name of [...new Set([...later.slice(0, TRIED_MAX), ...releases.slice(0, TRIED_MAX).map((release) => release.name)])]) {
     if (running.length === 1 && running[0] === name) continue;
     const moves = running[0] && running[0] !== name ? await maybe(`/releases/${encodeURIComponent(running[0])}/moves/${encodeURIComponent(name)}`, { signal }).catch(() => null) : null;
     if (!running.length || moves?.profiles.some((m) => !m.blockers.length && m.steps.length)) return name;
   }
-  return later.at(-1) ?? releases[0]?.name ?? "";
+  return later[0] ?? releases[0]?.name ?? "";
 }
 
 function shown(result) {

@@ -83,7 +83,7 @@ def find_meaning(message_id: str) -> Meaning | None:
     """Return what a message id means; None: no source tells."""
     if len(message_id) > _BOUND:
         return None
-    registry, _, key = message_id.rpartition(".")
+    registry, _, key = message_id.strip().rpartition(".")
     registry = registry.split(".", 1)[0]
     for row in ROWS:
         fits = not row.registry or re.fullmatch(row.registry, registry, re.IGNORECASE)

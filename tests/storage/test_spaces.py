@@ -314,6 +314,7 @@ def test_an_adopted_node_holds_up_its_own_tenants_space_and_no_other_of_a_like_n
             act = SpaceAct(verb=SpaceVerb.MAKE, space=system.name_space(tenant))
             refused = await spaces.apply(act)
             told[tenant] = refused is not None and refused.reason is Reason.NOT_GRANTED
+        gate.close()  # else every later test of this process has to name its writes
         await store.close()
         return told
 

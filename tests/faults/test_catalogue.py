@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
     "forbidden_as_html": _ends("login_refused", "/redfish/v1/UpdateService/FirmwareInventory "),
     "short_sessions": DONE,
     "account_slots": Case("password", "done"),
-    "drops_connections": Case("update", "unreachable unreachable done"),
+    "drops_connections": Case("update", "unreachable " * 3 + "unreachable"),
     "post_lost_after": DONE,
     "flapping_service": _ends("unreachable busy busy busy", "HTTP status 503"),
     "gateway_timeout": _ends(_again("unreachable"), "login answered 504"),

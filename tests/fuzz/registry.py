@@ -442,6 +442,8 @@ DECODE_FOR: Mapping[str, str] = {
     "integrations.racks.reading": "integrations.racks.identity:read_switch_place",
     "api.app": "api.app:_checked",
     "checks": _OURS,  # a table of the program
+    "api.commands": _OURS,  # another
+    "quirks.message_ids": _OURS,  # another
     "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,

@@ -283,9 +283,9 @@ class BluefieldTree:
                 "@odata.type": "#Chassis.v1_22_0.Chassis",
                 "Id": "Bluefield_BMC",
                 "Name": "Bluefield_BMC",
-                "ChassisType": "Module",
+                "ChassisType": "Component",  # as in a recorded BlueField-3, as is its place
                 "Status": OK,
-                "Links": links,
+                "Links": {**links, "ContainedBy": make_link("Chassis", "Card1")},
             },
             partial=False,
         )

@@ -194,6 +194,8 @@ class HgxTree:
                 "ManagedBy": [make_link("Managers", HMC)],
             },
         }
+        if name != "HGX_Chassis_0":  # as in a recorded DGX H100
+            shown["Links"]["ContainedBy"] = make_link("Chassis", "HGX_Chassis_0")
         if device:
             shown |= {
                 "SerialNumber": device.serial,

@@ -352,7 +352,7 @@ def plan_file(tmp_path: Path, text: str) -> Path:
         ("[", "no YAML"),
         ("[]", "racks"),
         ("*a", "aliases"),
-        ("[" * 5000, "no YAML"),
+        ("[" * 5000, "nested more than 16 deep"),
         ([{"name": "t", "kind": "compute-tray", "u": 1}], "needs `slot`"),
         ([SHELF, SHELF | {"name": "q"}], "`u` 1 stands twice"),
         ([SHELF, SHELF | {"u": 2}], "`name` p stands twice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +16,7 @@ from provisioner.runtime.shipped import read_text
 
 UNITS_MAX = 128  # of one rack; an NVL72 has 35 with a BMC
 RACKS_MAX = 4096
+DEPTH_MAX = 16  # of lists and mappings; a plan has five
 _REMEDY = "Correct it; docs/racks.md has an example."
 
 
@@ -86,16 +88,29 @@ class RackPlan(Record):
 def read_plan(file: Path) -> RackPlan:
     """Return the plan of a YAML file. Raises InputError that names the field."""
     written = read_text(file)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written)):
-            raise InputError(str(file), "", "uses YAML aliases", "Write each unit out.")
-        return RackPlan.model_validate(yaml.safe_load(written))
-    except (yaml.YAMLError, RecursionError) as error:
+        _refuse_strange(file, yaml.parse(written, Loader=loader))
+        loaded = yaml.load(written, Loader=loader)  # noqa: S506 (plain values)
+        return RackPlan.model_validate(loaded)
+    except yaml.YAMLError as error:
         raise InputError(str(file), "", f"is no YAML: {str(error)[:200]}", _REMEDY) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InputError(str(file), where, first["msg"][:200], _REMEDY) from None
+
+
+def _refuse_strange(file: Path, events: Iterable[yaml.Event]) -> None:
+    """Refuse what no plan needs and what grows when it is built: aliases, and deep nesting."""
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(str(file), "", "uses YAML aliases", "Write each unit out.")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX:
+            raise InputError(str(file), "", f"nested more than {DEPTH_MAX} deep", _REMEDY)
 
 
 def _refuse_twice(field: str, values: list[str]) -> None:

@@ -7,12 +7,10 @@ The command line is a client: it reads the routes from a file that is generated 
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -21,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from provisioner.api.openapi import WORDS
 from provisioner.api.route import Dry, Route
+from provisioner.model.shipped_tables import read_table
 
 # ------------------------------------------------------------------------------
 # Words of the command line that the routes do not have: options, and names for examples.
@@ -87,46 +86,24 @@ class Command:
     example: str = ""
 
 
+_ROWS = read_table("provisioner.api", "route_commands.csv")
+
+
 def _load() -> Mapping[str, Command]:
-    text = resources.files("provisioner.api").joinpath("route_commands.csv").read_text("utf-8")
     return {
         row["operation"]: Command(
             row["command"], tuple(row["words"].split()), row["destructive"] == "yes", row["example"]
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in _ROWS
+        if row["command"]
     }
 
 
 COMMANDS = _load()
-# pages and pictures for a browser, its cookie, answers that a local command shows better, and one
-# of several ways: `tenant apply` merges, `node tag` replaces, `pin set` names what it pins
-WITHOUT_COMMAND = frozenset(
-    {
-        "show_docs",
-        "show_docs_file",
-        "show_openapi",
-        "begin_session",
-        "end_session",
-        "show_fleet",
-        "show_fleet_map",
-        "show_fleet_marks",
-        "list_checks",
-        "list_settings",
-        "show_overview",
-        "show_selection",  # `node list --where`
-        "merge_node_tags",
-        "put_tenant",
-        "replace_pin",
-        "merge_pin",
-        "delete_pin",
-        "merge_policy",
-        "put_image",  # `image upload`, which reads a file
-        "try_overlays",
-        "show_measurements",
-        "verify_audit",
-        "seal_bundle",
-    }
-)
+# pages and pictures for a browser, its cookie, answers that a local command shows better (`image
+# upload` reads a file), and one of several ways: `tenant apply` merges, `node tag` replaces, `pin
+# set` names what it pins
+WITHOUT_COMMAND = frozenset(row["operation"] for row in _ROWS if not row["command"])
 
 
 def describe(routes: Sequence[Route]) -> dict[str, dict[str, Any]]:

@@ -4,10 +4,8 @@ Each check names the commands that it needs and judges their raw outputs. Pure: 
 verdicts go out; nothing here reads a device.
 """
 
-import csv
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
 
 from provisioner.checks import (
     attested_firmware,
@@ -77,6 +75,7 @@ from provisioner.checks.fabric import (
 )
 from provisioner.model.cohort import Gate
 from provisioner.model.node import NodeKind
+from provisioner.model.shipped_tables import read_table
 
 _LISTED: tuple[Check, ...] = (
     gpu_inventory.CHECK,
@@ -194,5 +193,4 @@ def name_result_after_load(check: str, load: str) -> str:
 @functools.cache
 def read_passes_when() -> Mapping[str, str]:
     """Return for each check, in the order of `ALL`, when it passes (`passes_when.csv`)."""
-    text = resources.files(__name__).joinpath("passes_when.csv").read_text(encoding="utf-8")
-    return {row["check"]: row["passes_when"] for row in csv.DictReader(text.splitlines())}
+    return {row["check"]: row["passes_when"] for row in read_table(__name__, "passes_when.csv")}

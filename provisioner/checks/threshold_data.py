@@ -7,14 +7,13 @@ from the fleet or set in a site's own file (docs/thresholds.md); until then noth
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib import resources
 
 from pydantic import Field
 
 from provisioner.model.base import Record
+from provisioner.model.shipped_tables import read_table
 
 ANY = "any"  # key of a value that holds for every GPU model
 MODELS = ("H100", "H200", "B200")  # names by which a node's model is recognised (checks/context.py)
@@ -51,10 +50,9 @@ class Threshold(Record):
 
 
 def _load() -> Mapping[str, Threshold]:
-    text = resources.files("provisioner.checks").joinpath("thresholds.csv").read_text("utf-8")
     values: dict[str, dict[str, Limit]] = {}
     figures: dict[str, dict[str, str]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("provisioner.checks", "thresholds.csv"):
         figures.setdefault(row["name"], row)
         value = float(row["value"]) if row["value"] else None
         limit = Limit(value=value, source=row["source"], learned=row["learned"] == "yes")

@@ -7,12 +7,11 @@ services print keys of DMTF's registries under names of their own.
 
 from __future__ import annotations
 
-import csv
 import re
 from enum import StrEnum
-from importlib import resources
 
 from provisioner.model.base import Record
+from provisioner.model.shipped_tables import read_table
 
 
 class Meaning(StrEnum):
@@ -71,8 +70,8 @@ UNSOURCED = (
 
 
 def _load() -> tuple[MessageRow, ...]:
-    text = resources.files("provisioner.quirks").joinpath("message_ids.csv").read_text("utf-8")
-    return tuple(MessageRow.model_validate(row) for row in csv.DictReader(text.splitlines()))
+    table = read_table("provisioner.quirks", "message_ids.csv")
+    return tuple(MessageRow.model_validate(row) for row in table)
 
 
 ROWS = _load()  # the first row that fits decides

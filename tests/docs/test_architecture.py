@@ -94,7 +94,7 @@ def test_the_core_stays_a_house_that_one_person_can_walk_through() -> None:
     modules = [
         path
         for path in (ROOT / "provisioner").rglob("*.py")
-        if not {"integrations", "content"} & set(path.relative_to(ROOT / "provisioner").parts)
+        if path.relative_to(ROOT / "provisioner").parts[0] not in ("integrations", "content")
     ]
 
     assert sum(path.read_text("utf-8").count("\n") for path in modules) <= 150_000

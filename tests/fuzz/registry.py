@@ -441,9 +441,8 @@ DECODE_FOR: Mapping[str, str] = {
     "integrations.racks.plan": _OURS,  # the plan that a person wrote
     "integrations.racks.reading": "integrations.racks.identity:read_switch_place",
     "api.app": "api.app:_checked",
-    "checks": _OURS,  # a table of the program
-    "api.commands": _OURS,  # another
-    "quirks.message_ids": _OURS,  # another
+    "model.shipped_tables": _OURS,  # tables of the program
+    "checks": _OURS,  # another
     "api.openapi": _OURS,  # a document that pydantic wrote
     "cli.client.connection": _OURS,
     "api.routes.node_reports": _OURS,

@@ -119,32 +119,35 @@ def build_rdma_latency_test(server: Member, client: Member, rail: int) -> Fabric
 def _build_collective_test(
     kind: FabricKind, members: tuple[Member, ...], name: str, *, pxn: bool | None = None
 ) -> FabricTest:
-    gpus = members[0].gpus
     sizes = "-b 8M -e 16G -f 2 -g 1 -c 1" if pxn is None else PXN_SIZES
     switch = "" if pxn is None else f" -x NCCL_PXN_DISABLE={int(not pxn)}"
     log = _export_log(name_log(kind, pxn=pxn))
-    hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
-    line = (
-        f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
-        f" {_NCCL_ENV}{log}{switch}{_export_gid(*_list_gids(members))} {name}_perf {sizes}"
-    )
+    words = f"{log}{switch}{_export_gid(*_list_gids(members))} {name}_perf {sizes}"
     return FabricTest(
         kind=kind,
         nodes=tuple(m.node for m in members),
-        clients={members[0].node: Command(name=kind.value, line=line, limit_s=900.0)},
+        clients={
+            members[0].node: Command(
+                name=kind.value, line=_start_on_all(members) + words, limit_s=900.0
+            )
+        },
         ranks=sum(m.gpus for m in members),
         pxn=pxn,
     )
 
 
+def _start_on_all(members: tuple[Member, ...]) -> str:
+    """Return the words that start one process on each GPU of all members, with NCCL's settings."""
+    hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
+    ranks = sum(m.gpus for m in members)
+    return f"{_MPI} -np {ranks} --map-by ppr:{members[0].gpus}:node -H {hosts} {_NCCL_ENV}"
+
+
 def build_training_test(members: tuple[Member, ...]) -> FabricTest:
     """Return the reference training step over all GPUs of several nodes, rank by rank of each."""
-    gpus = members[0].gpus
-    hosts = ",".join(f"{m.address}:{m.gpus}" for m in members)
     kind = FabricKind.TRAINING
     line = (
-        f"{_MPI} -np {sum(m.gpus for m in members)} --map-by ppr:{gpus}:node -H {hosts}"
-        f" {_NCCL_ENV}{_export_log(name_log(kind))}{_export_gid(*_list_gids(members))}"
+        f"{_start_on_all(members)}{_export_log(name_log(kind))}{_export_gid(*_list_gids(members))}"
         f" -x MASTER_ADDR={members[0].address} -x MASTER_PORT={TRAINING_PORT}"
         f" python3 {TRAINING_PATH}"
     )

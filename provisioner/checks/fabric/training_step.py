@@ -189,8 +189,8 @@ def _list_unknown(run: TrainingRun, nodes: Sequence[str], ranks: int | None) -> 
     unknown += ["its ranks made different numbers of steps"] if len(lengths) > 1 else []
     if nodes and not unknown:
         each = size // len(nodes)
-        hosts = [{run.done[r].host for r in range(n * each, n * each + each)} for n in
-                 range(len(nodes))]  # fmt: skip
+        spans = [range(n * each, n * each + each) for n in range(len(nodes))]
+        hosts = [{run.done[rank].host for rank in span} for span in spans]
         if any(len(h) != 1 for h in hosts):
             unknown.append("its ranks are not placed node by node: no rank has a known node")
     return unknown
@@ -235,8 +235,8 @@ def _judge_alone(
         for rank in ranks:
             own = run.done[rank].alone
             if own != usual:
-                step = next((n for n, (a, b) in enumerate(zip(own, usual, strict=False))
-                             if a != b), 0)  # fmt: skip
+                pairs = enumerate(zip(own, usual, strict=False))
+                step = next((n for n, (a, b) in pairs if a != b), 0)
                 detail = f"{_gpu(run, rank)} computes wrong bits from step {step + 1} on"
                 yield fault(where[rank], Severity.ISOLATE, detail, own[step], usual[step])
 

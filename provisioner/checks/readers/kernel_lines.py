@@ -7,18 +7,17 @@ Harmless lines are data (`kernel_harmless.csv`, each with its source); a site ad
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 
 from provisioner.checks.check import Unreadable
 from provisioner.checks.readers.tool_output import split_lines
 from provisioner.model.base import Record
 from provisioner.model.cohort import Severity
+from provisioner.model.shipped_tables import read_table
 
 # ------------------------------------------------------------------------------
 # Splits a line of a kernel log, whichever tool printed it, into its time and the kernel's text.
@@ -207,7 +206,6 @@ def is_fault_line(text: str) -> bool:
 
 
 def _load() -> tuple[LineFault, ...]:
-    text = resources.files("provisioner.checks.readers").joinpath("kernel_faults.csv").read_text()
     return tuple(
         LineFault(
             pattern=re.compile(row["pattern"]),
@@ -215,7 +213,7 @@ def _load() -> tuple[LineFault, ...]:
             severity=Severity(row["severity"]),
             meaning=row["meaning"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("provisioner.checks.readers", "kernel_faults.csv")
     )
 
 
@@ -348,8 +346,8 @@ def is_of_drives(text: str, names: Collection[str]) -> bool:
 
 
 def _load_harmless() -> tuple[re.Pattern[str], ...]:
-    text = resources.files("provisioner.checks.readers").joinpath("kernel_harmless.csv").read_text()
-    return tuple(re.compile(row["pattern"]) for row in csv.DictReader(text.splitlines()))
+    table = read_table("provisioner.checks.readers", "kernel_harmless.csv")
+    return tuple(re.compile(row["pattern"]) for row in table)
 
 
 HARMLESS = _load_harmless()

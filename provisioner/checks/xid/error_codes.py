@@ -9,15 +9,14 @@ guide's appendix on NVSwitch errors; the wording is ours.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from enum import StrEnum
-from importlib import resources
 
 from pydantic import Field
 
 from provisioner.model.base import Record
 from provisioner.model.cohort import Severity
+from provisioner.model.shipped_tables import read_table
 
 
 class Family(StrEnum):
@@ -146,8 +145,7 @@ class XidRow(Record):
 
 def data_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of one of the tables that are shipped beside this module."""
-    text = (resources.files("provisioner.checks.xid") / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_table("provisioner.checks.xid", name)
 
 
 XIDS: dict[int, XidRow] = {

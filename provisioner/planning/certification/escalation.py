@@ -7,11 +7,9 @@ The order of the events in the input is irrelevant.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from importlib import resources
 from typing import Literal
 
 from pydantic import Field
@@ -22,6 +20,7 @@ from provisioner.checks.xid.xid_events import ErrorEvent, find_events
 from provisioner.checks.xid.xid_explain import explain_xid
 from provisioner.model.base import Record
 from provisioner.model.cohort import CheckResult, Finding, HealthReport, Severity, Verdict
+from provisioner.model.shipped_tables import read_table
 
 # ------------------------------------------------------------------------------
 # Rules for histories of Xids and SXids that ask for more than the last event does. Pure data.
@@ -94,15 +93,13 @@ class Rule(Record):
 
 
 def _load() -> tuple[Rule, ...]:
-    package = resources.files("provisioner.planning.certification")
-    text = package.joinpath("escalation_rules.csv").read_text("utf-8")
     return tuple(
         Rule.model_validate(
             row
             | {name: row[name].split() for name in ("codes", "beside", "after_remedy")}
             | {"alone": row["alone"] == "yes"}
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("provisioner.planning.certification", "escalation_rules.csv")
     )
 
 

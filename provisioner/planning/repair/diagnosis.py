@@ -8,16 +8,15 @@ diagnosis condemns no part: a remedy is tried, and measured.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 
 from provisioner.model.base import Record
 from provisioner.model.case import Fault, PartClass, RemedyKind, Suspect
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.names import find_pci
+from provisioner.model.shipped_tables import read_table
 from provisioner.planning.certification.regression import Parts
 
 # ------------------------------------------------------------------------------
@@ -89,9 +88,8 @@ class SharedCause(Record):
 @cache
 def load_shared_causes() -> tuple[SharedCause, ...]:
     """Return the table, in its order: the first cause that fits is the one that counts."""
-    folder = resources.files("provisioner.planning.repair")
-    text = folder.joinpath("shared_causes.csv").read_text()
-    return tuple(_read_row(row) for row in csv.DictReader(text.splitlines()))
+    table = read_table("provisioner.planning.repair", "shared_causes.csv")
+    return tuple(_read_row(row) for row in table)
 
 
 def _read_row(row: Mapping[str, str]) -> SharedCause:
@@ -182,10 +180,8 @@ class Diagnosis(Record):
 @cache
 def load_rules() -> tuple[Rule, ...]:
     """Return the table, in its order."""
-    text = (
-        resources.files("provisioner.planning.repair").joinpath("diagnosis_rules.csv").read_text()
-    )
-    return tuple(_rule(row) for row in csv.DictReader(text.splitlines()))
+    table = read_table("provisioner.planning.repair", "diagnosis_rules.csv")
+    return tuple(_rule(row) for row in table)
 
 
 def _rule(row: Mapping[str, str]) -> Rule:

@@ -8,10 +8,8 @@ after `replace` only a person can decide.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 
 from provisioner import components
 from provisioner.model.base import Record
@@ -29,6 +27,7 @@ from provisioner.model.matrix import Edge, Matrix
 from provisioner.model.node import Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.plan import Disruption, Step, StepKind
+from provisioner.model.shipped_tables import read_table
 from provisioner.planning.path import activation
 from provisioner.planning.path.hops import NO_FILE, SLOT
 
@@ -87,9 +86,8 @@ Choice = Try | Later | People
 @cache
 def load_escalation_orders() -> Mapping[PartClass, tuple[Rung, ...]]:
     """Return every escalation order by kind of part."""
-    text = resources.files("provisioner.planning.repair").joinpath("remedy_ladders.csv").read_text()
     orders: dict[PartClass, tuple[Rung, ...]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("provisioner.planning.repair", "remedy_ladders.csv"):
         rung = Rung.model_validate(row)
         orders[rung.kind] = (*orders.get(rung.kind, ()), rung)
     return orders

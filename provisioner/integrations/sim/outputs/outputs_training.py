@@ -14,9 +14,17 @@ from collections.abc import Sequence
 
 STEPS = 11
 KEY = {
-    "device": "NVIDIA H100 80GB HBM3", "torch": "2.13.0+cu126", "cuda": "12.6", "nccl": "2.29.3",
-    "cudnn": "91002", "workload": 1, "width": 4096, "layers": 2, "tokens": 8192, "steps": 12,
-}  # fmt: skip
+    "device": "NVIDIA H100 80GB HBM3",
+    "torch": "2.13.0+cu126",
+    "cuda": "12.6",
+    "nccl": "2.29.3",
+    "cudnn": "91002",
+    "workload": 1,
+    "width": 4096,
+    "layers": 2,
+    "tokens": 8192,
+    "steps": 12,
+}
 WRONG_GPU = 1
 SLOW_GPU = 0
 ALONE_MS = 41.0

@@ -73,14 +73,16 @@ async def select_nodes(
     looks = limit if expression is None else LOOKED_MAX
     rows = await store.nodes.list_page(after=after, limit=looks + 1, narrowed=narrowed)
     selected: list[Node] = []
-    more: Callable[[Node], Facts] = lambda _: {}  # noqa: E731 (replaced below)
+    names = [row.id for row in rows[:looks]]
+    more = None
     if expression is not None:
-        names = [row.id for row in rows[:looks]]
-        more = (await begin_reading(expression, store, matrix, now, names)).read
+        more = await begin_reading(expression, store, matrix, now, names)
+    hidden = HIDDEN if wanted.tenant else {}
     for row in rows[:looks]:
-        hidden = HIDDEN if wanted.tenant else {}
-        if expression is None or expression.matches_facts(
-            {**read_fields(row), **more(row), **hidden}
+        if (
+            expression is None
+            or more is None
+            or expression.matches_facts({**read_fields(row), **more.read(row), **hidden})
         ):
             selected.append(row)
             if len(selected) == limit:

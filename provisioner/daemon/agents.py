@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from provisioner.execution.artifacts.os_images import OsImages
 from provisioner.model.input_error import InputError
 from provisioner.ports import Agents, Clock
 from provisioner.ports.agents import SimulatedSite
-from provisioner.runtime.bounded_listener import Bound, BoundedListener, Limits, bind, get_handlers
+from provisioner.runtime.bounded_listener import Limits, bind, serve_bound
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.vault import Vault
@@ -109,8 +108,17 @@ async def serve_agents(
     images = None if make_images is None else make_images(url + FILES)
     files = images.build_application() if images is not None else None
     context = authority.server_context(hosts)
+    limits = Limits(
+        settings.agents_connections_max,
+        settings.agents_connections_per_peer,
+        settings.api_idle_s,
+        first_s=settings.api_first_s,
+    )
     with bound:
-        async with _listening(application(service, files), bound, context, settings):
+        served = web.AppRunner(
+            application(service, files), access_log=None, keepalive_timeout=limits.idle_s
+        )
+        async with serve_bound("agents", served, bound, limits, context):
             log.info("maintenance agents call %s; they trust %s", url, data / "agent-ca.pem")
             wire = HttpsWire()
             registry = AgentRegistry(sessions, AgentClient(wire, clock), clock, settings)
@@ -118,27 +126,6 @@ async def serve_agents(
                 yield ServedAgents(registry, url, authority.ca_pem(), images)
             finally:
                 await wire.close()
-
-
-@asynccontextmanager
-async def _listening(
-    served: web.Application, bound: Bound, context: ssl.SSLContext, settings: Settings
-) -> AsyncIterator[None]:
-    runner = web.AppRunner(served, access_log=None, keepalive_timeout=settings.api_idle_s)
-    await runner.setup()
-    limits = Limits(
-        settings.agents_connections_max,
-        settings.agents_connections_per_peer,
-        settings.api_idle_s,
-        first_s=settings.api_first_s,
-    )
-    listener = BoundedListener("agents", get_handlers(runner), limits, context)
-    listener.accept(bound)
-    try:
-        yield
-    finally:
-        await listener.stop()
-        await runner.cleanup()
 
 
 def build_simulated_agents(

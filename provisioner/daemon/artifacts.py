@@ -19,7 +19,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Pin
 from provisioner.ports import Clock
 from provisioner.runtime import permit
-from provisioner.runtime.bounded_listener import Bound, BoundedListener, Limits, bind, get_handlers
+from provisioner.runtime.bounded_listener import Limits, bind, serve_bound
 from provisioner.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -83,31 +83,19 @@ async def serve_artifacts(
         problem = f"cannot serve artifacts there ({error.strerror or error})"
         remedy = "Name a free port at an address of this machine that BMCs reach."
         raise InputError("--artifact-host", f"{host}:{port}", problem, remedy) from None
-    with bound:
-        artifacts = Artifacts(directory, f"http://{host}:{bound.port}")
-        async with _served(artifacts, bound, settings):
-            yield artifacts
-
-
-@asynccontextmanager
-async def _served(artifacts: Artifacts, bound: Bound, settings: Settings) -> AsyncIterator[None]:
-    runner = web.AppRunner(
-        artifacts.build_application(), access_log=None, keepalive_timeout=settings.api_idle_s
-    )
-    await runner.setup()
     limits = Limits(
         settings.artifacts_connections_max,
         settings.artifacts_connections_per_peer,
         settings.api_idle_s,
         first_s=settings.api_first_s,
     )
-    listener = BoundedListener("artifacts", get_handlers(runner), limits, None)
-    listener.accept(bound)
-    try:
-        yield
-    finally:
-        await listener.stop()
-        await runner.cleanup()
+    with bound:
+        artifacts = Artifacts(directory, f"http://{host}:{bound.port}")
+        served = web.AppRunner(
+            artifacts.build_application(), access_log=None, keepalive_timeout=limits.idle_s
+        )
+        async with serve_bound("artifacts", served, bound, limits, None):
+            yield artifacts
 
 
 async def warn_of_boot_token(files: Artifacts, image: Pin | None, settings: Settings) -> None:

@@ -36,39 +36,6 @@ class MessageRow(Record):
     says: str = ""  # the vendor's words, where a number stands for them
 
 
-class Unsourced(Record):
-    """A meaning that a vendor has words for, which no public source tells. `instead`: how it is
-    found; a message without a meaning is a refusal and no proof that anything is absent.
-    """
-
-    meaning: Meaning
-    vendor: str
-    searched: str
-    instead: str
-
-
-UNSOURCED = (
-    Unsourced(
-        meaning=Meaning.LOCKED,
-        vendor="dell",
-        searched="number of a write that a lockdown refuses: iDRAC User's Guide ('an error message "
-        "is displayed'), dell/iDRAC-Redfish-Scripting, sushy-oem-idrac, "
-        "dellemc-openmanage-ansible-modules, infra-controller#1498 (the words alone)",
-        instead="the attribute, by the quirk `lockdown`",
-    ),
-    *(
-        Unsourced(
-            meaning=meaning,
-            vendor="lenovo",
-            searched="keys of XCC's own registry, ExtendedError: only RequestUriNotFound is public "
-            "(intel/xpumanager); lenovo/python-redfish-lenovo names none",
-            instead="keys of DMTF's registries, which XCC uses besides, and keys in words",
-        )
-        for meaning in Meaning
-    ),
-)
-
-
 def _load() -> tuple[MessageRow, ...]:
     table = read_table("provisioner.quirks", "message_ids.csv")
     return tuple(MessageRow.model_validate(row) for row in table)

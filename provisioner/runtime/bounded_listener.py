@@ -403,6 +403,21 @@ async def serve_runner(
 
 
 @contextlib.asynccontextmanager
+async def serve_bound(
+    name: str, runner: web.AppRunner, bound: Bound, limits: Limits, tls: ssl.SSLContext | None
+) -> AsyncIterator[None]:
+    """Set a runner up, serve it at a place that is bound already, and clean it up."""
+    await runner.setup()
+    listener = BoundedListener(name, get_handlers(runner), limits, tls)
+    listener.accept(bound)
+    try:
+        yield
+    finally:
+        await listener.stop()
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
 async def serve_at(
     name: str, runner: web.AppRunner, file: Path, limits: Limits
 ) -> AsyncIterator[BoundedListener]:

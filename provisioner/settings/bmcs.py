@@ -15,7 +15,6 @@ from provisioner.model.base import Record
 # who may take nodes in must not name a command that the daemon runs.
 
 
-OUTLET_TABLES = ("apc_rpdu2", "apc_rpdu", "raritan_pdu2", "sentry4")
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
 

@@ -142,7 +142,6 @@ def test_a_whole_log_in_pieces_of_any_length_is_read_the_same() -> None:
     assert not list_unknown(pieces, Wanted(ranks=16, rails=8))
     words = nccl_path.describe(pieces)
     assert words.startswith("NCCL 2.21.5, network IB, plugin built in; 16 rings, trees;")
-    assert nccl_path.list_devices(whole)[3] == ("mlx5_3", "mlx5_4")
 
 
 @pytest.mark.parametrize(

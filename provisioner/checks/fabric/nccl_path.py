@@ -190,14 +190,6 @@ def describe(log: NcclLog) -> str:
     )
 
 
-def list_devices(log: NcclLog) -> dict[int, tuple[str, ...]]:
-    """Return rank -> the RDMA devices that its data leaves and enters by."""
-    used: dict[int, set[str]] = {}
-    for path in log.paths:
-        used.setdefault(path.rank, set()).add(_device(log, path))
-    return {rank: tuple(sorted(names)) for rank, names in sorted(used.items())}
-
-
 def _paths_of(log: NcclLog, host: str) -> list[Path]:
     return [w for w in log.paths if log.path_of.get(w.rank, ("", 0))[0] == host]
 

@@ -163,7 +163,6 @@ def parse_registers(message: str) -> tuple[int, tuple[int, ...]] | None:
 
 
 XIDS_NVLINK5 = range(144, 151)
-XID_NVLINK5_SOURCE = "NVIDIA Xid catalogue, sheet XID 144-150 Decode"
 _XID_NVLINK5_MESSAGE = re.compile(
     r"(?P<unit>[A-Za-z][A-Za-z0-9_ ]{0,30}?)\s+(?P<level>Link Fatal|Fatal|Non-?[Ff]atal)\s+"
     r"XC\s?\d+\s+i\s?\d+\s+Link\s+(?P<link>-?\d{1,3})\s+"

@@ -287,7 +287,6 @@ def _read_html(source: str, text: str) -> Iterator[PageTable]:
 # Tables of text: with bars (Markdown, saved pages), lists of reStructuredText, and PDFs as text.
 
 _RULE = re.compile(r"[\s|:+=-]+")
-_GRID = re.compile(r"\+[-=+]+\+")
 
 
 def _read_text(text: str) -> Iterator[PageTable]:

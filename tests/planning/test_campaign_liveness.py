@@ -71,7 +71,7 @@ def test_a_campaign_that_only_waits_for_repairs_says_so_and_ends_after_its_patie
     later = decide(campaign(rules, still_since=100.0), facts, waiting, (), 3600.0)
     ended = decide(campaign(rules, still_since=100.0), facts, waiting, (), 3700.0)
 
-    assert "rack r0: 1 of 1 that may be are out (h000)" in first.standstill
+    assert "rack r0: 1 out of service, and at most 1 may be (h000)" in first.standstill
     assert first.next_look_at == 3700.0
     assert (first.finished, later.finished, ended.finished) == (False, False, True)
     assert set(ended.skip) == {"h000", "h001", "h002", "h003"}

@@ -265,3 +265,18 @@ def test_the_report_tells_times_by_stage_part_and_vendor_and_what_a_tenant_had()
         ("gpu", 1), ("dell", 1)]  # fmt: skip
     assert [(t.tenant, t.owed_s, t.served_s) for t in found.tenants] == [("blue", 800, 700)]
     assert found.tenants[0].availability == pytest.approx(0.875)
+
+
+def test_a_work_for_people_names_the_part_and_its_serial_inside_its_sentence() -> None:
+    rungs = [
+        rung for order in remedies.load_escalation_orders().values() for rung in order if rung.work
+    ]
+    for rung in rungs:
+        for serial in ("", "1654917421304"):
+            part = GPU.model_copy(update={"serial": serial, "kind": rung.kind})
+            work = remedies._people(rung, part, 1, Limits()).work
+            assert work.endswith("."), work
+            assert "{" not in work, work
+            assert work.count(serial) == 1 or not serial, work
+            assert not (". (" in work or ".." in work or ",," in work), work
+    assert len(rungs) > 10

@@ -68,7 +68,7 @@ def test_a_campaign_that_comes_to_stand_still_says_so_within_an_hour_and_ends_wi
                 failed_at = fleet.clock.now()
             if ended.still_since:
                 still_since = ended.still_since
-                assert "rack su0-rack0: 1 of 1 that may be are out" in ended.reason
+                assert "rack su0-rack0: 1 out of service, and at most 1 may be" in ended.reason
                 assert "Bring a host of them back into service" in ended.reason
             if ended.state is not CampaignState.STARTED:
                 break
@@ -76,7 +76,7 @@ def test_a_campaign_that_comes_to_stand_still_says_so_within_an_hour_and_ends_wi
         assert 0.0 < still_since <= failed_at + HOUR_S
         assert ended.state is CampaignState.DONE
         assert "left: " in ended.reason
-        assert "that may be are out" in ended.reason
+        assert "out of service, and at most" in ended.reason
         assert fleet.clock.now() <= still_since + 7 * HOUR_S
 
     asyncio.run(scenario())

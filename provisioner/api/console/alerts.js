@@ -1,17 +1,17 @@
 // @ts-check
 // Alerts that are active: suspended for a time or cleared by hand, several at once.
 
-import { all } from "./api.js";
 import { at, empty, link, made } from "./dom.js";
-import { listing } from "./listing.js";
+import { grown, listing } from "./listing.js";
 import { follow } from "./live.js";
 import { ago, now, number, seconds } from "./words.js";
 
+const MOST = 2000;
+
 export async function page({ signal, me, query, again }) {
-  const rows = (await all("/alerts", 5000, { signal })).filter((row) => row.active);
   const path = (row, verb) => `/nodes/${encodeURIComponent(row.node)}/alerts/${verb}`;
   const why = { name: "why", words: "Why", required: true };
-  const table = listing({
+  const table = await grown("/alerts", MOST, signal, (rows) => listing({
     caption: "Active alerts", rows, again, query, sort: 5, down: true, name: (row) => `${row.id} of ${row.node}`,
     nothing: empty("No alert is active.", "Alerts of nodes in service show up here by themselves."),
     columns: [
@@ -31,6 +31,6 @@ export async function page({ signal, me, query, again }) {
       { words: "Clear", says: () => "An alert that is observed again is raised again.", fields: [why],
         request: (row, values) => ({ path: path(row, "clear"), body: { id: row.id, target: row.target || "*", why: values.why } }) },
     ] : [],
-  });
+  }));
   return { title: "Alerts", body: made("div", { class: "card" }, table), end: follow((row) => row.kind.startsWith("alert"), () => again(), 3000) };
 }

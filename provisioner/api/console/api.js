@@ -82,17 +82,16 @@ export async function maybe(path, options) {
 }
 
 /**
- * The rows of a list, page by page, at most `most`.
+ * All rows of a list, page by page: none is left out. Of a list that may be long, ask for `some` and say so (`grown`).
  * @param {string} path
- * @param {number} [most]
  * @param {Parameters<typeof ask>[1]} [options]
  */
-export async function all(path, most = 2000, options = {}) {
-  return (await some(path, most, options)).rows;
+export async function all(path, options = {}) {
+  return (await some(path, Infinity, options)).rows;
 }
 
 /**
- * The same from a cursor on, with the cursor of what follows ("": there is nothing) and the total that the server tells.
+ * The same from a cursor on, with the cursor of what follows ("": there is nothing) and the total, null where the server tells none.
  * @param {string} path
  * @param {number} most
  * @param {Parameters<typeof ask>[1]} [options]
@@ -105,7 +104,7 @@ export async function some(path, most, options = {}, next = "") {
     const query = `${path.includes("?") ? "&" : "?"}limit=500${next ? `&cursor=${encodeURIComponent(next)}` : ""}`;
     const page = await ask(path + query, options);
     rows.push(...page.items);
-    total = page.total ?? rows.length;
+    total = page.total ?? null;
     next = page.items.length ? page.next : ""; // the journal always says where to go on
   } while (next && rows.length < most);
   return { rows, next, total };

@@ -6,24 +6,34 @@ import { all, ask, maybe } from "./api.js";
 import { operation_words } from "./dialog.js";
 import { at, blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
 import { forecast_line } from "./campaign_line.js";
+import { listing } from "./listing.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
 import { instant, lasts, many, now, number, seconds, when } from "./words.js";
 
 const STATES = ["done", "soaking", "admitted", "failed", "notified", "deferred", "skipped", "pending"];
-const SHOWN_MAX = 200; // nodes in the table of one campaign
 
 export async function page({ parts, query, signal, me, again }) {
-  return parts[1] ? one(parts[1], { query, signal, me, again }) : list({ signal, me, again });
+  return parts[1] ? one(parts[1], { query, signal, me, again }) : list({ query, signal, me, again });
 }
 
-async function list({ signal, me, again }) {
-  const rows = (await all("/campaigns", 2000, { signal })).reverse();
+async function list({ query, signal, me, again }) {
+  const rows = await all("/campaigns", { signal }); // few, and the newest come last
   const make = me.roles.includes("operator") ? made("a", { class: "button", href: "#/draft" }, "New campaign") : null;
-  const body = rows.length
-    ? section("All campaigns", table("Campaigns, the newest first", [["Campaign"], ["State"], ["Release"], ["Nodes"], ["By"], ["Made", "num"], ...(make ? [["Request"]] : [])],
-      rows.map((c) => [link(["campaigns", c.id], c.id), made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null), c.release, made("code", {}, c.select), c.created_by, at(c.created_at), ...(make ? [c.state === "draft" ? made("a", { class: "button small", href: `#/campaigns/${encodeURIComponent(c.id)}?start=1`, "aria-label": `Start ${c.id}` }, "Start") : "—"] : [])])))
-    : empty("There is no campaign yet.", "Draft one here, or with `provisioner campaign create --release NAME --select EXPRESSION`.");
+  const start = (c) => (c.state === "draft" ? made("a", { class: "button small", href: `#/campaigns/${encodeURIComponent(c.id)}?start=1`, "aria-label": `Start ${c.id}` }, "Start") : "—");
+  const body = section("All campaigns", listing({
+    caption: "Campaigns", rows, again, query, sort: 5, down: true, name: (c) => c.id,
+    nothing: empty("There is no campaign yet.", "Draft one here, or with `provisioner campaign create --release NAME --select EXPRESSION`."),
+    columns: [
+      { head: "Campaign", cell: (c) => link(["campaigns", c.id], c.id), value: (c) => c.id },
+      { head: "State", cell: (c) => made("span", {}, chip(c.state, "campaign"), c.reason ? made("span", { class: "quiet block" }, c.reason) : null) },
+      { head: "Release", cell: (c) => c.release },
+      { head: "Nodes", cell: (c) => made("code", {}, c.select) },
+      { head: "By", cell: (c) => c.created_by },
+      { head: "Made", num: true, cell: (c) => at(c.created_at), value: (c) => seconds(c.created_at) },
+      ...(make ? [{ head: "Request", cell: start, value: (c) => c.state }] : []),
+    ],
+  }));
   return { title: "Campaigns", body, beside: make ? made("div", { class: "buttons" }, make) : null, end: follow((row) => row.kind === "campaign", () => again()) };
 }
 
@@ -42,9 +52,11 @@ async function one(id, { query, signal, me, again }) {
     const { campaign } = view.told;
     head.replaceChildren(id, " ", chip(campaign.state, "campaign"));
     const focused = beside.contains(document.activeElement);
+    const typed = progress.querySelector("input[type=search]:focus");
     beside.replaceChildren(...verbs(view, me, path, seen, again), ...(draft && me.roles.includes("operator") ? [rehearse(path, rehearsal)] : []));
     if (focused) beside.querySelector("button")?.focus();
     progress.replaceChildren(...[about(campaign), draft ? null : budget(view.told), draft ? forecast(seen) : waves(view.told), draft ? null : time_line(view), draft ? null : nodes(view.told, me, path, again), draft ? null : measures(view, me, path, again)].filter(Boolean));
+    if (typed) progress.querySelector("input[type=search]")?.focus();
   };
   draw();
   const look = async () => {
@@ -155,10 +167,19 @@ function time_line({ told, course }) {
 function nodes({ campaign, nodes: rows }, me, path, again) {
   const may = me.roles.includes("operator") && ["started", "paused", "stopped", "rolling_back"].includes(campaign.state);
   const rank = { failed: 0, admitted: 1, soaking: 2, deferred: 3, notified: 4, pending: 5, skipped: 6, done: 7 };
-  const first = [...rows].sort((a, b) => rank[a.state] - rank[b.state] || a.wave - b.wave || a.node.localeCompare(b.node, "en", { numeric: true })).slice(0, SHOWN_MAX);
-  return section("Nodes", rows.length > first.length ? made("p", { class: "quiet" }, `The first ${number(first.length)} of ${number(rows.length)}: what needs you comes first.`) : null,
-    table("Nodes of the campaign", [["Node"], ["Progress"], ["Wave", "num"], ["Admitted", "num"], ["Finished", "num"], ["Reason"], ...(may ? [["Requests"]] : [])],
-      first.map((n) => [link(["nodes", n.node], n.node), chip(n.state, "progress"), String(n.wave), at(n.admitted_at), at(n.finished_at), n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—"), ...(may ? [made("div", { class: "buttons" }, of_node(n, path, again))] : [])])));
+  const place = new Map([...rows].sort((a, b) => rank[a.state] - rank[b.state] || a.wave - b.wave || a.node.localeCompare(b.node, "en", { numeric: true })).map((n, i) => [n, i]));
+  return section("Nodes", listing({
+    caption: "Nodes of the campaign", rows, again, sort: 1, query: new URLSearchParams(location.hash.split("?")[1]), key: "node-", name: (n) => n.node, // what needs a person comes first
+    columns: [
+      { head: "Node", cell: (n) => link(["nodes", n.node], n.node), value: (n) => n.node },
+      { head: "Progress", cell: (n) => chip(n.state, "progress"), value: (n) => place.get(n), text: (n) => n.state },
+      { head: "Wave", num: true, cell: (n) => String(n.wave), value: (n) => n.wave },
+      { head: "Admitted", num: true, cell: (n) => at(n.admitted_at), value: (n) => seconds(n.admitted_at) },
+      { head: "Finished", num: true, cell: (n) => at(n.finished_at), value: (n) => seconds(n.finished_at) },
+      { head: "Reason", cell: (n) => n.reason || (n.deferred_until ? `put off until ${when(n.deferred_until)}` : n.earliest_at ? `not before ${when(n.earliest_at)}` : "—") },
+      ...(may ? [{ head: "Requests", cell: (n) => made("div", { class: "buttons" }, of_node(n, path, again)), value: () => "" }] : []),
+    ],
+  }));
 }
 
 function of_node(n, campaign_path, again) {

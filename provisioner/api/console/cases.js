@@ -4,6 +4,7 @@
 import { ask } from "./api.js";
 import { operation_words } from "./dialog.js";
 import { at, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { grown, listing } from "./listing.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
 import { ago, instant, lasts, now, seconds, when } from "./words.js";
@@ -14,19 +15,28 @@ const words = (word) => word.replaceAll("_", " ");
 const DAY_S = 86_400;
 const KINDS = ["gpu", "dpu", "nic", "nvswitch", "memory", "cpu", "storage", "psu", "baseboard", "bmc", "system"]; // DeviceKind
 
+const MOST = 1000; // the newest first
+
 export async function page({ parts, query, signal, me, again }) {
   return parts[1] ? one(parts[1], { signal, me, again }) : list({ query, signal, me, again });
 }
 
 async function list({ query, signal, me, again }) {
   const all = query.get("all") === "1";
-  const { items } = await ask("/cases?limit=500", { signal });
-  const rows = items.filter((c) => all || c.stage !== "closed");
+  const nothing = empty(all ? "There was never a case." : "No case is open.", "A case opens by itself when a check or a device reports a fault. To report one, go to its node.");
   const other = made("a", { href: all ? "#/cases" : "#/cases?all=1" }, all ? "Only open ones" : "Closed ones too");
-  const body = rows.length
-    ? section(all ? "All cases" : "Open cases", table("Cases, the newest first", [["Case"], ["Node"], ["Stage"], ["Tenant"], ["Service"], ["Reason"], ["Opened", "num"]],
-      rows.map((c) => [link(["cases", c.id], c.id), link(["nodes", c.node], c.node), chip(c.stage, "stage"), c.tenant || "—", words(c.service), c.reason || "—", at(c.opened_at)])))
-    : empty(all ? "There was never a case." : "No case is open.", "A case opens by itself when a check or a device reports a fault. To report one, go to its node.");
+  const body = section(all ? "All cases" : "Open cases", await grown(`/cases?open=${!all}`, MOST, signal, (rows) => listing({
+    caption: "Cases", rows, again, query, nothing, sort: 6, down: true, name: (c) => c.id,
+    columns: [
+      { head: "Case", cell: (c) => link(["cases", c.id], c.id), value: (c) => c.id },
+      { head: "Node", cell: (c) => link(["nodes", c.node], c.node), value: (c) => c.node },
+      { head: "Stage", cell: (c) => chip(c.stage, "stage"), value: (c) => c.stage },
+      { head: "Tenant", cell: (c) => c.tenant || "—" },
+      { head: "Service", cell: (c) => words(c.service) },
+      { head: "Reason", cell: (c) => c.reason || "—" },
+      { head: "Opened", num: true, cell: (c) => at(c.opened_at), value: (c) => seconds(c.opened_at) },
+    ],
+  })));
   const work = me.roles.includes("tenant") ? null : made("a", { href: "#/technician" }, "For technicians");
   return { title: "Cases", beside: made("p", { class: "buttons" }, work, " ", other), body, end: follow((row) => row.kind.includes("case"), () => again()) };
 }

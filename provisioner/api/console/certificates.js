@@ -1,17 +1,15 @@
 // @ts-check
 // Certificates: when each ends, and one or several revoked.
 
-import { all } from "./api.js";
 import { at, chip, empty, link, made } from "./dom.js";
-import { listing } from "./listing.js";
+import { grown, listing } from "./listing.js";
 import { ago, now, seconds, short } from "./words.js";
 
-const MOST = 2000; // the newest; a node's own page has its present one
+const MOST = 2000; // the newest first
 
 export async function page({ query, signal, me, again }) {
-  const rows = await all("/certificates", MOST, { signal });
   const state = (row) => (row.revoked_at ? "revoked" : seconds(row.expires_at) < now() ? "expired" : "valid");
-  const table = listing({
+  const table = await grown("/certificates", MOST, signal, (rows) => listing({
     caption: "Certificates", rows, again, query, sort: 4, name: (row) => `${row.id} of ${row.node}`,
     nothing: empty("There is no certificate yet.", "One is issued once every check of a node's gates passed."),
     columns: [
@@ -28,6 +26,6 @@ export async function page({ query, signal, me, again }) {
       says: (chosen) => `${chosen.map((row) => row.node).slice(0, 5).join(", ")}${chosen.length > 5 ? " and others" : ""}: revoked for good. A node that serves goes on serving without one; another reaches no tenant before it is proved anew.`,
       request: (row, values) => ({ path: `/certificates/${encodeURIComponent(row.id)}/revoke`, body: { reason: values.reason } }),
     }] : [],
-  });
+  }));
   return { title: "Certificates", body: made("div", { class: "card" }, table) };
 }

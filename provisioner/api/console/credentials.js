@@ -2,21 +2,19 @@
 // Passwords of BMCs: their age, why they are to be changed, a change on demand, and one that is shown
 // to a person whom another one allowed it. A password is on this page only while its dialog is open.
 
-import { all, ask } from "./api.js";
+import { ask } from "./api.js";
 import { ask_proved, asks } from "./dialog.js";
 import { at, chip, empty, facts, link, made, section } from "./dom.js";
-import { listing } from "./listing.js";
+import { grown, listing } from "./listing.js";
 import { proposes } from "./proposal.js";
 import { lasts, now, number, seconds, when } from "./words.js";
 
-const MOST = 5000; // logins; a filter by node shows the others
+const MOST = 2000; // logins at first
 const SHOW = "credential.show"; // kind of the request
 
 export async function page({ query, signal, me, again }) {
   const node = query.get("node") ?? "";
-  const [rows, requests] = await Promise.all([
-    all(`/credentials${node ? `?node=${encodeURIComponent(node)}` : ""}`, MOST, { signal }), ask("/requests?limit=200", { signal }),
-  ]);
+  const requests = await ask("/requests?limit=200", { signal });
   const operator = me.roles.includes("operator");
   const mine = requests.items.filter((r) => r.kind === SHOW && r.asked_by === me.subject && (r.state === "waiting" || (r.state === "done" && seconds(r.result?.expires_at) > now())));
   const body = made("div", { class: "stack" },
@@ -30,7 +28,7 @@ export async function page({ query, signal, me, again }) {
         { head: "Read", cell: (row) => (row.state === "done" ? reveal(row) : "Another person approves it first."), value: (row) => row.state },
       ],
     })) : null,
-    section(node ? `Passwords of ${node}` : "Passwords of BMCs", listing({
+    section(node ? `Passwords of ${node}` : "Passwords of BMCs", await grown(`/credentials${node ? `?node=${encodeURIComponent(node)}` : ""}`, MOST, signal, (rows) => listing({
       caption: "Logins of BMCs", rows, again, name: (row) => row.name, sort: 2, down: true,
       nothing: empty("The daemon keeps no password here.", "It keeps those that it set itself, when a host was taken in."),
       columns: [
@@ -48,7 +46,7 @@ export async function page({ query, signal, me, again }) {
         says: (chosen) => `The passwords of ${number(chosen.length)} BMCs are changed. Their sessions end, and other tools that have these passwords lose access.`,
         together: (chosen, { reason, emergency }) => ({ path: "/credentials/rotate", body: { logins: chosen.map((row) => row.name), reason, ...(emergency ? { emergency } : {}) } }),
       }] : [],
-    })));
+    }))));
   return { title: "Passwords", body };
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // A table that is filtered, sorted and selected from, with actions on all that is selected. The rows
-// are records of the API; a column says how one shows and by which value it is sorted.
+// are records of the API; a column says how one shows, by which value it is sorted, and which text of it the filter finds (that value, if it says none).
 
 import { remember } from "./address.js";
 import { some } from "./api.js";
@@ -12,7 +12,7 @@ import { many, number } from "./words.js";
 const SHOWN_MAX = 300; // rows at once in the page; a button shows more
 
 /**
- * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, num?: boolean}} Column
+ * @typedef {{head: string, cell: (row: any) => any, value?: (row: any) => any, text?: (row: any) => string, num?: boolean}} Column
  * @typedef {{words: string, title?: string, says: (rows: any[]) => string, fields?: any[], danger?: boolean,
  *   each?: boolean, request?: (row: any, values: any) => Request, together?: (rows: any[], values: any) => Request, fits?: (row: any) => any}} Action
  * @typedef {{path: string, verb?: string, body?: unknown}} Request
@@ -39,7 +39,8 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
 
   const draw = (focus = -1) => {
     const values = columns.map((c) => c.value ?? ((row) => text_of(c.cell(row))));
-    const fitting = sorted(matching(rows, values, state.text), values[state.sort], state.down);
+    const texts = columns.map((c, i) => c.text ?? values[i]);
+    const fitting = sorted(matching(rows, texts, state.text), values[state.sort], state.down);
     const shown = fitting.slice(0, state.shown);
     const heads = columns.map((c, i) => head(c, i));
     if (bulk.some((action) => action.each)) heads.push(made("th", { scope: "col", role: "columnheader" }, made("span", { class: "visually-hidden" }, "Acts")));
@@ -114,11 +115,16 @@ export function growing(path, most, { rows, next, total }, signal, draw) {
   const bar = made("div", { class: "notice" }, said, made("div", { class: "buttons" }, buttons));
   const show = () => {
     bar.hidden = !next;
-    said.textContent = `${number(rows.length)} of ${number(total)} are here; the filter and “Select all” below are of these.`;
+    said.textContent = `${number(rows.length)} ${total === null ? "are here, and there are more" : `of ${number(total)} are here`}; the filter and “Select all” below are of these.`;
     place.replaceChildren(draw(rows));
   };
   show();
   return made("div", {}, bar, place);
+}
+
+/** The same with the first rows asked for here. */
+export async function grown(path, most, signal, draw) {
+  return growing(path, most, await some(path, most, { signal }), signal, draw);
 }
 
 function tick(label, on, changed) {

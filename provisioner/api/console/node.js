@@ -13,7 +13,6 @@ import { parts as phrases, sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
 const EVENTS = 12; // the newest ones, on the node's own page
-const NEIGHBOURS_MAX = 500;
 const WAY = ["discovered", "intake", "converging", "validating", "certified", "released"];
 
 export async function page({ parts, query, signal, me, go, again }) {
@@ -28,15 +27,15 @@ export async function page({ parts, query, signal, me, go, again }) {
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
-    all(`/events?node=${encodeURIComponent(name)}&kind=state`, 2000, { signal }).catch(() => []),
+    all(`/events?node=${encodeURIComponent(name)}&kind=state`, { signal }).catch(() => []),
     staff && node.kind === "host" ? quiet(`${path}/attestation`) : null,
     quiet(`/events?node=${encodeURIComponent(name)}&newest=true&limit=${EVENTS}`),
-    quiet(`/alerts?node=${encodeURIComponent(name)}`),
-    node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, NEIGHBOURS_MAX, { signal }).catch(() => []) : [],
+    all(`/alerts?node=${encodeURIComponent(name)}`, { signal }),
+    node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, { signal }).catch(() => []) : [],
     staff ? quiet(`${path}/timeline`) : null,
     staff && node.kind === "host" && node.state === "released" ? quiet(`${path}/proof`) : null,
   ]);
-  const alarms = (raised?.items ?? []).filter((a) => a.active);
+  const alarms = raised.filter((a) => a.active);
   const body = made("div", { class: "stack" },
     waiting(node),
     looked || handed ? section("What it would do", would_do(handed, looked)) : null,

@@ -64,7 +64,7 @@ export async function page({ signal, me, go }) {
       yes.disabled = false;
     }
   });
-  picker.taken = new Set((await all("/tenants", 5000, { signal })).flatMap((t) => t.picked));
+  picker.taken = new Set((await all("/tenants", { signal })).flatMap((t) => t.picked));
   await picker.load(signal);
   watch.look();
   return { title: "New tenant", body: form, shown: () => { picker.draw(); inputs.get("name").focus(); }, end: () => { watch.end(); picker.end(); } };

@@ -2,9 +2,9 @@
 // What the daemon does and compares: operations, the watch of nodes in service, cohorts of alike nodes,
 // and a restore that waits for people.
 
-import { all, ask } from "./api.js";
+import { ask } from "./api.js";
 import { at, blockers, chip, empty, facts, link, made, section, table } from "./dom.js";
-import { listing } from "./listing.js";
+import { grown, listing } from "./listing.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
 import { ago, lasts, many, number, seconds, short, when } from "./words.js";
@@ -27,13 +27,12 @@ export async function operations({ parts, query, signal, again }) {
     end: running ? follow((row) => row.node === o.subject || row.kind === "request", () => again(), 2000) : undefined };
   }
   const state = STATES.some(([word]) => word === query.get("state")) ? query.get("state") : "active";
-  const rows = await all(`/operations?status=${state}`, OPERATIONS_MAX, { signal });
   const tabs = made("nav", { class: "choice tabs", "aria-label": "State" }, STATES.map(([word, words]) => made("a", { href: `#/operations?state=${word}`, "aria-current": word === state ? "page" : null }, words)));
-  return { title: "Operations", beside: tabs, body: made("div", { class: "card" }, listing({
+  return { title: "Operations", beside: tabs, body: made("div", { class: "card" }, await grown(`/operations?status=${state}`, OPERATIONS_MAX, signal, (rows) => listing({
     caption: "Operations", rows, again, query, sort: 5, down: true, name: (row) => row.id, nothing: empty(state === "active" ? "Nothing is under way." : "There is none.", ""),
     columns: [{ head: "Operation", cell: (row) => link(["operations", row.id], row.id), value: (row) => row.id }, { head: "Of", cell: (row) => node_link(row.subject), value: (row) => row.subject }, { head: "To", cell: (row) => row.kind.replaceAll("_", " ") },
       { head: "Phase", cell: (row) => row.phase || "—" }, { head: "Note", cell: (row) => row.note || "—" }, { head: "Begun", num: true, cell: (row) => at(row.opened_at), value: (row) => seconds(row.opened_at) }, { head: "Asked by", cell: (row) => row.asked_by || "—" }],
-  })), end: state === "active" ? follow((row) => ["state", "step"].includes(row.kind), () => { if (!document.querySelector(".listing :focus")) again(); }, 5000) : undefined };
+  }))), end: state === "active" ? follow((row) => ["state", "step"].includes(row.kind), () => { if (!document.querySelector(".listing :focus")) again(); }, 5000) : undefined };
 }
 
 /** Whether nodes in service are watched, how, and what is missing. */

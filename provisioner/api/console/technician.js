@@ -35,9 +35,10 @@ export async function page({ query, signal, me }) {
 }
 
 async function find(serial, me, again, signal) {
-  const found = (await all(`/cases?open=true${serial ? `&serial=${encodeURIComponent(serial)}` : ""}`, 2000, { signal })).filter((c) => serial || c.stage === "hardware");
+  const found = (await all(`/cases?open=true${serial ? `&serial=${encodeURIComponent(serial)}` : ""}`, { signal })).filter((c) => serial || c.stage === "hardware");
   if (!found.length) return [serial ? empty(`No open case has a part with serial ${serial}.`, "Read it again, or clear it for the list of all work.") : empty("No work waits at the racks.", "Cases come here by themselves once a part is to be touched.")];
-  return Promise.all(found.slice(0, SHOWN_MAX).map((line) => card(line, me, again, signal)));
+  const more = found.length > SHOWN_MAX ? [made("p", { class: "notice" }, `${SHOWN_MAX} of ${found.length} cases: type the serial of a part for the others, or see `, link(["cases"], "all cases"), ".")] : [];
+  return [...more, ...await Promise.all(found.slice(0, SHOWN_MAX).map((line) => card(line, me, again, signal)))];
 }
 
 async function card(line, me, again, signal) {

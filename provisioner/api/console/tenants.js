@@ -4,31 +4,36 @@
 import { all, ask } from "./api.js";
 import { operation_words } from "./dialog.js";
 import { blockers, chip, empty, facts, link, made, section, table, tell } from "./dom.js";
+import { listing } from "./listing.js";
 import { follow } from "./live.js";
 import { shown } from "./onboard.js";
 import { proposes } from "./proposal.js";
 import { many, number, size_words } from "./words.js";
 
-export async function page({ parts, signal, me, again, go }) {
+export async function page({ parts, query, signal, me, again, go }) {
   if (me.roles.includes("tenant") && !parts[1]) return one(me.tenant, { signal, me, again, go });
-  return parts[1] ? one(parts[1], { signal, me, again, go }) : list({ signal, me, again });
+  return parts[1] ? one(parts[1], { signal, me, again, go }) : list({ query, signal, me, again });
 }
 
-async function list({ signal, me, again }) {
-  const [rows, summary] = await Promise.all([all("/tenants", 5000, { signal }), ask("/summary", { signal })]);
-  const held = new Map();
-  for (const c of summary.counts) held.set(c.tenant, (held.get(c.tenant) ?? 0) + c.nodes);
-  const body = rows.length
-    ? section("All tenants", table("Tenants", [["Tenant"], ["Network"], ["VRF"], ["Nodes", "num"], ["Wanted", "num"]],
-      rows.map((t) => [link(["tenants", t.name], t.name), chip(t.phase, "phase"), t.vrf || "—", number(held.get(t.name) ?? 0), number(t.nodes_wanted)])))
-    : empty("There is no tenant yet.", "Make one: `provisioner tenant apply NAME --nodes 4`, or PUT /v1/tenants/NAME.");
+async function list({ query, signal, me, again }) {
+  const rows = await all("/tenants", { signal });
+  const body = section("All tenants", listing({
+    caption: "Tenants", rows, again, query, name: (t) => t.name, nothing: empty("There is no tenant yet.", "Make one: `provisioner tenant apply NAME --nodes 4`, or PUT /v1/tenants/NAME."),
+    columns: [
+      { head: "Tenant", cell: (t) => link(["tenants", t.name], t.name), value: (t) => t.name },
+      { head: "Network", cell: (t) => chip(t.phase, "phase"), value: (t) => t.phase },
+      { head: "VRF", cell: (t) => t.vrf || "—" },
+      { head: "Nodes", num: true, cell: (t) => number(t.nodes), value: (t) => t.nodes },
+      { head: "Wanted", num: true, cell: (t) => number(t.nodes_wanted), value: (t) => t.nodes_wanted },
+    ],
+  }));
   const make = me.roles.includes("operator") ? made("p", { class: "buttons" }, made("a", { class: "button", href: "#/fleet?colour=tenant" }, "Where they stand"), made("a", { class: "button", href: "#/onboard" }, "New tenant")) : made("p", { class: "buttons" }, made("a", { class: "button", href: "#/fleet?colour=tenant" }, "Where they stand"));
   return { title: "Tenants", beside: make, body, end: follow((row) => ["tenant", "allocated"].includes(row.kind), () => again()) };
 }
 
 async function one(name, { signal, me, again, go }) {
   const [{ tenant, usage }, summary, rows, notices] = await Promise.all([ask(`/tenants/${encodeURIComponent(name)}`, { signal }), ask("/summary", { signal }),
-    all(`/nodes?where=${encodeURIComponent(`tenant="${name}"`)}`, 500, { signal }), me.roles.includes("tenant") ? ask("/notices?limit=20", { signal }) : null]);
+    all(`/nodes?where=${encodeURIComponent(`tenant="${name}"`)}`, { signal }), me.roles.includes("tenant") ? ask("/notices?limit=20", { signal }) : null]);
   const states = new Map();
   for (const c of summary.counts) if (c.tenant === name) states.set(c.state, (states.get(c.state) ?? 0) + c.nodes);
   const quota = tenant.quota;
@@ -43,9 +48,11 @@ async function one(name, { signal, me, again, go }) {
       made("p", {}, made("a", { href: `#/fleet?colour=tenant&where=${encodeURIComponent(`tenant="${name}"`)}` }, "Show them on the map"), " ", me.roles.includes("tenant") ? null : made("a", { href: "#/fabric" }, "Ports on the leaves"))]
       : empty("It has no node yet.", tenant.nodes_wanted ? "Certified nodes follow by themselves; see which are certified on the map." : "Say how many it is to have: `provisioner tenant apply NAME --nodes 4`.")),
     tenant.file_storage ? section("Shared storage", storage(tenant, signal)) : null,
-    rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), table("Its nodes, those on their way first", [["Node"], ["State"], ["Now"]],
-      [...rows].sort((a, b) => Number(a.state === "released") - Number(b.state === "released") || a.id.localeCompare(b.id, "en", { numeric: true })).slice(0, 200).map((n) => [link(["nodes", n.id], n.id), chip(n.state), n.note || "—"]))) : null,
-    notices ? section("Notices", notices.items.length ? made("ul", { class: "plain" }, notices.items.map((n) => made("li", {}, n.text))) : empty("There is none.", "")) : null,
+    rows.length ? section("Progress", made("p", { class: "quiet" }, progress_words(usage, rows)), listing({
+      caption: "Its nodes", rows, again, sort: 2, down: true, name: (n) => n.id, // those on their way first
+      columns: [{ head: "Node", cell: (n) => link(["nodes", n.id], n.id), value: (n) => n.id }, { head: "State", cell: (n) => chip(n.state), value: (n) => n.state }, { head: "Now", cell: (n) => n.note || "—", value: (n) => (n.state === "released" ? "" : n.note || n.state) }],
+    })) : null,
+    notices ? section("Notices", notices.items.length ? [notices.next ? made("p", { class: "quiet" }, "The newest 20.") : null, made("ul", { class: "plain" }, notices.items.map((n) => made("li", {}, n.text)))] : empty("There is none.", "")) : null,
     section("Sessions to the outside", tenant.outside.length ? table("Sessions", [["Leaf"], ["Peer", "num"], ["AS", "num"], ["Takes"], ["Sends"]],
       tenant.outside.map((o) => [link(["nodes", o.switch], o.switch), o.peer, String(o.remote_as), o.accepts.join(", ") || "nothing", o.sends.join(", ") || "nothing"])) : empty("It has none.", "Nothing of it is exchanged with the outside.")));
   return { title: `Tenant ${name}`, heading: [name, " ", chip(tenant.phase, "phase")], beside: made("div", { class: "buttons" }, verbs(tenant, usage, me, again, go)), body, end: follow((row) => ["tenant", "allocated", "state"].includes(row.kind), () => again(), 2000) };

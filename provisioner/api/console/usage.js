@@ -20,7 +20,7 @@ export async function page({ query, signal, me, go, again }) {
   const by = BY.some(([word]) => word === query.get("by")) ? query.get("by") : "cause";
   const times = times_of(query, now());
   const asked = new URLSearchParams({ begins_at: instant(times.begin), ends_at: instant(times.end), ...(tenant ? { tenant } : {}), ...(node ? { node } : {}) });
-  const [sums, course, tenants] = await Promise.all([ask(`/usage?${asked}&by=${by}`, { signal }), ask(`/usage/course?${asked}&steps=60`, { signal }), staff ? all("/tenants", 5000, { signal }) : []]);
+  const [sums, course, tenants] = await Promise.all([ask(`/usage?${asked}&by=${by}`, { signal }), ask(`/usage/course?${asked}&steps=60`, { signal }), staff ? all("/tenants", { signal }) : []]);
   const name = `${tenant || "site"}-${times.words.replaceAll(" ", "-").toLowerCase()}`;
   return { title: "Usage", beside: spans(query, go), body: made("div", { class: "stack" },
     made("div", { class: "card" }, form({ query, tenant, node, by, times, tenants, staff, go }),

@@ -259,10 +259,8 @@ async def list_all(ask: Ask) -> Reply:
         if ask.caller.staff or t.name == ask.caller.tenant
     ]
     rows = [t for t in visible if t.name > after]
-    nodes = await ask.parts.store.nodes.list()
-    shown = tuple(
-        TenantRow(**dict(t), nodes=count_usage(t, nodes).nodes) for t in rows[: ask.query.limit]
-    )
+    held = Counter(n.tenant for n in await ask.parts.store.nodes.list())
+    shown = tuple(TenantRow(**dict(t), nodes=held[t.name]) for t in rows[: ask.query.limit])
     more = len(rows) > len(shown)
     following = encode_cursor(shown[-1].name) if more else ""
     return Reply(TenantPage(items=shown, next=following, total=len(visible)))

@@ -264,8 +264,8 @@ class Floor:
                     if limit == 0:
                         why = f"{label}: no node may be out of service"
                         return Hold(why=why, unblock="Raise that limit in the policy.")
-                    out = f"{limit - room[group]} of {limit}"
-                    return Hold(why=f"{label}: {out} that may be are out", unblock=_BACK)
+                    out = f"{limit - room[group]} out of service, and at most {limit} may be"
+                    return Hold(why=f"{label}: {out}", unblock=_BACK)
         return _NEXT
 
 

@@ -120,7 +120,7 @@ def _describe(here: Situation, floor: Floor, key: tuple[bool, int]) -> Standing:
     ]
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     named = ", ".join(names[:_NAMED_MAX]) + more
-    why = f"{label}: {len(names)} of {limit} that may be are out ({named})"
+    why = f"{label}: {len(names)} out of service, and at most {limit} may be ({named})"
     kind = "switch" if floor.nodes[0].kind is NodeKind.SWITCH else "host"
     unblock = f"Bring a {kind} of them back into service, or raise that limit in the policy."
     return Standing(Hold(why=why, unblock=unblock), Aside.FOR_A_TIME)

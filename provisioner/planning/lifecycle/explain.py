@@ -458,7 +458,7 @@ def _explain_remedy(seen: Situation) -> Iterator[str]:
     ticket = seen.case.ticket if seen.case is not None else None
     if ticket is not None and not ticket.closed_at:
         number = clean_text(ticket.id) or "not taken yet"
-        yield f"Work for people (ticket {number}): {clean_text(ticket.work)}."
+        yield f"Work for people (ticket {number}): {clean_text(ticket.work).rstrip('.')}."
     stopped = seen.campaign is not None and seen.campaign.state in ("paused", "stopped")
     if seen.campaign is not None and stopped:
         reason = f" ({clean_text(seen.campaign.reason)})" if seen.campaign.reason else ""

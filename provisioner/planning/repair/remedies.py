@@ -44,7 +44,7 @@ class Rung(Record):
     tries_max: int  # on one part within `window_h`
     window_h: float
     component: str = ""  # REFLASH: the component of the matrix that is written again
-    work: str = ""  # BY_PEOPLE: the instruction; {part} is the suspect
+    work: str = ""  # BY_PEOPLE: the instruction; {part}: the suspect and its serial
     why: str
 
 
@@ -176,12 +176,11 @@ def _held(rung: Rung, tries: Sequence[RemedyTry], limits: Limits, now: float) ->
 def _people(rung: Rung, suspect: Suspect, attempt: int, limits: Limits) -> People:
     unknown = suspect.part in NOWHERE and suspect.kind not in (PartClass.HOST, PartClass.SOFTWARE)
     where = "(which one: diagnose first)" if unknown else suspect.part
-    work = rung.work.replace("{part}", where)
+    serial = f", serial {suspect.serial}" if suspect.serial else ""
+    work = rung.work.replace("{part}", where + serial).replace("{serial}", serial)
     if rung.remedy is RemedyKind.REPLACE and suspect.confidence < limits.confidence_min:
         sure = f"{suspect.confidence:.0%}"
         work = f"Diagnose {suspect.part} before anything is replaced: it is {sure} sure. {work}"
-    if suspect.serial:
-        work += f" (serial {suspect.serial})"
     return People(rung=rung, suspect=suspect, attempt=attempt, work=work)
 
 

@@ -278,5 +278,5 @@ def test_a_work_for_people_names_the_part_and_its_serial_inside_its_sentence() -
             assert work.endswith("."), work
             assert "{" not in work, work
             assert work.count(serial) == 1 or not serial, work
-            assert not (". (" in work or ".." in work or ",," in work), work
+            assert not [wrong for wrong in (". (", "..", ",,") if wrong in work], work
     assert len(rungs) > 10

@@ -45,6 +45,7 @@ from provisioner.api.routes import (
 )
 from provisioner.api.routes.declared import hardware, images, matrix_files, policies
 from provisioner.model.access import ChangeKind
+from provisioner.runtime.integrations import find_integrations, load_reference
 
 ALL: tuple[Route, ...] = (
     *nodes.ROUTES,
@@ -99,6 +100,7 @@ ALL: tuple[Route, ...] = (
     *home.CONSOLE_MAP_ROUTES,
     *console_session.ROUTES,
     *home.PAGES_ROUTES,
+    *(r for one in find_integrations() if one.routes for r in load_reference(one, one.routes)),
 )
 
 EXECUTORS: Mapping[ChangeKind, Execute] = {

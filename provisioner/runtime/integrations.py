@@ -72,6 +72,7 @@ class Integration:
     the `Spaces` of the storage system whose `provider` is the integration's name.
     `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
     readings of optics (`control/watch/watched_nodes.OpticKeeper`).
+    `routes` names a sequence of `api.route.Route`, always served; their handlers load the rest.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `metrics` takes (settings, clock, token, version) and returns a `Metrics`.
     `commands` are typer applications or functions by the name of their command; a name of two words
@@ -100,6 +101,7 @@ class Integration:
     webhook_posts: str = ""
     spaces: str = ""
     optic_series: str = ""
+    routes: str = ""
     metrics: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)

@@ -134,6 +134,12 @@ class Site:
         self.do(SqlRunRepository(self.store).begin(row))
         return memory / EVENTS
 
+    def keep_days(self, leaf: str, days: Sequence[str]) -> None:
+        """Keep days of a leaf's ports, as lines of the series of optics."""
+        folder = self._folder / "data" / "optics" / leaf
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "days.jsonl").write_text("\n".join(days) + "\n")
+
     def hold(self, file: str) -> None:
         """Put a firmware file into the artifact store."""
         (self._folder / file).touch()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date, timedelta
 from typing import Any
 
 from chromium import Looker
+from console_site import Site
 
 from provisioner.access.tokens import TOKEN, sha256_of
 
@@ -65,3 +68,26 @@ def test_a_list_that_is_longer_says_how_many_there_are_and_fetches_the_others(
 
     assert told.startswith(f"3 of {total} are here")
     assert drawn == [3, total]
+
+
+def test_a_hosts_page_shows_the_light_of_its_rails_and_which_end_to_clean(
+    walker: Looker, site: Site
+) -> None:
+    days = []
+    for number in range(20):
+        known = {"serial": "MT1", "part": "NVIDIA MMS4X00", "kind": "optic", "low": -9.0}
+        light = {"rx_dbm": round(0.8 - 0.3 * max(0, number - 9), 2), "tx_dbm": 0.6, "bias_ma": 60.0}
+        shown = {"values": light, "flaps": 0, "queues": {"pause_received": 40 + number}, **known}
+        day = (date(2026, 5, 1) + timedelta(days=number)).isoformat()
+        days.append(json.dumps({"day": day, "ports": {"swp1s0": shown}}))
+    site.keep_days("leaf-su1-r0", days)
+    walker.to("nodes/su1-n01", "su1-n01")
+
+    rails = walker.get("section[aria-labelledby=s-rails]")
+    rails.get_by_text("dirty, the node's end since").wait_for()
+    assert rails.get_by_text("Clean both connectors").is_visible()
+    assert rails.get_by_role("img", name="Light received at the leaf").count() == 1
+    rails.get_by_text("8 queues").click()
+    pauses = "PFC pause frames of a day from 2026-05-01 to 2026-05-20: 40 to 59 frames"
+    assert rails.get_by_role("img", name=pauses).is_visible()
+    site.keep_days("leaf-su1-r0", ())

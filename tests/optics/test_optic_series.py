@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from provisioner.integrations.optics.optics_commands import optics
+from provisioner.integrations.optics.port_routes import find_host_light, read_kept
 from provisioner.integrations.optics.series import (
     QUANTITIES,
     LeafSeries,
@@ -22,9 +23,14 @@ from provisioner.integrations.optics.series import (
     encode,
     read_days,
     read_frames,
+    read_now,
 )
 from provisioner.integrations.optics.trends import Day, find_shared, judge_port
-from provisioner.model.link_reading import DARK_DBM, Limits, OpticReading
+from provisioner.model.alert import Alert, Classification
+from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
+from provisioner.model.link_reading import DARK_DBM, Limits, LinkReading, OpticReading
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind
 
 BEGAN = date(2026, 5, 1)
 
@@ -151,10 +157,11 @@ def test_a_byte_holds_a_value_as_near_as_its_trend_needs(
     assert decode("rx_dbm", encode("rx_dbm", DARK_DBM)) == DARK_DBM
 
 
-def reading(rx: float, serial: str = "A") -> OpticReading:
+def reading(rx: float, serial: str = "A") -> LinkReading:
     lanes = {"rx_dbm": (rx, rx + 0.2), "tx_dbm": (0.6,), "bias_ma": (60.0,)}
-    return OpticReading("optic", serial, "MMS4X00", "NVIDIA", "240315", lanes,
-                        {"rx_dbm": Limits(-9.0, None, None, 7.0)})  # fmt: skip
+    optic = OpticReading("optic", serial, "MMS4X00", "NVIDIA", "240315", lanes,
+                         {"rx_dbm": Limits(-9.0, None, None, 7.0)})  # fmt: skip
+    return LinkReading(optic)
 
 
 def feed(series: OpticSeries, number: int, rx: float) -> None:
@@ -332,3 +339,86 @@ def test_days_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "days.jsonl").write_text(f'{{"day": \n[]\n{json.dumps(good)}\n{{"day": "x"}}\n')
 
     assert list(read_days(tmp_path)) == ["swp1"]
+
+
+def fill_days(folder: Path) -> tuple[Node, float]:
+    """Keep twenty days of two rails of a node, one with light that falls; return it, and now."""
+    series = OpticSeries(folder, days_kept=31)
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()
+    for number in range(20):
+        for look in range(2):
+            at = datetime(2026, 5, 1 + number, 12, 5 * look, tzinfo=UTC).timestamp()
+            for port, rx in (("swp1", 0.8 - 0.3 * max(0, number - 9)), ("swp2", 0.8)):
+                queues = {"pause_received": 300 * look, "watchdog_stuck": 0}
+                one = LinkReading(reading(rx).optic, queues)
+                series.take("n1", f"leaf-1/{port}", one, at, changes=0)
+            series.end_look("leaf-1")
+    series.close()
+    ports = tuple(Port(switch="leaf-1", interface=f"swp{n}", rail=n - 1, nic_slot=f"NIC_{n}")
+                  for n in (1, 2, 3))  # fmt: skip
+    return Node(id="n1", kind=NodeKind.HOST, ports=ports), at
+
+
+def test_a_nodes_rails_are_told_from_what_was_kept(tmp_path: Path) -> None:
+    node, at = fill_days(tmp_path)
+    alert = Alert(node="n1", id="OpticDegrades", target="leaf-1/swp1",
+                  classifications=(Classification.SENSOR_WARNING,), message="", source="watch",
+                  since=at, last_at=at)  # fmt: skip
+
+    first, second, third = read_kept(node, tmp_path, [alert])
+
+    assert (first.verdict.state, first.alerts, second.alerts) == ("dirty", ("OpticDegrades",), ())
+    assert second.verdict.state == "good"
+    assert first.now["per_s"] == {"pause_received": 1.0}
+    assert second.days[-1].queues == {"pause_received": 300}
+    assert first.get_values()["rx_dbm"] == pytest.approx(-2.2)
+    assert first.get_link()["read_at"] == at
+    # never read: no light, no count, and no verdict
+    assert (third.verdict.state, third.now, third.get_link()["read_at"]) == ("unknown", {}, 0.0)
+
+
+def test_a_reading_of_another_host_or_a_damaged_file_tells_nothing(tmp_path: Path) -> None:
+    node, _ = fill_days(tmp_path)
+    other = node.model_copy(update={"id": "n2"})
+
+    assert all(one.now == {} for one in read_kept(other, tmp_path, []))
+    for damage in ("", "[]", "{", '{"swp1": 3}', '{"swp1": {"node": "n1"}}'):
+        (tmp_path / "leaf-1" / "now.json").write_text(damage)
+        assert read_kept(node, tmp_path, [])[0].get_values()["rx_dbm"] is None
+    away = node.model_copy(update={"ports": (node.ports[0].model_copy(update={"switch": "../x"}),)})
+    assert [one.now for one in read_kept(away, tmp_path, [])] == [{}]
+    assert [one.now for one in read_kept(node, None, [])] == [{}, {}, {}]
+
+
+def test_the_hosts_light_is_told_only_where_each_card_is_known(tmp_path: Path) -> None:
+    node, _ = fill_days(tmp_path)
+
+    def report(cards: int) -> HealthReport:
+        light = {f"rx_power_dbm/0000:{n:02x}:00.0 lane {lane}": 1.0 + n + lane
+                 for n in range(cards) for lane in (0, 1)}  # fmt: skip
+        result = CheckResult(check="optics", gate=Gate.A, verdict=Verdict.PASS, measured=light)
+        return HealthReport(
+            node="n1", inventory_digest="", started_at=1.0, ended_at=2.0, results=(result,)
+        )
+
+    assert find_host_light(node, report(3)) == {0: 1.0, 1: 2.0, 2: 3.0}
+    assert find_host_light(node, report(2)) == {}
+    assert find_host_light(node, None) == {}
+
+
+def test_a_counter_that_fell_or_was_not_read_adds_nothing(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=31)
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()
+    for number, counts in enumerate(
+        ({"discards": 5}, {"discards": 9}, {"discards": 2}, {}, {"discards": 4})
+    ):
+        series.take("n1", "leaf-1/swp1", LinkReading(None, counts), at + 300 * number)
+        series.end_look("leaf-1")
+    now = read_now(tmp_path / "leaf-1")["swp1"]
+    series.take("n1", "leaf-1/swp1", LinkReading(), at + 86_400)  # copper, without queues
+    series.end_look("leaf-1")
+    series.settle()
+    series.close()
+
+    assert (now["queues"], now["per_s"]) == ({"discards": 4}, {})
+    assert read_days(tmp_path / "leaf-1")["swp1"][0].queues == {"discards": 4}

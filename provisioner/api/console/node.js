@@ -9,6 +9,7 @@ import { neighbours } from "./fabric.js";
 import { cables, chassis, doors, life_line } from "./node_pictures.js";
 import { machine, revocation, verbs } from "./node_verbs.js";
 import { page as list } from "./nodes_list.js";
+import { rails } from "./rails.js";
 import { parts as phrases, sentence } from "./sentences.js";
 import { ago, lasts, many, now, number, seconds, short, when } from "./words.js";
 
@@ -23,7 +24,7 @@ export async function page({ parts, query, signal, me, go, again }) {
   const staff = !me.roles.includes("tenant");
   const quiet = (p) => maybe(p, { signal });
   const adopted = staff && node.origin !== "taken_in";
-  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts, lived, released] = await Promise.all([
+  const [seen, plan, report, proof, cases, actions, handed, looked, past, signed, newest, raised, hosts, lived, released, optics, queues] = await Promise.all([
     staff ? quiet(`${path}/parts`) : null, staff ? quiet(`${path}/plan`) : null, quiet(`${path}/report`), quiet(`${path}/certificate`),
     quiet(`/cases?node=${encodeURIComponent(name)}&limit=20`), staff ? quiet(`${path}/actions?limit=30`) : null,
     adopted ? quiet(`${path}/capabilities`) : null, staff ? quiet(`${path}/observation`) : null,
@@ -34,6 +35,7 @@ export async function page({ parts, query, signal, me, go, again }) {
     node.kind === "switch" ? all(`/nodes?where=${encodeURIComponent(`leaf="${name}"`)}`, { signal }).catch(() => []) : [],
     staff ? quiet(`${path}/timeline`) : null,
     staff && node.kind === "host" && node.state === "released" ? quiet(`${path}/proof`) : null,
+    ...["optics", "queues"].map((of) => (staff && node.kind === "host" && node.ports.length ? quiet(`${path}/${of}`) : null)),
   ]);
   const alarms = raised.filter((a) => a.active);
   const body = made("div", { class: "stack" },
@@ -43,6 +45,7 @@ export async function page({ parts, query, signal, me, go, again }) {
     alarms.length ? section("Alerts", table("Active alerts", [["Alert"], ["Part"], ["Class"], ["Since", "num"], ["Message"]], alarms.map((a) => [made("a", { href: `#/alerts?filter=${encodeURIComponent(name)}` }, a.id), a.target || "—", a.classifications.join(", ") || "—", at(a.since), a.message || "—"]))) : null,
     staff ? section("Time line", life_line(node, lived)) : null,
     node.kind === "switch" ? section("Ports and neighbours", neighbours(node, hosts, staff)) : section("Cables", cables(node, alarms)),
+    optics ? section("Rails", rails(optics, queues)) : null,
     seen?.devices.length ? section("Chassis", chassis(node, seen.devices, alarms)) : null,
     made("div", { class: "duo" },
       made("div", { class: "stack" },

@@ -22,7 +22,7 @@ from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
 from provisioner.model.alert import Signal
 from provisioner.model.inventory import Inventory, LeakDetector
-from provisioner.model.link_reading import OpticReading
+from provisioner.model.link_reading import LinkReading
 from provisioner.model.location import Port
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.model.outcome import Blocker
@@ -199,10 +199,12 @@ class OpticKeeper(Protocol):
     """Keeps readings of optics, and judges them day by day."""
 
     def take(
-        self, node: str, port: str, optic: OpticReading, at: float, changes: int | None = None
+        self, node: str, port: str, reading: LinkReading, at: float, changes: int | None = None
     ) -> None:
         """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
         ...
+
+    def end_look(self, leaf: str) -> None: ...
 
     def list_standing(self) -> Mapping[str, Sequence[Signal]]:
         """Return node -> the optics at its leaves that announce their end."""
@@ -304,14 +306,15 @@ class LeafCounts:
                 link = "" if up is None else "up" if interface in up else "down"
                 now = self._clock.now()
                 counters = Counters(at=now, values=values) if values else None
-                if reading is not None and reading.optic is not None and self._optics is not None:
-                    name = f"{leaf.id}/{interface}"
+                name = f"{leaf.id}/{interface}"
+                if reading is not None and self._optics is not None:
                     changes = values.get("carrier_changes")
-                    self._optics.take(node, name, reading.optic, now, changes)
+                    self._optics.take(node, name, reading, now, changes)
                 if counters is not None or link:
-                    name = f"{leaf.id}/{interface}"
                     report = PortReport(node=node, port=name, counters=counters, link=link, at=now)
                     self._take(report)
+            if self._optics is not None:
+                self._optics.end_look(leaf.id)
             self.read[leaf.id] = self._clock.now()
         except PortError as error:
             log.info("%s: its ports were not counted: %s", leaf.id, error)

@@ -23,7 +23,7 @@ from typing import Any
 
 from provisioner.integrations.optics.trends import WINDOW, Day, Verdict, judge_port
 from provisioner.model.alert import Classification, Signal
-from provisioner.model.link_reading import DARK_DBM, OpticReading
+from provisioner.model.link_reading import DARK_DBM, QUEUES, LinkReading, OpticReading
 
 _log = logging.getLogger(__name__)
 UNKNOWN = 0
@@ -31,11 +31,12 @@ DARK = 255
 DAYS_KEPT = 400  # of medians
 DAYS_MORE = 30  # that a file may have beyond them before it is written anew
 _FRAME = struct.Struct("<IH")  # seconds of the day, bytes that follow
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # quantity -> lowest value, step; the light in 0.15 dB, a current by 3 %, half a degree
 _LINEAR = {"rx_dbm": (-30.0, 0.15), "tx_dbm": (-30.0, 0.15), "temperature_c": (-40.0, 0.66)}
 _LOGARITHMIC = {"bias_ma": (0.1, log(6000.0) / 253)}
 QUANTITIES = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")
+COUNTED = tuple(q for q in QUEUES if q != "watchdog_stuck")  # that is a state, not a counter
 
 
 def encode(quantity: str, value: float | None) -> int:
@@ -181,6 +182,7 @@ class OpticSeries:
         self._leaves: dict[str, LeafSeries] = {}
         self._pending: dict[str, tuple[float, dict[str, bytes]]] = {}
         self._facts: dict[str, dict[str, dict[str, Any]]] = {}  # leaf -> port -> of today
+        self._shown: dict[str, dict[str, dict[str, Any]]] = {}  # leaf -> port -> newest reading
         self._owner: dict[str, str] = {}  # "leaf/port" -> node
         self._today: dict[str, date] = {}
         self._verdicts: dict[str, Verdict] = {}
@@ -192,18 +194,20 @@ class OpticSeries:
         self._queued: set[str] = set()  # leaves that wait for it: at most one job of each
 
     def take(
-        self, node: str, port: str, optic: OpticReading, at: float, changes: int | None = None
+        self, node: str, port: str, reading: LinkReading, at: float, changes: int | None = None
     ) -> None:
         """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
         leaf, _, name = port.partition("/")
-        if not _NAME.fullmatch(leaf) or not name:
+        if not NAME.fullmatch(leaf) or not name:
             return
         if leaf not in self._judged:  # what stood before a restart stands on
             self._judged.add(leaf)
             self._queue(leaf, datetime.fromtimestamp(at, UTC).date())
         self._owner[port] = node
         self._at = max(self._at, at)
-        codes = bytes(encode(q, optic.get_worst(q)) for q in QUANTITIES)
+        optic = reading.optic or OpticReading(kind="unknown")
+        worst = {q: optic.get_worst(q) for q in QUANTITIES}
+        codes = bytes(encode(q, worst[q]) for q in QUANTITIES)
         if name in self._pending.setdefault(leaf, (at, {}))[1]:  # the next look has begun
             self._flush(leaf)
         self._pending.setdefault(leaf, (at, {}))[1][name] = codes
@@ -212,14 +216,50 @@ class OpticSeries:
         had = facts["changes"]
         if changes is not None and had is not None and changes > had:
             facts["flaps"] += changes - had
-        facts |= {
-            "changes": changes,
+        per_s = self._count_queues(leaf, name, reading.queues, at, facts)
+        told = {
             "serial": optic.serial,
             "part": f"{optic.vendor} {optic.part}".strip(),
             "lot": optic.lot,
             "kind": optic.kind,
             "low": None if limits is None else limits.low_alarm,
         }
+        facts |= {"changes": changes, **told}
+        shown: dict[str, Any] = {"node": node, "at": at, "values": worst, **told}
+        shown |= {"queues": dict(reading.queues), "per_s": per_s}
+        self._shown.setdefault(leaf, {})[name] = shown
+
+    def _count_queues(
+        self, leaf: str, name: str, queues: Mapping[str, int], at: float, facts: dict[str, Any]
+    ) -> dict[str, float]:
+        """Add what was counted since the last look to the day; return it by the second.
+
+        A counter that fell began anew, and one that was not read is no zero: both prove nothing.
+        """
+        before = self._shown.get(leaf, {}).get(name)
+        if before is None or at <= before["at"]:
+            return {}
+        grew = {
+            q: queues[q] - before["queues"][q]
+            for q in COUNTED
+            if q in queues and q in before["queues"] and queues[q] >= before["queues"][q]
+        }
+        day = facts.setdefault("queues", {})
+        for queue, more in grew.items():
+            day[queue] = day.get(queue, 0) + more
+        return {q: round(more / (at - before["at"]), 3) for q, more in grew.items()}
+
+    def end_look(self, leaf: str) -> None:
+        """Write what was read of a leaf: a frame of its day, and the newest readings."""
+        if leaf not in self._pending:
+            return
+        self._flush(leaf)
+        new = self._folder / leaf / "now.new"
+        try:
+            new.write_text(json.dumps(self._shown.get(leaf, {}), separators=(",", ":")))
+            new.replace(new.with_suffix(".json"))
+        except OSError as error:
+            _log.warning("%s: its newest readings were not kept: %s", leaf, error)
 
     def _flush(self, leaf: str) -> None:
         at, codes = self._pending.pop(leaf)
@@ -353,4 +393,14 @@ def _read_day(at: date, shown: Mapping[str, Any]) -> Day:
         kind=str(shown.get("kind", "unknown")),
         low_alarm_dbm=None if low is None else float(low),
         flaps=int(shown.get("flaps", 0)),
+        queues={str(k): int(v) for k, v in shown.get("queues", {}).items()},
     )
+
+
+def read_now(folder: Path) -> dict[str, Any]:
+    """Return port -> its newest reading, as `OpticSeries.end_look` wrote it; {}: none."""
+    try:
+        told = json.loads((folder / "now.json").read_text(errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    return {k: v for k, v in told.items() if isinstance(v, dict)} if isinstance(told, dict) else {}

@@ -38,6 +38,7 @@ class Day:
     kind: str = "unknown"
     low_alarm_dbm: float | None = None
     flaps: int = 0
+    queues: Mapping[str, int] = field(default_factory=dict)  # what its queues counted on that day
 
 
 @dataclass(frozen=True)

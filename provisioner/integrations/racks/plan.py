@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from provisioner.integrations.racks.identity import Kind
 from provisioner.model.base import Record
@@ -17,7 +17,11 @@ from provisioner.runtime.shipped import read_text
 UNITS_MAX = 128  # of one rack; an NVL72 has 35 with a BMC
 RACKS_MAX = 4096
 DEPTH_MAX = 16  # of lists and mappings; a plan has five
+NAME = r"^[a-z0-9][a-z0-9.-]*$"
 _REMEDY = "Correct it; docs/racks.md has an example."
+
+
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
 
 
 class PlannedUnit(Record):
@@ -26,13 +30,18 @@ class PlannedUnit(Record):
     `u` counts rack units from the floor. A shelf has neither slot nor index: nothing states them.
     """
 
-    name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    name: str = Field(min_length=1, max_length=63, pattern=NAME)
     kind: Kind
     u: int = Field(ge=1, le=64)
     bmc: str = Field(default="", max_length=256)  # https://HOST of its BMC
     nvos: str = Field(default="", max_length=256)  # https://HOST of an NVLink switch's NVOS
     slot: int | None = Field(default=None, ge=0, le=255)
     tray_index: int | None = Field(default=None, ge=0, le=255)
+    domain: str = Field(default="", max_length=63)  # where one rack holds several
+    feeds: tuple[Name, ...] = Field(default=(), max_length=8)  # of a shelf
+    supplies: int | None = Field(default=None, ge=1, le=16)  # of a shelf
+    leaves: tuple[Name, ...] = Field(default=(), max_length=64)  # of a tray: all are needed
+    loop: str = Field(default="", max_length=63)  # coolant, where it is not the rack's
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -43,15 +52,21 @@ class PlannedUnit(Record):
             raise ValueError(f"{self.name}: a shelf states no slot, so the plan has none")
         if self.nvos and self.kind is not Kind.NVLINK_SWITCH:
             raise ValueError(f"{self.name}: only an NVLink switch has `nvos`")
+        if (self.feeds or self.supplies) and self.kind is not Kind.POWER_SHELF:
+            raise ValueError(f"{self.name}: only a shelf has `feeds` and `supplies`")
+        if self.leaves and self.kind is not Kind.COMPUTE_TRAY:
+            raise ValueError(f"{self.name}: only a tray has `leaves`")
         return self
 
 
 class PlannedRack(Record):
     """One rack; `domain` names its NVLink domain: two racks cabled as one have the same."""
 
-    name: str = Field(min_length=1, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    name: str = Field(min_length=1, max_length=63, pattern=NAME)
     chassis_serial: str = Field(min_length=1, max_length=128)
     domain: str = Field(default="", max_length=63)
+    loop: str = Field(default="", max_length=63)  # its coolant loop
+    shelves_needed: int | None = Field(default=None, ge=1, le=64)  # None: unknown, so all
     units: tuple[PlannedUnit, ...] = Field(min_length=1, max_length=UNITS_MAX)
 
     @model_validator(mode="after")

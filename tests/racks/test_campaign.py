@@ -5,15 +5,19 @@ What the plan's executor did is judged by a checker that shares no code with it.
 
 from __future__ import annotations
 
+import json
 import random
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rack_checker import Checker, Row
 from rack_lives import live
 from rack_world import Shape, Site, World, make_site, make_world
+from typer.testing import CliRunner, Result
 
+from provisioner.integrations.racks import rack_commands
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile, plan_campaign
 from provisioner.integrations.racks.campaign_run import predict
 from provisioner.integrations.racks.impact import build_graph, derive_impact
@@ -213,7 +217,7 @@ GRAPH_PLAN = RackPlan.model_validate(GRAPH_SITE)
 
 def lost(*down: str, site: Site = GRAPH_SITE) -> set[str]:
     planned = RackPlan.model_validate(site)
-    return set(derive_impact(build_graph(planned, {"r000-t0": "a"}), planned, down).lost)
+    return set(derive_impact(build_graph(planned, {"r000-t0": "a"}), down).lost)
 
 
 def test_what_an_act_takes_away_is_derived_from_what_each_thing_needs() -> None:
@@ -239,7 +243,7 @@ def test_enough_shelves_only_weaken_and_what_is_not_described_is_lost() -> None:
     spare = edit("r000-p0", {"shelves_needed": 1})
     assert lost("r000-p0", site=spare) == {"r000-p0"}
     planned = RackPlan.model_validate(spare)
-    impact = derive_impact(build_graph(planned), planned, ["r000-p0"])
+    impact = derive_impact(build_graph(planned), ["r000-p0"])
     assert impact.weakened["r000-s0"] == "power: r000-p0 of 2"
     assert "r000-p1" in lost("feed:hall0-a", site=edit("r000-p1", feeds=[]))
     assert "host:r000-t0" in lost("leaf:su0-leaf1", site=edit("r000-t0", leaves=[]))
@@ -252,3 +256,37 @@ def test_a_name_that_stands_in_two_racks_is_refused() -> None:
     site["racks"][1]["units"][0]["name"] = "r000-t0"
     with pytest.raises(InputError, match="stands in two racks"):
         build_graph(RackPlan.model_validate(site))
+
+
+def invoke(tmp_path: Path, *words: str, asked: Site) -> Result:
+    (tmp_path / "racks.json").write_text(json.dumps(GRAPH_SITE))
+    (tmp_path / "campaign.json").write_text(json.dumps(asked))
+    command, *options = words
+    files = [str(tmp_path / "racks.json")]
+    files += [str(tmp_path / "campaign.json")] if command == "plan" else []
+    return CliRunner().invoke(rack_commands.app, [command, *files, *options])
+
+
+def test_a_campaign_is_printed_and_a_held_domain_is_told(tmp_path: Path) -> None:
+    told = invoke(tmp_path, "plan", "--json", asked=GRAPH_ASKED)
+    said = json.loads(told.stdout)
+    assert (told.exit_code, len(said["jobs"]), said["held"]) == (0, 2, {})
+    assert said["durations"]["psu"]["source"].startswith("assumed")
+    assert "assumed" not in said["durations"]["host-bundle"]["source"]
+    first = invoke(tmp_path, "plan", "--domain", "d000", asked=GRAPH_ASKED)
+    assert "switch-reboot" in first.stdout
+    assert "r001" not in first.stdout
+    held = invoke(tmp_path, "plan", asked=change(GRAPH_ASKED, "r001-t0", water="wet"))
+    assert held.exit_code == 1
+    assert "r001-t0: water is wet" in held.stdout
+    unknown = invoke(tmp_path, "plan", "--domain", "d9", asked=GRAPH_ASKED)
+    assert "no such domain" in str(unknown.exception)
+    wrong = {**GRAPH_ASKED, "targets": {"compute-tray": {"bios": "1"}}}
+    assert "no compute-tray has a component bios" in invoke(tmp_path, "plan", asked=wrong).stdout
+
+
+def test_an_impact_is_printed_with_its_reasons(tmp_path: Path) -> None:
+    shown = invoke(tmp_path, "impact", "r000-s0", asked=GRAPH_ASKED).stdout
+    assert "3 hosts lost" in shown
+    said = json.loads(invoke(tmp_path, "impact", "r000-s0", "--json", asked=GRAPH_ASKED).stdout)
+    assert said["lost"]["host:r000-t0"] == "NVLink: r000-s0"

@@ -135,7 +135,9 @@ def plan_campaign(plan: RackPlan, asked: CampaignFile) -> Campaign:
         for unit in rack.units:
             domains.setdefault(_job_of(rack, unit), []).append((rack, unit))
     domains = _join_by_rack(domains)
-    jobs, held, done = [], {}, []
+    jobs: list[DomainJob] = []
+    held: dict[str, tuple[Blocker, ...]] = {}
+    done: list[str] = []
     for domain, units in sorted(domains.items()):
         if reasons := tuple(_find_unknown(domain, units, asked)):
             held[domain] = reasons
@@ -145,7 +147,7 @@ def plan_campaign(plan: RackPlan, asked: CampaignFile) -> Campaign:
             done.append(domain)
             continue
         touched = [a.on for a in acts if a.kind not in DOMAIN_ACTS]
-        lost = derive_impact(graph, plan, sorted(set(touched)), weaken=False)
+        lost = derive_impact(graph, sorted(set(touched)))
         drained = set(_hosts_of(units))
         if beyond := set(lost.find_lost("host:")) - drained:
             held[domain] = (_hold_beyond(domain, sorted(beyond)),)

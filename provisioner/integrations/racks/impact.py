@@ -25,11 +25,20 @@ class Need:
     prefix: str = ""  # things of this kind would be its members, where `of` is empty
 
 
-@dataclass(frozen=True)
 class ImpactGraph:
-    """Every thing with its needs, in an order in which needs stand before the needing."""
+    """Every thing with its needs, and from each thing to those that need it."""
 
-    needs: Mapping[str, tuple[Need, ...]]
+    def __init__(self, needs: Mapping[str, tuple[Need, ...]], kinds: Mapping[str, Kind]) -> None:
+        self.needs = needs
+        self.prefixes = {name: _prefix_of(name, kinds) for name in needs}
+        self.users: dict[str, list[tuple[str, Need]]] = {}
+        self.undescribed: dict[str, list[tuple[str, str]]] = {}  # by prefix: who, and what
+        for name, each in needs.items():
+            for need in each:
+                for one in need.of:
+                    self.users.setdefault(one, []).append((name, need))
+                if not need.of:
+                    self.undescribed.setdefault(need.prefix, []).append((name, need.what))
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,7 @@ def build_graph(plan: RackPlan, tenants: Mapping[str, str] | None = None) -> Imp
         if unit.kind is Kind.NVLINK_SWITCH:
             switches.setdefault(domain_of(rack, unit), []).append(unit.name)
     shared = sorted({name for rack, unit in units for name in _shared_of(rack, unit)})
-    ordered = dict.fromkeys(shared, ())
-    shelves = [u.name for _, u in units if u.kind is Kind.POWER_SHELF]
-    others = [u.name for _, u in units if u.kind is not Kind.POWER_SHELF]
-    needs = {**ordered, **dict.fromkeys((*shelves, *others), ())}
+    needs.update(dict.fromkeys(shared, ()))
     for rack, unit in units:
         needs[unit.name] = tuple(_needs_of(rack, unit))
     for rack, unit in units:
@@ -91,7 +97,7 @@ def build_graph(plan: RackPlan, tenants: Mapping[str, str] | None = None) -> Imp
             hosts.setdefault(tenant, []).append(f"host:{tray}")
     for tenant, of_tenant in sorted(hosts.items()):
         needs[f"tenant:{tenant}"] = (Need("hosts", tuple(of_tenant), len(of_tenant)),)
-    return ImpactGraph(needs)
+    return ImpactGraph(needs, {unit.name: unit.kind for _, unit in units})
 
 
 def _shared_of(rack: PlannedRack, unit: PlannedUnit) -> Iterator[str]:
@@ -112,37 +118,39 @@ def _needs_of(rack: PlannedRack, unit: PlannedUnit) -> Iterator[Need]:
     yield Need("coolant", (f"loop:{loop}",) if loop else (), 1, prefix="loop:")
 
 
-def derive_impact(
-    graph: ImpactGraph, plan: RackPlan, down: Sequence[str], *, weaken: bool = True
-) -> Impact:
+def derive_impact(graph: ImpactGraph, down: Sequence[str]) -> Impact:
     """Return what is lost when the things `down` are. Raises InputError for an unknown thing."""
-    kinds = {unit.name: unit.kind for rack in plan.racks for unit in rack.units}
-    for name in down:
-        if name not in graph.needs:
-            remedy = "Name a unit, or feed:, leaf: or loop: with its name; see `rack check`."
-            raise InputError("THING", name, "the plan has no such thing", remedy)
-    undescribed = {_prefix_of(name, kinds) for name in down}
-    lost: dict[str, str] = dict.fromkeys(down, "the act takes it")
+    lost: dict[str, str] = {}
     weakened: dict[str, str] = {}
     unknown: set[str] = set()
-    for name, needs in graph.needs.items():
-        if name in lost:
-            undescribed.add(_prefix_of(name, kinds))
-            continue
-        for need in needs:
+    queue = list(dict.fromkeys(down))
+    for name in queue:
+        if name not in graph.needs:
+            remedy = "Name a unit, or feed:, leaf: or loop: with a name of the plan."
+            raise InputError("THING", name, "the plan has no such thing", remedy)
+        lost[name] = "the act takes it"
+    opened: set[str] = set()
+    while queue:
+        name = queue.pop()
+        prefix = graph.prefixes[name]
+        if prefix not in opened:
+            opened.add(prefix)
+            for user, what in graph.undescribed.get(prefix, ()):
+                if user not in lost:
+                    lost[user] = f"the plan does not say from where it has its {what}"
+                    unknown.add(user)
+                    queue.append(user)
+        for user, need in graph.users.get(name, ()):
+            if user in lost:
+                continue
             gone = [one for one in need.of if one in lost]
-            if not need.of and need.prefix in undescribed:
-                lost[name] = f"the plan does not say from where it has its {need.what}"
-                unknown.add(name)
-            elif gone and len(need.of) - len(gone) < need.least:
-                lost[name] = f"{need.what}: {_say(gone)}"
-                if not unknown.isdisjoint(gone):
-                    unknown.add(name)
-            elif gone and weaken:
-                weakened.setdefault(name, f"{need.what}: {_say(gone)} of {len(need.of)}")
-            if name in lost:
-                undescribed.add(_prefix_of(name, kinds))
-                break
+            if len(need.of) - len(gone) >= need.least:
+                weakened[user] = f"{need.what}: {_say(gone)} of {len(need.of)}"
+                continue
+            lost[user] = f"{need.what}: {_say(gone)}"
+            if not unknown.isdisjoint(gone):
+                unknown.add(user)
+            queue.append(user)
     weakened = {name: why for name, why in weakened.items() if name not in lost}
     return Impact(lost, weakened, frozenset(unknown))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
@@ -16,7 +16,9 @@ from provisioner.runtime.shipped import read_text
 
 UNITS_MAX = 128  # of one rack; an NVL72 has 35 with a BMC
 RACKS_MAX = 4096
+BYTES_MAX = 32 * 2**20  # 256 racks and their states take some 3 MiB
 DEPTH_MAX = 16  # of lists and mappings; a plan has five
+R = TypeVar("R", bound=Record)
 NAME = r"^[a-z0-9][a-z0-9.-]*$"
 _REMEDY = "Correct it; docs/racks.md has an example."
 
@@ -102,12 +104,17 @@ class RackPlan(Record):
 
 def read_plan(file: Path) -> RackPlan:
     """Return the plan of a YAML file. Raises InputError that names the field."""
-    written = read_text(file)
+    return read_record(file, RackPlan)
+
+
+def read_record(file: Path, record: type[R]) -> R:
+    """Return the record of a YAML or JSON file. Raises InputError that names the field."""
+    written = read_text(file, BYTES_MAX)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_strange(file, yaml.parse(written, Loader=loader))
         loaded = yaml.load(written, Loader=loader)  # noqa: S506 (plain values)
-        return RackPlan.model_validate(loaded)
+        return record.model_validate(loaded)
     except yaml.YAMLError as error:
         raise InputError(str(file), "", f"is no YAML: {str(error)[:200]}", _REMEDY) from None
     except ValidationError as error:

@@ -28,6 +28,7 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.racks import campaign_commands
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.membership import (
     RackVerdict,
@@ -46,8 +47,11 @@ AT_ONCE = 16  # BMCs that are read at one time
 _NVOS_PASSWORD = "PROVISIONER_NVOS_PASSWORD"  # noqa: S105 (the variable's name)
 
 app = typer.Typer(
-    help="Racks: what stands in them, held against the plan. Reads only.", no_args_is_help=True
+    help="Racks: what stands in them, held against the plan, and what a campaign would do.",
+    no_args_is_help=True,
 )
+app.command()(campaign_commands.plan)
+app.command()(campaign_commands.impact)
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 
 

@@ -137,12 +137,14 @@ def test_what_is_installed_registers_every_integration_of_the_product() -> None:
         assert [load_reference(one, o) for o in offers if o]
 
 
-def test_a_bare_daemon_imports_no_integration_beyond_its_registration() -> None:
+def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_routes() -> None:
     tickets, sinks, pdus, loaded = json.loads(_run([sys.executable, "-c", OPENING]))
 
     assert (tickets, sinks, pdus) == (None, [], {})
     packages = {"provisioner.integrations", *(f"provisioner.integrations.{n}" for n in OURS)}
-    assert set(loaded) == packages
+    # a route is declared with its records and its handler; these two modules read what was kept
+    routes = {f"provisioner.integrations.optics.{n}" for n in ("port_routes", "series", "trends")}
+    assert set(loaded) == packages | routes
 
 
 def test_a_strangers_wheel_is_asked_only_once_it_is_switched_on(installed: Path) -> None:

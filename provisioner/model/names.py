@@ -27,11 +27,12 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]*")
 
 
 def normalize_pci(address: str) -> str:
-    """Return a PCI address in one form: "0000:1b:00.0" for "1b:00.0" and "00000000:1B:00.0".
+    """Return a PCI address in one form: "0000:1b:00.0" for "1b:00.0", "00000000:1B:00.0" and
+    "pci@0000:1b:00.0".
 
     What is none is returned in lower case. A function that is left out stays left out.
     """
-    bare = address.strip().lower()
+    bare = re.sub(r"^pci[@/:](?=[0-9a-f])", "", address.strip().lower())
     match = _PCI.fullmatch(bare)
     if match is None:
         return bare
@@ -55,7 +56,8 @@ def short_name(name: str) -> str:
     """Return a system's name without its domain: LLDP sends "leaf-3" or "leaf-3.example.com"
     (lldpcli(8), "configure system hostname").
     """
-    return name.strip().lower().split(".")[0]
+    bare = name.strip().lower()
+    return bare if bare.replace(".", "").isdigit() else bare.split(".")[0]  # an IP address is whole
 
 
 def resolve_system(name: str, systems: Collection[str]) -> str:
@@ -64,13 +66,14 @@ def resolve_system(name: str, systems: Collection[str]) -> str:
     """
     if name in systems:
         return name
-    meant = [other for other in systems if short_name(other) == short_name(name)]
+    whole = [other for other in systems if other.strip(" .").lower() == name.strip(" .").lower()]
+    meant = whole or [other for other in systems if short_name(other) == short_name(name)]
     # two systems of two domains have one short name: only the whole name tells them apart
     return meant[0] if len(meant) == 1 and _same_domain(name, meant[0]) else name
 
 
 def _same_domain(one: str, other: str) -> bool:
-    domains = {d for n in (one, other) if (d := n.strip().lower().partition(".")[2])}
+    domains = {d for n in (one, other) if (d := n.strip(" .").lower().partition(".")[2])}
     return len(domains) < 2
 
 

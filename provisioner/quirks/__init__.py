@@ -71,7 +71,8 @@ def is_stated(root: Mapping[str, Any], quirk: Quirk) -> bool:
         return True
     oem = root.get("Oem")
     keys = {str(key).lower() for key in oem} if isinstance(oem, Mapping) else set()
-    return bool(quirk.oem) and quirk.oem.lower() in keys
+    known = {q.oem.lower() for q in ALL.values() if q.oem} & keys
+    return known == {quirk.oem.lower()}  # of two, one may be the board's or a licensed stack's
 
 
 def identify_managers(managers: Sequence[Mapping[str, Any]]) -> Quirk | None:
@@ -106,7 +107,7 @@ def _list_namespaces(manager: Mapping[str, Any]) -> set[str]:
     own = actions.get("Oem") if isinstance(actions, Mapping) else None
     for key in list(own)[:64] if isinstance(own, Mapping) else ():
         for quirk in ALL.values():
-            if quirk.oem and re.match(rf"#?{quirk.oem}(Manager)?\b", str(key), re.IGNORECASE):
+            if quirk.oem and re.match(rf"#?{quirk.oem}(Manager|iLO)?\b", str(key), re.IGNORECASE):
                 names.add(quirk.oem.lower())
     return names
 

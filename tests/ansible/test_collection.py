@@ -251,6 +251,82 @@ def test_a_module_of_dkms_is_built_if_its_newest_version_is_for_the_next_kernel(
     assert kernel.find_unbuilt(rows, "5.15.0-91-generic") == ["nvidia/550.90.07", "vastnfs"]
 
 
+DIFF = " (WARNING! Diff between built and installed module!)"
+GONE = "nvidia/580.95.05: Missing the module source directory or the symbolic link pointing to it."
+ROW = "nvidia/580.95.05, 6.8.0-45-generic, x86_64: installed"
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        (ROW, "installed"),
+        ("nvidia, 580.95.05, 6.8.0-45-generic, x86_64: installed (original_module exists)",
+         "installed"),
+        (f"{ROW} (Original modules exist)", "installed"),
+        (f"{ROW}{DIFF}", "differs"),
+        (f"{ROW} (original_module exists){2 * DIFF}", "differs"),
+        (f"{ROW} (Differences between built and installed modules)", "differs"),
+        (f"{ROW} (WARNING! Missing some built modules!)", "incomplete"),
+        (f"{ROW} (Built modules are missing in the kernel modules folder)", "incomplete"),
+        (ROW.replace("installed", "installed-weak from 6.8.0-40-generic"), "installed-weak"),
+        (ROW.replace("installed", "built"), "built"),
+        (f"nvidia/580.95.05: broken\nError! {GONE}\nManual intervention is required!", "broken"),
+        # of no known form: a module whose row is passed over is missed by nobody
+        (f"{ROW} (a remark of a later version)", None),
+        (f"{ROW}Error! Could not locate dkms.conf file.", None),  # both streams in one line
+        ("Error! Could not locate dkms.conf file.", None),
+        ("Error! gdrdrv/2.4: Missing the module source directory", None),  # of no row
+        ("File: /var/lib/dkms/gdrdrv/2.4/source/dkms.conf does not exist.", None),
+        ("nvidia/580.95.05, 6.8.0-45-generic, x86_64", None),
+        ("nvidia/580.95.05 (6.8.0-45-generic) installed", None),
+        ("nvid\x1b[31mia/580", None),
+        ('{"nvidia": "580.95.05"}', None),
+    ],
+)  # fmt: skip
+def test_each_line_of_dkms_is_read_or_refused(line: str, state: str | None):
+    if state is None:
+        with pytest.raises(tools.Unreadable, match="a line of no known form"):
+            kernel.parse_status(f"{line}\n")
+        return
+    ((module, version, _, found),) = kernel.parse_status(f"\n{line}\nWarning: no signing key\n")
+    assert (module, version) == ("nvidia", "580.95.05")
+    assert found.startswith(state)
+    unbuilt = kernel.find_unbuilt([(module, version, "6.8.0-45-generic", found)],
+                                  "6.8.0-45-generic")  # fmt: skip
+    assert (unbuilt == []) is (found in ("installed", "differs"))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kept", "refusal"),
+    [
+        ("A1", {"nvidia.ko": "A1", "nvidia-uvm.ko.zst": "A1"}, ""),  # signed after it was built
+        ("A1", {"nvidia.ko": "A1", "nvidia-uvm.ko": "B2"}, "nvidia_uvm for 6.8.0"),
+        ("A1", {}, "DKMS keeps no module of nvidia 580"),
+    ],
+)
+def test_what_dkms_calls_different_is_what_it_built_or_refused(
+    loaded: str, kept: dict[str, str], refusal: str, tmp_path: Path, monkeypatch
+):
+    place = tmp_path / "dkms" / "nvidia" / "580" / "6.8.0" / "x86_64" / "module"
+    place.mkdir(parents=True)
+    for name, digest in kept.items():
+        (place / name).write_text(digest)
+    tool = tmp_path / "modinfo"
+    tool.write_text(f"#!/bin/sh\ncase $1 in -k) echo '{loaded}';; *) cat $3;; esac\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    root = str(tmp_path / "dkms")
+    older = [("nvidia", "570", "6.8.0", "differs")]  # nobody loads it any more
+
+    kernel_modules.verify_differing("6.8.0", [("nvidia", "580", "6.8.0", "installed")], root)
+    rows = [*older, ("nvidia", "580", "6.8.0", "differs")]
+    if not refusal:
+        kernel_modules.verify_differing("6.8.0", rows, root)
+        return
+    with pytest.raises(tools.Refused, match=refusal):
+        kernel_modules.verify_differing("6.8.0", rows, root)
+
+
 def test_a_module_of_an_earlier_version_is_not_the_one_that_dkms_has():
     """An installation whose build failed leaves the earlier module where modprobe finds it."""
     older = "mlnx-ofed-kernel/24.10.OFED.24.10.0.7.0.1, 6.8.0, x86_64: installed\n"
@@ -364,6 +440,8 @@ def test_an_rshim_device_is_its_cards_and_its_log_is_printable(tmp_path: Path):
         ("535.129.03", {"nvidia": "580.95.05"}, "is 535.129.03, not 580.95.05"),
         ("580.95.050", {"nvidia": "580.95.05"}, "is 580.95.050, not 580.95.05"),
         ("", {"nvidia": "580.95.05"}, "is without a version, not 580.95.05"),
+        ("580.95.05\n535.129.03", {"nvidia": "580.95.05"}, "is 580.95.05.535.129.03, not"),
+        ("modinfo: WARNING: x\n580.95.05", {"nvidia": "580.95.05"}, "not 580.95.05"),
     ],
 )
 def test_a_module_of_another_version_is_refused_before_the_reboot(

@@ -29,6 +29,10 @@ from provisioner.planning.watch.pushed_alerts import Directory
         ("10000:e1:00.0", "10000:e1:00.0"),
         ("0000:1B:00", "0000:1b:00"),  # an Xid leaves the function out
         (" 0000:1B:00.1 ", "0000:1b:00.1"),
+        ("pci@0000:1b:00.0", "0000:1b:00.0"),  # lshw, and so MAAS
+        ("pci/0000:1b:00.1", "0000:1b:00.1"),  # devlink
+        ("PCI:0000:1B:00", "0000:1b:00"),  # the kernel's driver
+        ("PCI:1:0:0", "1:0:0"),  # decimal, of Xorg: no form of ours
         ("N/A", "n/a"),
         ("", ""),
     ],
@@ -77,6 +81,14 @@ def test_times_macs_and_addresses_are_no_pci_addresses(text: str) -> None:
         ("leaf-1", "leaf-1"),
         ("leaf-1.dc.example", "leaf-1"),  # lldpd sends the name with its domain
         ("LEAF-1", "leaf-1"),
+        ("leaf-1.dc.example.", "leaf-1"),
+        ("leaf-2.a.example.", "leaf-2.a.example"),  # with the root's dot
+        ("LEAF-2.A.Example", "leaf-2.a.example"),
+        ("leaf-3.b.example.", "leaf-3.b.example"),
+        ("LEAF-3.A.example", "leaf-3.a.example"),
+        ("10.0.0.2", "10.0.0.2"),  # an address is no name with a domain
+        ("10", "10"),
+        (".", "."),
         ("leaf-10", "leaf-10"),
         ("leaf-2", "leaf-2.a.example"),
         ("leaf-2.b.example", "leaf-2.b.example"),  # another domain's
@@ -85,7 +97,7 @@ def test_times_macs_and_addresses_are_no_pci_addresses(text: str) -> None:
     ],
 )
 def test_a_system_is_known_with_and_without_its_domain(said: str, meant: str) -> None:
-    planned = ("leaf-1", "leaf-2.a.example", "leaf-3.a.example", "leaf-3.b.example")
+    planned = ("leaf-1", "leaf-2.a.example", "leaf-3.a.example", "leaf-3.b.example", "10.0.0.1")
 
     assert resolve_system(said, planned) == meant
 

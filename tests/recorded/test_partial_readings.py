@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -331,6 +332,55 @@ def test_a_comma_or_zero_bytes_too_many_cost_no_field(body: bytes) -> None:
     assert parse_fields(body) == ({"a": "l\nl", "b": [1, {"c": -1500.0}], "d": None}, ())
 
 
+@pytest.mark.parametrize(
+    ("body", "lost"),
+    [
+        (b'{"a": 1,, "b": 2}', ()),
+        (b'{, "a": 1, "b": 2}', ()),
+        (b'{"a": 1, \xff"b": 2}', ()),
+        (b'{"a": 1, "c": {}\xff "b": 2}', ()),  # in a comma's place
+        (b'{"a": 1, "c"\xff {}, "b": 2}', ()),  # in a colon's
+        (b'{"a": 1, "b": 2\n}\x1a', ()),
+        (b'{"a": 1, "b": 2, "c": \xff}', ("c",)),
+        (b'{"a": 1, "b": 2, "c": 1\xff5}', ("c",)),  # never 1, and never 15
+        (b'{"a": 1, "b": 2, "c": 1\xff}', ("c",)),
+        (b'{"a": 1, "b": 2, "c": [1,,2]}', ("c",)),  # a list that lacks one is no shorter list
+        (b'{"a": 1, "b": 2, "c": [1, \xff]}', ("c",)),
+        (b'{"a": 1, "b": 2, "c": [\xff]}', ("c",)),
+        (b'{"a": 1, "b": 2, "c": [, 2]}', ("c",)),
+        (b'{"a": 1, "b": 2, "c": {"d": \xff}}', ("d",)),
+    ],
+)
+def test_bytes_of_no_text_between_two_tokens_cost_a_value_only_in_its_place(
+    body: bytes, lost: tuple[str, ...]
+) -> None:
+    value, told = parse_fields(body)
+
+    assert (value["a"], value["b"], told) == (1, 2, lost)
+    assert value.get("c", {}) == {}
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\x1a", b"\xff"])
+def test_a_bad_byte_anywhere_makes_no_other_value_and_is_told(byte: bytes) -> None:
+    sound = {"Name": "x", "Size": 15, "State": "Off", "List": [1, "two"], "On": True}
+    body = json.dumps(sound).encode()
+    whole = {True: 0, False: 0}
+    for place, insert in itertools.product(range(len(body) + 1), (True, False)):
+        damaged = body[:place] + byte + body[place + (not insert) :]
+        try:
+            value, lost = parse_fields(damaged)
+        except ValueError:
+            whole[insert] += 1
+            continue
+        assert value.items() <= sound.items(), damaged
+        assert len(value) >= len(sound) - 1, damaged
+        assert lost or value == sound, damaged
+
+    assert whole[True] <= 1  # before all of it
+    # who can tell where a text without its mark ends, or a number that the next key was joined to?
+    assert whole[False] <= 2 + body.count(b'"') + body.count(b" ")
+
+
 @pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_is_no_json_at_all_is_refused(body: bytes) -> None:
     with pytest.raises((ValueError, RecursionError)):
@@ -513,6 +563,10 @@ BASEBOARD = {**NVIDIA_MANAGER, "Id": "HGX_BMC_0", "Oem": {"Nvidia": {}}}
         ([{"Id": "1", "Model": "iLO 6", "Oem": {"Hpe": {}}}], "hpe_ilo"),
         ([{"Id": "1", "Oem": {"Lenovo": {}}}, BASEBOARD], "lenovo_xcc"),
         ([{"Id": "1", "Actions": {"Oem": {"#DellManager.ResetToDefaults": {}}}}], "dell_idrac"),
+        ([{"Id": "1", "Actions": {"Oem": {"#HpeiLO.ClearRestApiState": {}}}}], "hpe_ilo"),
+        ([{"Id": "1", "Actions": {"Oem": {"#AMIManager.RedfishDBReset": {}}}}], "ami_megarac"),
+        ([BASEBOARD, {"Id": "1", "Oem": {"SUPERMICRO": {}}}], "supermicro"),
+        ([{"Id": "Self", "Oem": {"Ami": {}, "OpenBmc": {}}}], "unknown"),  # by the standard
         ([{"Id": "bmc", "Model": "OpenBmc", "Oem": {"OpenBmc": {}}}], "unknown"),
         ([{"Id": "1", "Oem": {}}], None),
         ([{"Id": "bmc", "Model": "OpenBmc"}], None),  # the namespaces are left out
@@ -524,6 +578,31 @@ def test_the_managers_tell_the_software(managers: list[dict[str, Any]], name: st
     found = quirks.identify_managers(managers)
 
     assert (found.name if found is not None else None) == name
+
+
+@pytest.mark.parametrize(
+    ("root", "name", "stated"),
+    [
+        ({"Vendor": "NVIDIA", "Oem": {"Nvidia": {}}}, "nvidia_openbmc", True),
+        # a licensed stack shows the GPU maker's namespace too: its managers tell
+        ({"Vendor": "NVIDIA", "Oem": {"Nvidia": {}, "Ami": {}}}, "nvidia_openbmc", False),
+        ({"Vendor": "Supermicro", "Oem": {"Supermicro": {}, "Nvidia": {}}}, "supermicro", False),
+        ({"Vendor": "Dell", "Oem": {"Dell": {}, "Nvidia": {}}}, "dell_idrac", False),
+        ({"Vendor": "HPE", "Product": "Cray XD670", "Oem": {"Ami": {}}}, "hpe_ilo", False),
+        ({"Vendor": "Lenovo", "Oem": {"Ami": {}}}, "lenovo_xcc", False),
+        ({"Vendor": "Dell", "Oem": {"OpenBmc": {}}}, "dell_idrac", False),
+        ({"Vendor": "GIGABYTE", "Oem": {"Ami": {}, "OpenBMC": {}}}, "ami_megarac", True),
+        ({"Vendor": "ASUSTeK", "Product": "AMI Redfish Server"}, "ami_megarac", True),
+        ({"Vendor": ["Dell"], "Product": None, "Oem": []}, "unknown", False),
+        ({"Vendor": "xFusion", "Oem": {"xFusion": {}}}, "unknown", False),
+    ],
+)
+def test_a_root_states_its_software_only_if_it_names_no_other(
+    root: dict[str, Any], name: str, stated: bool
+) -> None:
+    found = quirks.identify(root)
+
+    assert (found.name, quirks.is_stated(root, found)) == (name, stated)
 
 
 def of_maker(vendor: str, product: str, manager: dict[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,46 @@ REFUSALS = {
     "names it in its words alone": reply(
         405, info("Oem.1.0.ReadOnly", f"The property {MODE} is read only.")
     ),
+    "names it in quotes": reply(
+        400, info("Base.1.8.PropertyNotWritable", MessageArgs=[f"'{MODE}'"])
+    ),
+    "names its dotted path": reply(
+        400, info("Base.1.8.PropertyNotWritable", MessageArgs=[f"Boot.{MODE}"])
+    ),
+    "names it in another case": reply(
+        409, info("Base.1.8.PropertyNotWritable", MessageArgs=[MODE.lower()])
+    ),
+    "points at it in its resource": reply(
+        422, info("Base.1.8.PropertyNotWritable", RelatedProperties=[f"{SYSTEM}#/Boot/{MODE}"])
+    ),
+    "points at an element of it": reply(
+        400, info("Base.1.8.PropertyNotWritable", RelatedProperties=[f"#/Boot/{MODE}/0/Name"])
+    ),
+    "relates one and no list": reply(
+        400, info("Base.1.8.PropertyNotWritable", RelatedProperties=f"/Boot/{MODE}")
+    ),
+    "names its dotted path in words": reply(
+        400, info("Oem.1.0.General", f"'Boot.{MODE}' cannot be changed.")
+    ),
+    "gives one message and no list": reply(
+        400,
+        {
+            "error": {
+                "@Message.ExtendedInfo": {
+                    "MessageId": "Base.1.8.PropertyNotWritable",
+                    "MessageArgs": [MODE],
+                }
+            }
+        },
+    ),
+    "gives its messages without an error": reply(
+        400,
+        {
+            "@Message.ExtendedInfo": [
+                {"MessageId": "Base.1.8.PropertyNotWritable", "MessageArgs": [MODE]}
+            ]
+        },
+    ),
     "names it beside another that depends on it": reply(
         400,
         {

@@ -344,21 +344,23 @@ def _match(leaves: Sequence[Path], holder: str, message: Json) -> set[Path]:
     pointers = [holder] if holder else []
     for key in ("RelatedProperties", "MessageArgs"):
         listed = message.get(key)
-        pointers += listed[:_NAMES_MAX] if isinstance(listed, list) else []
+        pointers += listed[:_NAMES_MAX] if isinstance(listed, list) else [listed]
     texts = [p for p in pointers if isinstance(p, str) and 0 < len(p) <= _NAME_MAX]
     matched = {path for path in leaves for text in texts if _points_at(text, path)}
     words = message.get("Message")
     if matched or not isinstance(words, str):
         return matched
-    spoken = set(re.findall(r"[\w@.]{5,}(?<!\.)", words[:1024]))
-    return {path for path in leaves if path[-1] in spoken}
+    spoken = {word.lower() for word in re.findall(r"[\w@.]{5,}(?<!\.)", words[:1024])}
+    spoken |= {word.rsplit(".", 1)[-1] for word in spoken}
+    return {path for path in leaves if path[-1].lower() in spoken}
 
 
 def _points_at(pointer: str, path: Path) -> bool:
     """Match a name, a JSON pointer ("#/Boot/BootSourceOverrideMode") or a dotted path."""
-    pointer = re.sub(r"/\d+$", "", pointer.rsplit("#", 1)[-1]).strip("/")
+    pointer = re.sub(r"(/\d+|\[\d+\])([/.].*)?$", "", pointer.rsplit("#", 1)[-1].strip(" '\"`"))
     tails = [path[n:] for n in range(len(path))]
-    return any(pointer in ("/".join(tail), ".".join(tail)) for tail in tails)
+    written = pointer.strip("/'\"").lower()
+    return any(written in ("/".join(tail).lower(), ".".join(tail).lower()) for tail in tails)
 
 
 def _list_messages(body: Json) -> Iterator[tuple[str, Json]]:

@@ -156,7 +156,7 @@ def parse_fields(body: bytes) -> tuple[Any, tuple[str, ...]]:
     A field is lost alone if its text has bytes that are no UTF-8, bare control characters
     (idrac_exporter#192, libredfish#108) or escapes that JSON does not have, if its value is
     missing, or is none of JSON's words and numbers, or if it is there twice with two values (RFC
-    8259, 4: unpredictable). A comma behind the last one and zero bytes behind the body are passed
+    8259, 4: unpredictable). A comma too many and bytes of no text between two tokens are passed
     over. Raises ValueError or RecursionError for all else.
     """
     try:  # nearly every body is sound, and is parsed at a fifth of the cost
@@ -205,25 +205,44 @@ _MARK = "\udc80"  # stands for an escape that is none; like a byte that is no UT
 _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9A-Fa-f]{4})|\\u?')
 # a string without its end goes on to the end of the text, so that none is begun twice
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[][{}:,]|[^\s"][^][{}:,"]*', re.DOTALL)
+_MARKS = ("}", "]", ",", ":")
+_OPEN = ("", "{", "[", ",", ":")
 _MENDED_MAX = 1024 * 1024  # characters; the longest resource seen is a tenth of it
 _WORD = re.compile(r"true|false|null|-?(0|[1-9]\d{0,400})(\.\d+)?([eE][-+]?\d+)?")
 
 
 def _mark_damage(decoded: str) -> str:
-    """Return a text in which each value that is no JSON is NaN, which costs its field alone."""
-    tokens = [""]
+    """Return a text in which each value that is no JSON is NaN, which costs its field alone.
+
+    Bytes of no text are passed over between two tokens; alone in a value's place, they were it.
+    """
+    tokens, inside, stray = [""], [""], False
     for match in _TOKEN.finditer(decoded.rstrip("\0 \t\r\n")):
         word = match[0].rstrip()
         before = tokens[-1]
+        if _STRAY.fullmatch(word):
+            stray = True
+            continue
+        if stray and word not in _MARKS and before not in _OPEN:  # it stood for a comma or a colon
+            is_key = inside[-1] == "{" and before[0] == '"' and tokens[-2] in ("{", ",")
+            tokens.append(":" if is_key else ",")
         if word[0] == '"':
             word = _ESCAPE.sub(lambda m: m[0] if m[1] else _MARK, word)
+        elif word in ("{", "["):
+            inside.append(word)
         elif word in ("}", "]", ","):
-            if before == ":":
+            listed = inside[-1] == "[" and before in ("[", ",")
+            if before == ":" or (listed and (stray or word == ",")):
                 tokens.append("NaN")
-            elif before == "," and word != ",":
+            elif word == "," and before in ("{", ","):
+                continue
+            elif before == ",":
                 tokens.pop()
-        elif word not in ("{", "[", ":") and not _WORD.fullmatch(word):
+            if word != "," and len(inside) > 1:
+                inside.pop()
+        elif word != ":" and not _WORD.fullmatch(word):
             word = "NaN"
+        stray = False
         tokens.append(word)
     return "".join(tokens)
 
@@ -231,6 +250,7 @@ def _mark_damage(decoded: str) -> str:
 # bare control characters, apart from the three of whitespace that stand between tokens too
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _DAMAGED = re.compile(r"[\x00-\x1f\udc80-\udcff]")
+_STRAY = re.compile(r"[\x00-\x1f\x7f\udc80-\udcff\s]+")
 
 
 def _is_strict(decoded: str) -> bool:

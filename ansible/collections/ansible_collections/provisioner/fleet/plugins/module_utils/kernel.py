@@ -13,10 +13,21 @@ import re
 from ansible_collections.provisioner.fleet.plugins.module_utils import tools
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+DIFFERS = "differs"  # installed, and not byte by byte what was built: signed, stripped, or another
 _STATUS = re.compile(
     r"(?P<module>[^,/:\s]+)(?:/|, )(?P<version>[^,:\s]+)"
-    r"(?:, (?P<kernel>[^,:\s]+), [^,:\s]+)?: (?P<state>[a-z]+)"
+    r"(?:, (?P<kernel>[^,:\s]+), [^,:\s]+)?: (?P<state>[a-z-]+)(?P<remarks>( \([^()]*\))*)"
+    r"(?: from \S+)?"
 )
+# dkms.in, do_status and module_status_built_extra of 2.8 to 3.2
+_REMARKS = (
+    (re.compile(r"original.modules? exists?", re.IGNORECASE), ""),
+    (re.compile(r"differences? between|diff between", re.IGNORECASE), DIFFERS),
+    (re.compile(r"missing", re.IGNORECASE), "incomplete"),
+)
+# the tool's words beside its rows; of "broken" its row tells already
+_ADVICE = re.compile(r"Deprecated feature: |Warning: |Manual intervention is required!$")
+_BROKEN = re.compile(r"Error! (?P<module>[^/\s]+)/(?P<version>\S+): Missing the module source")
 _DEFAULT = re.compile(r"\s*GRUB_DEFAULT=[\"']?([^\"'\n]*)[\"']?\s*$")
 _KEY = re.compile(r"asymmetri (?P<name>.+?): 0*(?P<id>[0-9a-f]+): X509")
 # of DKMS: Ubuntu's shim-signed, and dkms 3.0 elsewhere (/etc/dkms/framework.conf)
@@ -24,13 +35,39 @@ CERTIFICATES = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 
 
 def parse_status(text):
-    """Return (module, version, kernel, state) of each row of `dkms status`; kernel "" for none."""
-    rows = []
-    for line in text.splitlines():
-        match = _STATUS.match(line.strip())
-        if match:
-            rows.append((match["module"], match["version"], match["kernel"] or "", match["state"]))
+    """Return (module, version, kernel, state) of each row of `dkms status`; kernel "" for none.
+
+    A remark behind "installed" is a state of its own, unless it says nothing of the module. Raises
+    `Unreadable` at a line of no known form: a row that is passed over is a module that nobody
+    misses.
+    """
+    rows, others = [], []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = _STATUS.fullmatch(line)
+        state = _read_state(match) if match else ""
+        if state:
+            rows.append((match["module"], match["version"], match["kernel"] or "", state))
+        elif not _ADVICE.match(line):
+            others.append(line)
+    broken = {(module, version) for module, version, _, state in rows if state == "broken"}
+    for line in others:
+        match = _BROKEN.match(line)
+        if not match or (match["module"], match["version"]) not in broken:
+            shown = tools.replace_control_characters(line)[:120]
+            raise tools.Unreadable(f"dkms status: a line of no known form, {shown!r}")
     return rows
+
+
+def _read_state(match):
+    """Return a row's state, "" for one with a remark of no known meaning."""
+    state = match["state"]
+    for remark in re.findall(r"\(([^()]*)\)", match["remarks"]):
+        known = [meaning for pattern, meaning in _REMARKS if pattern.search(remark)]
+        if not known:
+            return ""
+        if known[0] and state in ("installed", DIFFERS):
+            state = known[0]
+    return state
 
 
 def find_unbuilt(rows, kernel):
@@ -42,7 +79,7 @@ def find_unbuilt(rows, kernel):
     built = {
         (module, version)
         for module, version, built_for, state in rows
-        if (built_for, state) == (kernel, "installed")
+        if built_for == kernel and state in ("installed", DIFFERS)
     }
     return sorted(
         module if len({v for m, v, _, _ in rows if m == module}) == 1 else f"{module}/{version}"

@@ -88,7 +88,7 @@ def rebuild(module, rows, release, lock):
     due = []
     for name, version, built_for, state in rows:
         globs = module.params["rebuild"]
-        if (built_for, state) != (release, "installed"):
+        if built_for != release or state not in ("installed", kernel.DIFFERS, "incomplete"):
             continue
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in globs):
             due.append(name)
@@ -109,22 +109,27 @@ def read_field(name, release, field):
         raise tools.Refused(f"there is no module {name} for {release}, the next kernel") from None
 
 
+def list_kept(builder, version, release, root):
+    """Return module to the files that DKMS keeps of what it built of a version for a kernel.
+
+    dkms(8): DIRECTORY/NAME/VERSION/KERNEL/ARCHITECTURE/module.
+    """
+    kept = {}
+    for path in glob.glob(os.path.join(root, builder, version, release, "*", "module", "*.ko*")):
+        stem = os.path.basename(path).partition(".ko")[0].replace("-", "_")
+        kept.setdefault(stem, []).append(path)
+    return kept
+
+
 def verify_build(name, release, rows, builder, root="/var/lib/dkms"):
     """Verify that a module is the one that DKMS built of its newest version. Raises `Refused`.
 
-    dkms(8): what was built is kept in DIRECTORY/NAME/VERSION/KERNEL/ARCHITECTURE/module. modinfo's
-    srcversion is a digest of the sources, the same for a compressed or stripped copy.
+    modinfo's srcversion is a digest of the sources, the same for a compressed or stripped copy.
     """
     version = kernel.find_newest(rows).get(builder)
     if version is None:
         return
-    place = os.path.join(root, builder, version, release, "*", "module")
-    stem = name.replace("-", "_")
-    kept = [
-        path
-        for path in glob.glob(os.path.join(place, "*.ko*"))
-        if os.path.basename(path).partition(".ko")[0].replace("-", "_") == stem
-    ]
+    kept = list_kept(builder, version, release, root).get(name.replace("-", "_"), [])
     again = f"build it again (dkms install -m {builder} -v {version} -k {release} --force)"
     if not kept:
         text = f"DKMS has no {name} of {builder} {version} for {release}, the next kernel: {again}"
@@ -136,6 +141,19 @@ def verify_build(name, release, rows, builder, root="/var/lib/dkms"):
             f"{name} for {release}, the next kernel, is not the one of {builder} {version}: {again}"
         )
         raise tools.Refused(text)
+
+
+def verify_differing(release, rows, root="/var/lib/dkms"):
+    """Verify what DKMS calls installed and different from what it built. Raises `Refused`."""
+    newest = kernel.find_newest(rows)
+    for builder, version, built_for, state in rows:
+        if (built_for, state) != (release, kernel.DIFFERS) or newest[builder] != version:
+            continue
+        kept = list_kept(builder, version, release, root)
+        if not kept:
+            raise tools.Refused(f"DKMS keeps no module of {builder} {version} for {release}")
+        for name in sorted(kept):
+            verify_build(name, release, rows, builder, root)
 
 
 def verify(name, release, params, keys):
@@ -186,6 +204,7 @@ def apply(module):
     if unbuilt:
         listing = ", ".join(unbuilt[:5])
         raise tools.Refused(f"DKMS has not built {listing} for {release}, the next kernel")
+    verify_differing(release, rows)
     keys = None
     if kernel.is_secure_boot_on():
         with open("/proc/keys", encoding="utf-8", errors="replace") as file:

@@ -160,7 +160,7 @@ class ShellOutput:
     exit_code: int | None
     stdout: str
     stderr: str
-    truncated: bool = False  # at the adapter's size limit
+    truncated: bool = False  # at the adapter's size limit, or by the end of the connection
 
 
 class HostShell(Protocol):

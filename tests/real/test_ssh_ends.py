@@ -24,9 +24,12 @@ class _Open(asyncssh.SSHServer):
 
 
 def _run(
-    tmp_path: Path, code: int | None, out: str, err: str, sent: Secret | None
+    tmp_path: Path, code: int | str | None, out: str, err: str, sent: Secret | None, gone: str = ""
 ) -> list[ShellOutput]:
-    """Run one command many times over one connection; `code` None: the connection ends."""
+    """Run one command many times over one connection; `code` None: the connection ends.
+
+    A name as `code` is a signal; `gone`: how the connection ends behind the command's own end.
+    """
 
     def end_at_once(process: asyncssh.SSHServerProcess[str]) -> None:
         if code is None:
@@ -34,7 +37,14 @@ def _run(
             return
         process.stdout.write(out)
         process.stderr.write(err)
-        process.exit(code)
+        if isinstance(code, str):
+            process.exit_with_signal(code)
+        else:
+            process.exit(code)
+        if gone:
+            process.channel.get_connection().disconnect(
+                asyncssh.DISC_BY_APPLICATION, "restarting now"
+            )
 
     async def run() -> list[ShellOutput]:
         server = await asyncssh.listen(
@@ -48,7 +58,7 @@ def _run(
         shell = SshShell(remote, 1)
         command = ShellCommand("set-password", "chpasswd", 20.0, sent=sent)
         try:
-            return list(await shell.run("n01", "127.0.0.1", [command] * TIMES))
+            return list(await shell.run("n01", "127.0.0.1", [command] * (1 if gone else TIMES)))
         finally:
             await shell.close()
             server.close()
@@ -65,6 +75,24 @@ def test_a_command_that_ends_at_once_keeps_its_status_and_its_words(
     told = _run(tmp_path, code, "out\n", "chpasswd: cannot lock\n", Secret("s" * size))
 
     assert told == [ShellOutput(code, "out\n", "chpasswd: cannot lock\n")] * TIMES
+
+
+@pytest.mark.parametrize("sent", [None, Secret("s3cret")])
+def test_a_command_that_a_signal_ended_has_no_status_and_keeps_its_words(
+    tmp_path: Path, sent: Secret | None
+) -> None:
+    told = _run(tmp_path, "KILL", "", "Out of memory\n", sent)
+
+    assert told == [ShellOutput(None, "", "Out of memory\n")] * TIMES
+
+
+@pytest.mark.parametrize("sent", [None, Secret("s3cret"), Secret("s" * 3_000_000)])
+def test_a_host_that_ends_the_connection_has_told_a_status_and_perhaps_not_all_words(
+    tmp_path: Path, sent: Secret | None
+) -> None:
+    (told,) = _run(tmp_path, 1, "", "chpasswd: no such user\n", sent, gone="closed")
+
+    assert (told.exit_code, told.truncated) == (1, True)
 
 
 def test_a_command_without_a_secret_ends_likewise(tmp_path: Path) -> None:

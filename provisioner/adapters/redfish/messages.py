@@ -341,7 +341,7 @@ def find_not_taken(reply: Reply, body: Json) -> set[Path]:
 
 def _match(leaves: Sequence[Path], holder: str, message: Json) -> set[Path]:
     """Match by what points at a property, else by the words of the message."""
-    pointers = [holder] if holder else []
+    pointers: list[Any] = [holder] if holder else []
     for key in ("RelatedProperties", "MessageArgs"):
         listed = message.get(key)
         pointers += listed[:_NAMES_MAX] if isinstance(listed, list) else [listed]

@@ -229,7 +229,7 @@ class SshShell:
             exit_code=code,
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
-            # asyncssh drops what it has not handed on when the host ends the connection in good order
+            # asyncssh drops what it has not handed on if the host ends the connection in good order
             truncated=cut_out or cut_err or connection.is_closed(),
         )
 

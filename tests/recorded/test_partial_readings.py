@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,6 @@ from provisioner.adapters.redfish.eventing import subscriptions
 from provisioner.adapters.redfish.eventing.event_stream import SseReader
 from provisioner.adapters.redfish.eventing.events import parse_document, read_document
 from provisioner.adapters.redfish.messages import correct_status
-from provisioner.adapters.redfish.parsing import parse_fields
 from provisioner.adapters.redfish.tasks import read_view
 from provisioner.model.inventory import Moisture
 from provisioner.planning.watch.leaks import read_moisture
@@ -311,82 +309,6 @@ def test_a_damaged_field_of_a_packed_body_is_lost_alone(raw: bytes) -> None:
     assert [g.source for g in seen.gaps if "AssetTag" in g.detail] == [SYSTEM]
 
 
-SOUND = b'{"a": "l\\nl", "b": [1, {"c": -1.5e3}], "d": null}'
-HOSTILE = [
-    b'{"a": "' + b'\\"' * 200_000,
-    b'{"a": ' + b"x " * 200_000,
-    b"{" + b'"a": 0x1, ' * 50_000,
-    b'{"a": "\\',
-    b"[" * 100_000,
-    SOUND[:-1],
-    b'{"a": "rack "7""}',
-    b"<html>",
-    b"NaNo",
-]
-
-
-@pytest.mark.parametrize(
-    "body", [SOUND + b"\0\0\r\n", SOUND[:-1] + b",}", SOUND.replace(b"}]", b",},]")]
-)
-def test_a_comma_or_zero_bytes_too_many_cost_no_field(body: bytes) -> None:
-    assert parse_fields(body) == ({"a": "l\nl", "b": [1, {"c": -1500.0}], "d": None}, ())
-
-
-@pytest.mark.parametrize(
-    ("body", "lost"),
-    [
-        (b'{"a": 1,, "b": 2}', ()),
-        (b'{, "a": 1, "b": 2}', ()),
-        (b'{"a": 1, \xff"b": 2}', ()),
-        (b'{"a": 1, "c": {}\xff "b": 2}', ()),  # in a comma's place
-        (b'{"a": 1, "c"\xff {}, "b": 2}', ()),  # in a colon's
-        (b'{"a": 1, "b": 2\n}\x1a', ()),
-        (b'{"a": 1, "b": 2, "c": \xff}', ("c",)),
-        (b'{"a": 1, "b": 2, "c": 1\xff5}', ("c",)),  # never 1, and never 15
-        (b'{"a": 1, "b": 2, "c": 1\xff}', ("c",)),
-        (b'{"a": 1, "b": 2, "c": [1,,2]}', ("c",)),  # a list that lacks one is no shorter list
-        (b'{"a": 1, "b": 2, "c": [1, \xff]}', ("c",)),
-        (b'{"a": 1, "b": 2, "c": [\xff]}', ("c",)),
-        (b'{"a": 1, "b": 2, "c": [, 2]}', ("c",)),
-        (b'{"a": 1, "b": 2, "c": {"d": \xff}}', ("d",)),
-    ],
-)
-def test_bytes_of_no_text_between_two_tokens_cost_a_value_only_in_its_place(
-    body: bytes, lost: tuple[str, ...]
-) -> None:
-    value, told = parse_fields(body)
-
-    assert (value["a"], value["b"], told) == (1, 2, lost)
-    assert value.get("c", {}) == {}
-
-
-@pytest.mark.parametrize("byte", [b"\0", b"\x1a", b"\xff"])
-def test_a_bad_byte_anywhere_makes_no_other_value_and_is_told(byte: bytes) -> None:
-    sound = {"Name": "x", "Size": 15, "State": "Off", "List": [1, "two"], "On": True}
-    body = json.dumps(sound).encode()
-    whole = {True: 0, False: 0}
-    for place, insert in itertools.product(range(len(body) + 1), (True, False)):
-        damaged = body[:place] + byte + body[place + (not insert) :]
-        try:
-            value, lost = parse_fields(damaged)
-        except ValueError:
-            whole[insert] += 1
-            continue
-        assert value.items() <= sound.items(), damaged
-        assert len(value) >= len(sound) - 1, damaged
-        assert lost or value == sound, damaged
-
-    assert whole[True] <= 1  # before all of it
-    # who can tell where a text without its mark ends, or a number that the next key was joined to?
-    assert whole[False] <= 2 + body.count(b'"') + body.count(b" ")
-
-
-@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_is_no_json_at_all_is_refused(body: bytes) -> None:
-    with pytest.raises((ValueError, RecursionError)):
-        parse_fields(body)
-
-
 def test_a_packed_body_that_breaks_off_is_no_empty_resource() -> None:
     packed = gzip.compress(json.dumps(tree()[SYSTEM]).encode())[:-9]
 
@@ -425,12 +347,6 @@ def test_a_login_is_not_refused_for_a_damaged_field_of_the_root_or_the_session()
     }
     with pytest.raises(Malformed):
         messages.read_document(Reply(200, {}, b"<html>"))
-
-
-def test_sound_json_loses_nothing() -> None:
-    assert parse_fields(b'{"a": "l\\nl", "b":\t1}') == ({"a": "l\nl", "b": 1}, ())
-    assert parse_fields(b'\xef\xbb\xbf{"a": 1,\r\n "a": 1}') == ({"a": 1}, ())
-    assert parse_fields(b'{"a": null, "b": {}}') == ({"a": None, "b": {}}, ())
 
 
 ERROR = {"code": "Base.1.4.0.InternalError", "message": "internal"}

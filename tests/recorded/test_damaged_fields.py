@@ -1,4 +1,4 @@
-"""What a body of JSON loses by bytes and words that are none: a field, and never a value's truth."""
+"""What a body of JSON loses by bytes and words that are none: a field, and nothing else."""
 
 from __future__ import annotations
 

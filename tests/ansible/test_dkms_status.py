@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from role_lab import ANSIBLE
+
+sys.path.insert(0, str(ANSIBLE / "collections"))
+
 from ansible_collections.provisioner.fleet.plugins.module_utils import kernel, tools
 from ansible_collections.provisioner.fleet.plugins.modules import kernel_modules
 

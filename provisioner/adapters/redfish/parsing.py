@@ -216,7 +216,9 @@ def _mark_damage(decoded: str) -> str:
 
     Bytes of no text are passed over between two tokens; alone in a value's place, they were it.
     """
-    tokens, inside, stray = [""], [""], False
+    tokens = [""]
+    inside = [""]
+    stray = False
     for match in _TOKEN.finditer(decoded.rstrip("\0 \t\r\n")):
         word = match[0].rstrip()
         before = tokens[-1]

@@ -14,6 +14,7 @@ from given_events import event_of
 from local_daemon import daemon
 from program import Done, alone
 from sqlalchemy import text
+from standing_witness import Witness, serve
 
 from provisioner.access.tokens import new_token
 from provisioner.daemon.data import open_data
@@ -174,3 +175,65 @@ def test_a_crash_while_entries_are_written_leaves_none_out_and_writes_none_twice
 
 def raises(*_: object) -> None:
     raise MemoryError
+
+
+@pytest.fixture
+def witnessed(place: Path, url: str) -> Iterator[Witness]:
+    """A witness that knows this log, and `policy.txt` that asks for it."""
+    witness = Witness()
+    witness.trust(json.loads(alone(["log", "head", "--json"], place).stdout)["verifier_key"])
+    with serve(witness) as prefix:
+        line = f"witness w1 {witness.verifier_key} {prefix}\nquorum w1\n"
+        (place / "policy.txt").write_text(line)
+        yield witness
+
+
+def test_a_witness_cosigns_the_head_and_its_growth_and_a_tenant_asks_for_that(
+    place: Path, witnessed: Witness
+) -> None:
+    ask = ["log", "witness", "--policy", "policy.txt"]
+    looked = alone([*ask, "--dry-run"], place)
+    asked_so_far = dict(witnessed.seen)
+    first = alone([*ask, "--out", "witnessed.txt"], place)
+    again = json.loads(alone([*ask, "--json"], place).stdout)
+    alone(["log", "export", "n2", "--since", "8", "--out", "n2.json"], place)
+    verify = ["log", "verify", "n2.json", "--key", "keys.pem", "--policy", "policy.txt"]
+    told = alone([*verify, "--known", "witnessed.txt"], place)
+    alone(["log", "head", "--out", "bare.txt"], place)
+    bare = alone([*verify, "--known", "bare.txt"], place)
+
+    assert "/w1/add-checkpoint" in looked.stdout
+    assert asked_so_far == {}
+    assert first.returncode == 0, first.stderr + first.stdout
+    assert again["quorum"]
+    assert again["problems"] == {}
+    assert "were witnessed by w1: the policy's quorum" in " ".join(told.stdout.split())
+    assert told.returncode == 0
+    assert "witnessed by nobody: NOT the policy's quorum" in " ".join(bare.stdout.split())
+    assert bare.returncode == 1
+    assert alone(verify, place).returncode == 2  # a policy without a checkpoint to judge
+
+
+def test_a_witness_that_knows_more_or_another_log_is_told_and_nothing_is_written(
+    place: Path, witnessed: Witness
+) -> None:
+    ask = ["log", "witness", "--policy", "policy.txt", "--out", "never.txt"]
+    (origin,) = witnessed.logs
+    witnessed.seen[origin] = (99, b"\0" * 32)
+    restored = alone(ask, place)
+    witnessed.seen[origin] = (8, b"\0" * 32)
+    forked = alone(ask, place)
+    witnessed.logs[origin] = b"\1" + b"\2" * 32
+    other_key = alone(ask, place)
+    witnessed.logs.clear()
+    unknown = alone(ask, place)
+
+    for done, words in (
+        (restored, "it cosigned 99 entries, and the log has 8"),
+        (forked, "it saw another log under this name"),
+        (other_key, "it trusts another key"),
+        (unknown, "it does not know this log"),
+    ):
+        assert words in " ".join(done.stdout.split())
+        assert done.returncode == 1
+    assert not (place / "never.txt").exists()

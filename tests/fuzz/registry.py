@@ -26,6 +26,7 @@ from provisioner.checks.fabric.rail_port import Member, RailPort
 from provisioner.integrations.cumulus import switch_state as cumulus_state
 from provisioner.integrations.outlets.outlet_tables import TABLES
 from provisioner.integrations.scim.resources import ScimError
+from provisioner.integrations.signed_files.witnessing import BadPolicy, parse_policy
 from provisioner.integrations.sonic.config_db import Configuration
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
@@ -37,6 +38,10 @@ from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
 
+# the key of a public witness, as its operator publishes it
+WITNESSES = """witness w remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2
+quorum w
+"""
 _PORT = RailPort(rail=3, device="mlx5_3", address="172.0.0.0", gpu=3)
 _ENDS = tuple(Member(node=n, address="10.0.0.1", rails=(_PORT,)) for n in ("a", "b"))
 RDMA = fabric_workloads.build_rdma_pair_test(*_ENDS, 3)
@@ -92,6 +97,20 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         (NotALog,),
         "open_checkpoint",
         {"is_signed": lambda *_: True},
+    ),
+    ("integrations.signed_files.witnessing", (BadPolicy,), "parse_policy", {}),
+    ("integrations.signed_files.witnessing", (BadPolicy,), "read_verifier_key", {"kind": 4}),
+    (
+        "integrations.signed_files.witnessing",
+        (BadPolicy,),
+        "read_cosignatures",
+        {"policy": parse_policy(WITNESSES)},
+    ),
+    (
+        "integrations.signed_files.witnessing",
+        (BadPolicy,),
+        "read_own_lines",
+        {"note": "log\n1\nroot\n\n", "policy": parse_policy(WITNESSES), "name": "w"},
     ),
     ("adapters.redfish.discovery", (InputError,), "parse_network", {}),
     ("checks.readers.tool_output", _CHECKS, "read_resources", {}),

@@ -35,22 +35,11 @@ INTEGRATION = "integration"  # in place of a module: found by its entry point
 LOCAL: Mapping[str, tuple[str, str]] = {
     "node watch": ("client.following:watch_nodes", "Follow the fleet until every node rests."),
     "campaign watch": ("client.following:watch_campaign", "Follow a campaign until it rests."),
-    "certificate verify": (
-        INTEGRATION,
-        "Check an exported certificate without a daemon.",
-    ),
-    "usage verify": (
-        INTEGRATION,
-        "Check a signed statement of usage offline.",
-    ),
-    "log verify": (
-        INTEGRATION,
-        "Check a node's entries of the log offline.",
-    ),
-    "case verify-bundle": (
-        INTEGRATION,
-        "Check a case's archive without a daemon.",
-    ),
+    "certificate verify": (INTEGRATION, "Check an exported certificate without a daemon."),
+    "usage verify": (INTEGRATION, "Check a signed statement of usage offline."),
+    "log verify": (INTEGRATION, "Check a node's entries of the log offline."),
+    "log witness": (INTEGRATION, "Have witnesses cosign the log's head."),
+    "case verify-bundle": (INTEGRATION, "Check a case's archive without a daemon."),
     "image upload": (
         "client.upload:upload_image",
         "Upload a file into the artifact store, verified by its SHA-256.",

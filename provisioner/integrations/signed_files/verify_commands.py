@@ -15,6 +15,13 @@ import typer
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import open_console
+from provisioner.integrations.signed_files.witness_commands import read_policy
+from provisioner.integrations.signed_files.witnessing import (
+    BadPolicy,
+    Policy,
+    describe_witnessing,
+    read_cosignatures,
+)
 from provisioner.model.certificate import Certificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification import attestation
@@ -128,33 +135,61 @@ def verify_log(
     known: Annotated[
         Path | None, typer.Option("--known", help="A checkpoint that you kept from earlier.")
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", help="Witnesses that must have cosigned the known checkpoint."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check that entries are in the site's log and that none is left out between two of them.
 
     It also says whether the node was ever in two tenants' networks at once. With --known, that
-    the log only grew since then: without it the site could have written another log.
+    the log only grew since then: without it the site could have written another log. With
+    --policy, that enough witnesses saw the same known checkpoint (see `log witness`).
 
     Example: provisioner log verify su0-n03.log.json --key keys.pem --known checkpoint.txt
     """
     keys = read_trusted_keys(key)
     remedy = "Write it with: provisioner log export NODE --out FILE"
+    if policy is not None and known is None:
+        raise InputError("--policy", str(policy), "no checkpoint is given", "Give --known FILE.")
     try:
         bundle = parse_bundle(read_text(file))
         head = _open_checkpoint(bundle.checkpoint, keys)
-        kept = None if known is None else _open_checkpoint(read_text(known), keys)
+        note = "" if known is None else read_text(known)
+        kept = None if known is None else _open_checkpoint(note, keys)
     except NotALog as error:
         raise InputError(str(file), "", str(error), remedy) from None
     wrong = list_log_objections(bundle, head, kept)
     told = [] if wrong else describe_proof(bundle, head, kept)
+    if policy is not None and kept is not None:
+        met, line = _judge_witnesses(note, kept, read_policy(policy), known)
+        (told if met else wrong).append(line)
     if as_json:
-        document = {"valid": not wrong, "objections": wrong, "proved": told, "size": head.size}
+        proved = [] if wrong else told
+        document = {"valid": not wrong, "objections": wrong, "proved": proved, "size": head.size}
         typer.echo(json.dumps(document))
     for line in () if as_json else wrong:
         open_console().print(f"NOT VALID: {line}", style="red")
-    for line in () if as_json else told:
+    for line in () if as_json or wrong else told:
         open_console().print(line)
     raise typer.Exit(1 if wrong else 0)
+
+
+def _judge_witnesses(
+    note: str, kept: Checkpoint, policy: Policy, file: Path | None
+) -> tuple[bool, str]:
+    """Return whether a policy accepts a checkpoint, and a line that says so."""
+    logs = [public for name, public in policy.logs if name == kept.origin]
+    trusted = {public.hex(): public for public in logs}
+    try:
+        if policy.logs:
+            _open_checkpoint(note, trusted)
+        cosigned = read_cosignatures(note, policy)
+    except (NotALog, BadPolicy) as error:
+        return False, f"{file}: by this policy {error}"
+    met = policy.is_met(cosigned)
+    return met, describe_witnessing(kept, cosigned, met=met)
 
 
 def _open_checkpoint(note: str, keys: dict[str, bytes]) -> Checkpoint:

@@ -1,5 +1,6 @@
 """How well and how cheaply culprits are found: `make bench NAME=isolation`; argument: SCALE (1.0)
-or one case of parts that fail a share of their tests, such as `leaves+card:0.6:0`.
+or one case of parts that fail a share of their tests, such as `leaves+card:0.6:0`, or `planted`:
+only the culprits that work shows (`planted_culprits.py`), which every whole run measures too.
 
 Synthetic rail-optimised fabrics (units of 32 nodes, 8 rails) with planted faults and 3 % of wrong
 results, against testing all pairs once, which would find less: it hears every pair a single time.
@@ -35,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "planning"))
 
 from isolation_cases import NODES, RATES, Case, Row, find_case, list_cases, run_cases
 from planted import World, fabric_of, isolate, name_of, plant
+from planted_culprits import FOUND_MIN, plant_all, sum_up
 
 from provisioner.planning.fault_location.isolation_words import Fabric, IsolationPolicy
 
@@ -139,7 +141,23 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def measure_planted() -> tuple[dict[str, float], bool]:
+    """Return the figures of culprits that only work shows, and whether they are as demanded."""
+    tallies = plant_all()
+    for kind, t in tallies.items():
+        say(
+            f"{kind:16} {t.found}/{t.planted} found, {t.innocent} innocent among {t.nodes} nodes,"
+            f" {t.cpu_s:.1f} CPU s"
+        )
+    good = all(t.found >= FOUND_MIN * t.planted and not t.innocent for t in tallies.values())
+    return sum_up(tallies), good
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["planted"]:
+        figures, good = measure_planted()
+        say(json.dumps({**figures, **this_machine.told(), "ok": good}))
+        sys.exit(0 if good else 1)
     if ":" in "".join(sys.argv[1:2]):
         say(json.dumps(measure_rates([find_case(sys.argv[1])])))
         return
@@ -185,6 +203,7 @@ def main() -> None:
                 "groups_innocent_condemned": groups.innocent,
                 "groups_cost_over_all_pairs": round(max(groups.costs), 4),
                 **measure_rates(list_cases(range(max(1, round(scale))))),
+                **measure_planted()[0],
                 **this_machine.told(),
             }
         )

@@ -28,7 +28,7 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
-from provisioner.integrations.racks import campaign_commands
+from provisioner.integrations.racks import campaign_commands, firmware_commands
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.membership import (
     RackVerdict,
@@ -52,6 +52,7 @@ app = typer.Typer(
 )
 app.command()(campaign_commands.plan)
 app.command()(campaign_commands.impact)
+app.add_typer(firmware_commands.app, name="firmware-object")
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 
 

@@ -1,0 +1,118 @@
+"""`provisioner rack firmware-object`: NVIDIA's firmware objects of racks, in and out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.cli.options.checked_options import JsonOption, check_directory
+from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.racks.firmware_object import (
+    BYTES_MAX,
+    RackFirmware,
+    pin_files,
+    read_firmware_object,
+    write_firmware_object,
+)
+from provisioner.integrations.racks.plan import read_record
+from provisioner.model.input_error import InputError
+from provisioner.runtime.shipped import read_text
+
+app = typer.Typer(help="NVIDIA's firmware objects (SOT JSON) of racks.", no_args_is_help=True)
+OutOption = Annotated[Path | None, typer.Option(help="Write the result to this new file.")]
+
+
+@app.command("import")
+def import_object(
+    file: Annotated[Path, typer.Argument(help="The firmware object: JSON of one release.")],
+    files: Annotated[
+        Path | None, typer.Option(help="Folder with the files: digests are computed and compared.")
+    ] = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a firmware object, pin each file by its SHA-256, and keep each version, file and digest.
+
+    Refused: more than one milestone, a type that nobody knows, a login in an address. Recovery
+    images and certificates are kept and are no payload. Nothing is downloaded.
+
+    Exit code 1: a payload has no SHA-256, or another one; then nothing is written.
+
+    Example: provisioner rack firmware-object import dgx-gb200-1.3.6.json --files ./fw --out r.json
+    """
+    firmware = read_firmware_object(str(file), read_text(file, BYTES_MAX).encode())
+    digests: dict[str, str] = {}
+    if files is not None:
+        check_directory("--files", files)
+        wanted = {one.name for _, one in firmware.list_files() if one.name}
+        digests = {name: _digest(files / name) for name in sorted(wanted) if _is_in(files, name)}
+    pinned, problems = pin_files(firmware, digests)
+    if as_json:
+        said = {"firmware": pinned.model_dump(mode="json"), "problems": problems}
+        typer.echo(json.dumps(said, indent=2))
+    else:
+        _show(pinned, problems)
+    if out is not None and not problems:
+        _write(out, pinned.model_dump_json(indent=2))
+    raise typer.Exit(1 if problems else 0)
+
+
+def _is_in(folder: Path, name: str) -> bool:
+    return (folder / name).is_file()
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(str(file), "", problem, "Check its permissions.") from None
+
+
+def _show(firmware: RackFirmware, problems: tuple[str, ...]) -> None:
+    table = Table("board", "for", "component", "version", "files", "pinned", "parts")
+    for board in firmware.boards:
+        for one in board.components:
+            payloads = [file for file in one.files if file.is_payload]
+            pinned = sum(bool(file.sha256) for file in payloads)
+            cells = (board.name or board.board_type, one.kind.value, one.component)
+            counts = (str(len(one.files)), f"{pinned}/{len(payloads)}", str(len(one.parts)))
+            table.add_row(*cells, one.version or "-", *counts)
+    table.title = f"{firmware.product} {firmware.milestone} {firmware.state}"
+    console = open_console()
+    console.print(table)
+    for field in firmware.not_kept:
+        console.print(f"not kept: {field}")
+    for problem in problems:
+        console.print(f"refused: {problem}")
+
+
+def _write(out: Path, written: str) -> None:
+    try:
+        with out.open("x", encoding="utf-8") as opened:
+            opened.write(written + "\n")
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--out", str(out), problem, "Name a new file.") from None
+
+
+@app.command("export")
+def export_object(
+    file: Annotated[Path, typer.Argument(help="What `import --out` wrote.")],
+    out: OutOption = None,
+) -> None:
+    """Write a release as NVIDIA's firmware object: to --out, or to the standard output.
+
+    Example: provisioner rack firmware-object export r.json > dgx-gb200-1.3.6.json
+    """
+    firmware = read_record(file, RackFirmware)
+    written = json.dumps(write_firmware_object(firmware), indent=2)
+    if out is None:
+        typer.echo(written)
+    else:
+        _write(out, written)

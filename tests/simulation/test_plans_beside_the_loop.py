@@ -1,18 +1,21 @@
-"""Plans are computed in threads: while a search runs, the daemon answers and watches."""
+"""Plans and decisions are computed in threads: meanwhile the daemon answers and watches."""
 
 from __future__ import annotations
 
 import inspect
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import virtual_time
 from campaign_fleet import Fleet
 from rig import World
 
-from provisioner.model.campaign import Policy
+from provisioner.control.campaigns import campaigns
+from provisioner.model.campaign import Decision, Policy
 from provisioner.model.plan import Plan
+from provisioner.planning.campaigns.rollout import decide
 from provisioner.planning.path.planner import PlanCache, PlanningNode
 
 
@@ -69,3 +72,28 @@ def test_the_plans_of_a_campaign_are_made_beside_the_event_loop(threads: list[bo
 
     assert len(threads) >= 8
     assert not any(threads)
+
+
+def test_the_decisions_of_a_campaign_are_reached_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: list[bool] = []
+
+    def record(*asked: Any) -> Decision:
+        reached.append(is_on_loop())
+        return decide(*asked)
+
+    monkeypatch.setattr(campaigns, "decide", record)
+
+    async def live() -> None:
+        fleet = Fleet(hosts=4, units=1)
+        await fleet.build()
+        made = await fleet.requests.create("next", "all", Policy())
+        assert made.campaign is not None
+        await fleet.requests.start(made.campaign.id)
+        await fleet.campaigns.tick()
+
+    virtual_time.run(live())
+
+    assert reached
+    assert not any(reached)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from provisioner.control.campaigns.campaign_facts import Survey, rails_of, read_fleet, read_standing
 from provisioner.control.campaigns.selecting import find_selected
@@ -71,6 +72,13 @@ from provisioner.store.sql_store import SqlStore
 # A turn over n nodes takes some n / 40,000 s of CPU: so much apart it is 1 % of a core, and a place
 # that becomes free waits two minutes on average where 65,536 nodes take an hour each.
 NODES_PER_S = 250
+
+
+class Considered(NamedTuple):
+    """A decision, and the rows that it changes."""
+
+    decision: Decision
+    written: Mapping[str, NodeProgress]
 
 
 @dataclass(slots=True)
@@ -308,16 +316,20 @@ class Campaigns:
         if campaign.state not in _DECIDES:
             return None
         pins = await self._book.list_pins()
-        standing = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
-        facts = refuse_ungranted(standing, nodes, await self._store.grants.list())
-        progress = {name: row.progress for name, row in rows.items()}
-        verdicts = (
-            *judge_campaign(campaign, rows, _REGRESSION),
-            *await self._judge_faults(campaign, rows, now),
-        )
-        decision = decide(campaign, facts, progress, verdicts, now)
-        await self._carry_out(campaign, decision, memory, nodes, now)
-        return decision
+        grants = await self._store.grants.list()
+        faults = await self._judge_faults(campaign, rows, now)
+
+        def consider() -> Considered:
+            standing = memory.read_facts(list(nodes.values()), campaign, pins, now, self._plan)
+            facts = refuse_ungranted(standing, nodes, grants)
+            progress = {name: row.progress for name, row in rows.items()}
+            verdicts = (*judge_campaign(campaign, rows, _REGRESSION), *faults)
+            decision = decide(campaign, facts, progress, verdicts, now)
+            return Considered(decision, apply_decision(decision, progress, now))
+
+        considered = await asyncio.to_thread(consider)  # 0.8 s at 65,536 nodes
+        await self._carry_out(campaign, considered, memory, nodes, now)
+        return considered.decision
 
     async def _judge_faults(
         self, campaign: Campaign, rows: Mapping[str, CampaignRow], now: float
@@ -384,13 +396,13 @@ class Campaigns:
     async def _carry_out(
         self,
         campaign: Campaign,
-        decision: Decision,
+        considered: Considered,
         memory: Memory,
         nodes: Mapping[str, Node],
         now: float,
     ) -> None:
         rows = memory.rows
-        written = apply_decision(decision, {name: row.progress for name, row in rows.items()}, now)
+        decision, written = considered
         begins = {a.node for a in decision.admit}
         changed = [_with(rows[n], p) for n, p in written.items() if n not in begins]
         await self._write(campaign, memory, changed, build_notices(campaign, decision, now), now)

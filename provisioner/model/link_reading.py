@@ -110,7 +110,8 @@ def make_limits(quantity: str, words: Mapping[str, object]) -> Limits | None:
     bounds = {name: parse_value(quantity, words.get(name)) for name in Limits.__dataclass_fields__}
     low = bounds["low_alarm"]
     high = bounds["high_alarm"]
-    if low is None or high is None or low >= high:
+    # a low limit of exactly 0 dBm was never set: it would accuse good light
+    if low is None or high is None or low >= high or (low == 0 and quantity.endswith("_dbm")):
         return None
     if not low <= (bounds["low_warning"] or low) <= (bounds["high_warning"] or high) <= high:
         return Limits(low_alarm=low, high_alarm=high)

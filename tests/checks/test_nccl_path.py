@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from provisioner import checks
 from provisioner.checks.fabric import nccl_path
@@ -21,99 +22,11 @@ from provisioner.model.cohort import Evidence
 GOOD = (Path(__file__).parent.parent / "golden/checks/nccl_path/good/nccl_log.txt").read_text()
 RAILS = Wanted(rails_apart=True)
 
-# (source, excerpt, words of the faults that its thread confirms); each excerpt is some lines of it
-PUBLISHED = (
-    (
-        "https://github.com/NVIDIA/nccl/issues/1410",
-        (
-            "h100-a:2340:2384 [4] NCCL INFO Failed to open libibverbs.so[.1]\n"
-            "h100-a:2340:2384 [4] NCCL INFO NET/Socket : Using [0]eth0:10.177.137.15<0>\n"
-            "h100-a:2340:2384 [4] NCCL INFO Using non-device net plugin version 0\n"
-            "h100-a:2340:2384 [4] NCCL INFO Using network Socket\n"
-        ),
-        {"sockets: Failed to open libibverbs"},
-    ),
-    (
-        "https://github.com/NVIDIA/nccl-tests/issues/166",
-        (
-            "NCCL version 2.18.3+cuda12.2\n"
-            "ubuntu:39964:40050 [6] NCCL INFO Failed to open libibverbs.so[.1]\n"
-            "ubuntu:39964:40050 [6] NCCL INFO NET/Socket : Using [0]ens4:10.0.0.1<0>\n"
-            "ubuntu:39964:40050 [6] NCCL INFO Using network Socket\n"
-        ),
-        {"sockets: Failed to open libibverbs"},
-    ),
-    (
-        "a thread of a GRPO set-up on rented nodes; NCCL 2.26.2, H100 NVL",
-        (
-            "6e094e9a088e:147147:147211 [6] NCCL INFO NET/IB : No device found.\n"
-            "6e094e9a088e:147147:147211 [6] NCCL INFO "
-            "NET/IB : Using [RO]; OOB podnet1:10.0.123.96<0>\n"
-            "6e094e9a088e:147147:147211 [6] NCCL INFO Using network Socket\n"
-        ),
-        {"sockets: NET/IB : No device found"},
-    ),
-    (
-        "https://github.com/NVIDIA/nccl/issues/367",
-        (
-            "c6ad99331184:117277:117384 [0] NCCL INFO "
-            "Ring 00 : 15 -> 0 [receive] via NET/Socket/0\n"
-            "c6ad99331184:117277:117384 [0] NCCL INFO Using network Socket\n"
-        ),
-        {"sockets: NCCL says no reason"},
-    ),
-    (
-        "https://github.com/NVIDIA/nccl/issues/899",
-        (
-            "2134:5325:5337 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'"
-            " (no module)\n"
-            "2134:5325:5338 [0] NCCL INFO "
-            "Channel 00 : 0[1a000] -> 1[1a000] [receive] via NET/IB/0\n"
-            "2134:5325:5338 [0] NCCL INFO Channel 00 : 1[1a000] -> 0[1a000] [send] via NET/IB/0\n"
-        ),
-        {"without GPUDirect RDMA: NCCL found no GPUDirect RDMA"},
-    ),
-    (
-        "https://github.com/NVIDIA/nccl/issues/1814",
-        (
-            "hostname-test:984:1257 [4] NCCL INFO Channel 06/0 : 36[4] -> 20[4] [send] via"
-            " NET/IBext_v8/3\n"
-            "hostname-test:983:1261 [3] NCCL INFO Channel 00/0 : 51[3] -> 35[3] [receive] via"
-            " NET/IBext_v8/5\n"
-        ),
-        {"without GPUDirect RDMA"},
-    ),
-    (
-        "https://github.com/Azure/aks-rdma-infiniband/pull/36",
-        (
-            "leader-h2nng:523:564 [0] NCCL INFO NCCL_NET_GDR_LEVEL set by environment to SYS\n"
-            "leader-h2nng:523:564 [0] NCCL INFO Channel 00/0 : 9[1] -> 0[0] [receive] via"
-            " NET/IB/0/GDRDMA\n"
-            "leader-h2nng:528:570 [5] NCCL INFO Channel 04/0 : 5[5] -> 12[4] [send] via"
-            " NET/IB/4/GDRDMA\n"
-        ),
-        set(),
-    ),
-    (
-        "https://github.com/NVIDIA/nccl-tests/issues/78",
-        (
-            "binghypc057:77503:77793 [4] NCCL INFO "
-            "Channel 15 : 5[bc000] -> 196[be000] [receive] via"
-            " NET/IB/5/GDRDMA/Shared\n"
-        ),
-        set(),
-    ),
-    (
-        "all-to-all of two hosts with an NCCL RDMA plug-in and NCCL_PXN_DISABLE=0, NCCL 2.2x",
-        (
-            "vm-host38:33957:34000 [0] NCCL INFO NCCL_PXN_DISABLE set by environment to 0.\n"
-            "vm-host38:33957:34018 [0] NCCL INFO Channel 01/1 : 1[0] -> 2[1] [receive] via"
-            " NET/NCCL RDMA Plugin v6/0/GDRDMA/Shared\n"
-            "vm-host38:33957:34018 [0] NCCL INFO Channel 01/1 : 2[1] -> 1[0] [send] via"
-            " NET/NCCL RDMA Plugin v6/1(3)/GDRDMA/Shared\n"
-        ),
-        set(),
-    ),
+PUBLISHED = tuple(
+    (row["source"], row["log"], set(row["faults"]))
+    for row in yaml.safe_load(
+        (Path(__file__).parent.parent / "corpus/fabric/nccl.yaml").read_text(encoding="utf-8")
+    )
 )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 
+import fabric_score
 from corpus_entries import load_entries
 from corpus_score import (
     CULPRIT_MIN,
@@ -37,10 +39,20 @@ def main() -> int:
             f"wrong: {a.entry.id}: {a.kind} {a.part}, labelled {a.entry.kind} {a.entry.part}"
             f" ({a.evidence[:200]})"
         )
-    _say(json.dumps(summarize(scores, len(answers))))
+    judged = fabric_score.judge_all()
+    fabric = [fabric_score.count(kind, said) for kind, said in judged.items()]
+    for f in fabric:
+        _say(
+            f"{f.kind:13} {f.entries:7} {f.accused:8} {f.right:6}  {f.precision:9.3f}"
+            f"  {f.recall:6.3f}        –"
+        )
+    for one in (o for said in judged.values() for o in said if o[1] != o[2]):
+        _say(f"wrong: {fabric_score.describe(one)}")
+    _say(json.dumps(summarize(scores, len(answers), fabric)))
     every = scores[-1]
     reached = (
-        every.precision >= PRECISION_MIN
+        all(f.precision == 1.0 and f.recall >= RECALL_MIN for f in fabric)
+        and every.precision >= PRECISION_MIN
         and every.recall >= RECALL_MIN
         and every.culprit >= CULPRIT_MIN
     )
@@ -51,7 +63,9 @@ def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def summarize(scores: tuple[Score, ...], entries: int) -> dict[str, object]:
+def summarize(
+    scores: tuple[Score, ...], entries: int, fabric: Sequence[Score]
+) -> dict[str, object]:
     """Return the last line: the sums, and each kind by its name."""
     every = scores[-1]
     return {
@@ -69,6 +83,14 @@ def summarize(scores: tuple[Score, ...], entries: int) -> dict[str, object]:
                 "culprit": round(s.culprit, 3),
             }
             for s in scores[:-1]
+        },
+        "fabric": {
+            f.kind: {
+                "faulty": f.entries,
+                "precision": round(f.precision, 3),
+                "recall": round(f.recall, 3),
+            }
+            for f in fabric
         },
     }
 

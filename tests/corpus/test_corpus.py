@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import fabric_score
 import pytest
 from corpus_entries import HEALTHY, KINDS, Entry, load_entries
 from corpus_score import (
@@ -82,3 +83,19 @@ def test_a_score_counts_wrong_kinds_and_wrong_parts() -> None:
     assert scores["nic"].precision == 0.0
     assert (scores["all"].precision, scores["all"].recall) == (0.5, 0.5)
     assert [a.kind for a in list_misses(wrong)] == ["gpu", HEALTHY, "nic"]
+
+
+@pytest.mark.parametrize("kind", ["optics", "nccl", "training"])
+def test_no_good_optic_log_or_node_is_accused_and_every_fault_is_named(kind: str) -> None:
+    said = fabric_score.judge_all()[kind]
+    wrong = [fabric_score.describe(one) for one in said if one[1] != one[2]]
+
+    assert wrong == []
+    assert fabric_score.count(kind, said).entries >= 4
+    assert len({entry["id"] for entry, _, _ in said}) == len(said)
+    assert all(len(entry["source"]) >= 8 for entry, _, _ in said)
+
+
+@pytest.mark.parametrize("entry", fabric_score.load("optics"), ids=lambda e: str(e["id"]))
+def test_an_optic_has_the_state_that_its_source_shows(entry: dict[str, object]) -> None:
+    assert fabric_score.state_of(entry) == entry["state"]

@@ -28,7 +28,7 @@ from provisioner.integrations.optics.series import (
 from provisioner.integrations.optics.trends import Day, find_shared, judge_port
 from provisioner.model.alert import Alert, Classification
 from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
-from provisioner.model.link_reading import DARK_DBM, Limits, LinkReading, OpticReading
+from provisioner.model.link_reading import DARK_DBM, Limits, LinkReading, OpticReading, make_limits
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 
@@ -422,3 +422,50 @@ def test_a_counter_that_fell_or_was_not_read_adds_nothing(tmp_path: Path) -> Non
 
     assert (now["queues"], now["per_s"]) == ({"discards": 4}, {})
     assert read_days(tmp_path / "leaf-1")["swp1"][0].queues == {"discards": 4}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "link", "light"),
+    [
+        ((0.8, DARK_DBM), "up", 0.8),  # the other lane is another port's of a breakout
+        ((DARK_DBM, DARK_DBM), "up", None),  # a module that measures no light
+        ((0.8, DARK_DBM), "down", DARK_DBM),
+        ((DARK_DBM,), "down", DARK_DBM),
+        ((), "up", None),
+    ],
+)
+def test_a_port_with_carrier_has_light_on_its_own_lanes(
+    tmp_path: Path, lanes: tuple[float, ...], link: str, light: float | None
+) -> None:
+    series = OpticSeries(tmp_path, days_kept=31)
+    optic = OpticReading("optic", "A", lanes={"rx_dbm": lanes} if lanes else {})
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()
+    series.take("n1", "leaf-1/Ethernet0", LinkReading(optic), at, link=link)
+    series.end_look("leaf-1")
+    series.close()
+
+    assert read_now(tmp_path / "leaf-1")["Ethernet0"]["values"]["rx_dbm"] == light
+
+
+@pytest.mark.parametrize(
+    ("rx", "low", "up", "state"),
+    [
+        ([-25.85] * 20, -21.02, False, "unknown"),  # an empty cage
+        ([-25.85] * 20, -21.02, True, "dirty"),
+        ([-25.85] * 3, -21.02, True, "dirty"),  # a limit of the module needs no trend
+        ([-8.0] * 10 + [-25.0] * 3, -21.02, False, "dirty"),  # it had light
+        ([-25.85] * 20, None, False, "good"),  # without limits it is as it always was
+        ([None] * 20, -21.02, True, "unknown"),
+    ],
+)
+def test_a_port_below_its_alarm_limit_is_accused_only_where_it_is_in_use(
+    rx: list[float | None], low: float | None, up: bool, state: str
+) -> None:
+    assert judge_port("l/p", days(rx, low_alarm_dbm=low, up=up)).state == state
+
+
+@pytest.mark.parametrize(
+    "words", ["0", "0.0", "0.0000 dBm", "N/A", "", "nan", "inf", "-0,0", "1.0 mW"]
+)
+def test_a_limit_that_was_never_set_is_none(words: str) -> None:
+    assert make_limits("rx_dbm", {"low_alarm": words, "high_alarm": "3.4"}) is None

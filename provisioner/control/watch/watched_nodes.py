@@ -199,9 +199,9 @@ class OpticKeeper(Protocol):
     """Keeps readings of optics, and judges them day by day."""
 
     def take(
-        self, node: str, port: str, reading: LinkReading, at: float, changes: int | None = None
+        self, node: str, port: str, reading: LinkReading, at: float, changes: int | None, link: str
     ) -> None:
-        """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
+        """Keep one reading of "leaf/port". `changes`: of its carrier; `link`: "up", "down"."""
         ...
 
     def end_look(self, leaf: str) -> None: ...
@@ -309,7 +309,7 @@ class LeafCounts:
                 name = f"{leaf.id}/{interface}"
                 if reading is not None and self._optics is not None:
                     changes = values.get("carrier_changes")
-                    self._optics.take(node, name, reading, now, changes)
+                    self._optics.take(node, name, reading, now, changes, link)
                 if counters is not None or link:
                     report = PortReport(node=node, port=name, counters=counters, link=link, at=now)
                     self._take(report)

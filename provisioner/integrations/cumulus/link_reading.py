@@ -82,7 +82,7 @@ def read_optic(answer: Any, *, shared: bool = False) -> OpticReading | None:
         serial=clean_words(answer.get("vendor-sn")),
         part=clean_words(answer.get("vendor-pn")),
         vendor=clean_words(answer.get("vendor-name")),
-        lot=clean_words(answer.get("vendor-date-code")).strip("_"),
+        lot=clean_words(answer.get("vendor-date-code", answer.get("vendor-data-code"))).strip("_"),
         lanes=lanes,
         limits=limits,
         shared=shared,
@@ -99,7 +99,9 @@ def _take(
     if values := parse_lanes(quantity, [place.get(key) for place in places]):
         lanes[quantity] = values
     if places:
-        found = make_limits(quantity, {own: places[0].get(name) for own, name in _LIMITS.items()})
+        # before 5.11 the words end in "-thresh"
+        words = {o: places[0].get(n, places[0].get(n[:-3])) for o, n in _LIMITS.items()}
+        found = make_limits(quantity, words)
         if found is not None:
             limits[quantity] = found
 

@@ -43,6 +43,7 @@ class Link(Record):
 class RailView(Link):
     """One cable of a host in a line: its light, its queues, its alerts."""
 
+    link: str = Field(description="up or down at the last look; empty: the leaf did not say.")
     optic: str = Field(description="good, dirty, dying, dark or unknown.")
     rx_dbm: float | None = Field(description="Light received on the darkest lane, dBm; -40: none.")
     flaps: int = Field(description="Changes of carrier in the days that are judged.")
@@ -183,6 +184,7 @@ async def list_rails(ask: Ask) -> Reply:
     items = tuple(
         RailView(
             **one.get_link(),
+            link=str(one.now.get("link", "")),
             optic=one.verdict.state,
             rx_dbm=one.get_values()["rx_dbm"],
             flaps=one.verdict.flaps,

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
@@ -194,9 +195,15 @@ class OpticSeries:
         self._queued: set[str] = set()  # leaves that wait for it: at most one job of each
 
     def take(
-        self, node: str, port: str, reading: LinkReading, at: float, changes: int | None = None
+        self,
+        node: str,
+        port: str,
+        reading: LinkReading,
+        at: float,
+        changes: int | None = None,
+        link: str = "",
     ) -> None:
-        """Keep one reading of "leaf/port". `changes`: its carrier changes so far."""
+        """Keep one reading of "leaf/port". `changes`: its carrier changes so far; `link`: "up"."""
         leaf, _, name = port.partition("/")
         if not NAME.fullmatch(leaf) or not name:
             return
@@ -206,6 +213,8 @@ class OpticSeries:
         self._owner[port] = node
         self._at = max(self._at, at)
         optic = reading.optic or OpticReading(kind="unknown")
+        if link == "up":  # it has light on all its lanes: a dark one is another port's of the cage
+            optic = replace(optic, shared=True)
         worst = {q: optic.get_worst(q) for q in QUANTITIES}
         codes = bytes(encode(q, worst[q]) for q in QUANTITIES)
         if name in self._pending.setdefault(leaf, (at, {}))[1]:  # the next look has begun
@@ -224,8 +233,8 @@ class OpticSeries:
             "kind": optic.kind,
             "low": None if limits is None else limits.low_alarm,
         }
-        facts |= {"changes": changes, **told}
-        shown: dict[str, Any] = {"node": node, "at": at, "values": worst, **told}
+        facts |= {"changes": changes, "up": facts.get("up") or link == "up", **told}
+        shown: dict[str, Any] = {"node": node, "at": at, "link": link, "values": worst, **told}
         shown |= {"queues": dict(reading.queues), "per_s": per_s}
         self._shown.setdefault(leaf, {})[name] = shown
 
@@ -393,6 +402,7 @@ def _read_day(at: date, shown: Mapping[str, Any]) -> Day:
         kind=str(shown.get("kind", "unknown")),
         low_alarm_dbm=None if low is None else float(low),
         flaps=int(shown.get("flaps", 0)),
+        up=shown.get("up") is True,
         queues={str(k): int(v) for k, v in shown.get("queues", {}).items()},
     )
 

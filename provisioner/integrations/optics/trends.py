@@ -39,6 +39,7 @@ class Day:
     low_alarm_dbm: float | None = None
     flaps: int = 0
     queues: Mapping[str, int] = field(default_factory=dict)  # what its queues counted on that day
+    up: bool = False  # whether a look on that day saw carrier
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,11 @@ def _judge_light(port: str, days: Sequence[Day]) -> _Found:
         return "dark", "node", "it receives no light any more", dark_since, None
     low = next((d.low_alarm_dbm for d in reversed(days) if d.low_alarm_dbm is not None), None)
     last = lit[-1][1]
+    # an empty cage shows stray light below its limit: a port that has light or carrier is in use
+    used = any(v >= (low or 0.0) for _, v in lit) or days[-1].up
+    if low is not None and last < low and not used:
+        words = f"it never received {low:.1f} dBm, its alarm limit, and has no carrier: unused?"
+        return "unknown", "", words, None, None
     if low is not None and last < low:
         words = f"it receives {last:.1f} dBm, below the module's alarm limit of {low:.1f} dBm"
         return "dirty", "node", words, _find_since(lit, low, up=False), lit[-1][0]

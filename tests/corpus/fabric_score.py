@@ -1,0 +1,142 @@
+"""Labelled readings of optics, NCCL's logs and training steps: what is said, and the scores.
+
+The label of an optic is its state; an accusation is dirty, dying or dark. A log is labelled with
+the faults that its thread confirms, a training step with the nodes at fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from functools import cache
+from math import sin
+from pathlib import Path
+from typing import Any
+
+import yaml
+from corpus_score import Score
+
+from provisioner.checks.check import CheckContext
+from provisioner.checks.fabric.nccl_path import Wanted, find_faults
+from provisioner.checks.fabric.training_step import judge_training, read_training
+from provisioner.checks.readers.nccl_log import read_log
+from provisioner.integrations.cumulus import link_reading as cumulus
+from provisioner.integrations.optics.trends import Day, judge_port
+from provisioner.integrations.sim.outputs.outputs_training import print_training
+from provisioner.integrations.sonic import link_reading as sonic
+from provisioner.model.link_reading import DARK_DBM, OpticReading
+
+FOLDER = Path(__file__).parent / "fabric"
+TRAINING = Path(__file__).parent.parent / "golden/training"
+ACCUSED = frozenset({"dirty", "dying", "dark"})
+NODES = ("n0", "n1", "n2", "n3")
+DAYS = 20
+BEGAN = date(2026, 5, 1)
+Said = tuple[
+    Mapping[str, Any], frozenset[str], frozenset[str]
+]  # entry, what is wrong, what is said
+
+
+@cache
+def load(kind: str) -> tuple[Mapping[str, Any], ...]:
+    return tuple(yaml.safe_load((FOLDER / f"{kind}.yaml").read_text(encoding="utf-8")))
+
+
+def judge_all() -> dict[str, tuple[Said, ...]]:
+    """Return kind -> each entry with its label and what the program says."""
+    return {
+        "optics": tuple(map(_judge_optic, load("optics"))),
+        "nccl": tuple(map(_judge_log, load("nccl"))),
+        "training": tuple(map(_judge_training, load("training"))),
+    }
+
+
+def count(kind: str, said: Iterable[Said]) -> Score:
+    wanted = accused = right = 0
+    for _, label, found in said:
+        wanted, accused = wanted + len(label), accused + len(found)
+        right += len(label & found)
+    return Score(
+        kind=kind, entries=wanted, accused=accused, right=right, culprits=0, right_culprits=0
+    )
+
+
+def _judge_optic(entry: Mapping[str, Any]) -> Said:
+    state = state_of(entry)
+    label = frozenset({entry["state"]} & ACCUSED)
+    return entry, label, frozenset({state} & ACCUSED)
+
+
+def state_of(entry: Mapping[str, Any]) -> str:
+    """Return the verdict on 20 days of a reading, changed as the entry says."""
+    shown = {**next((e for e in load("optics") if e["id"] == entry.get("like")), entry), **entry}
+    optic = read_optic(shown)
+    return judge_port("leaf/port", [_build_day(shown, optic, n) for n in range(DAYS)]).state
+
+
+def read_optic(entry: Mapping[str, Any]) -> OpticReading:
+    if "nvue" in entry:
+        told = dict(entry["nvue"])
+        light, bias, limits = (told.pop(n, []) for n in ("rx", "bias", "limits"))
+        channels = {
+            f"channel-{n}": {
+                "rx-power": {"power": rx, **limits},
+                "tx-bias-current": {"current": current},
+            }
+            for n, (rx, current) in enumerate(zip(light, bias, strict=True), 1)
+        }
+        found = cumulus.read_optic({**told, **({"channel": channels} if channels else {})})
+    else:
+        tables = dict(entry["sonic"])
+        if entry.get("zero_limits"):
+            tables["threshold"] = dict.fromkeys(tables["threshold"], "0.0")
+        found = sonic.read_optic(*(str(tables[n]) for n in ("info", "sensor", "threshold")))
+    assert found is not None
+    return found
+
+
+def _build_day(entry: Mapping[str, Any], optic: OpticReading, number: int) -> Day:
+    names = ("rx_dbm", "tx_dbm", "bias_ma")
+    values = {q: v for q in names if (v := optic.get_worst(q)) is not None}
+    changing = max(0, number - 9)
+    if "rx_dbm" in values:
+        values["rx_dbm"] += entry.get("swing_db", 0.0) * sin(number * 0.9)
+        values["rx_dbm"] -= entry.get("fall_db", 0.0) * changing
+        if entry.get("gone") and number >= DAYS - 2:
+            values["rx_dbm"] = DARK_DBM
+    if "bias_ma" in values:
+        values["bias_ma"] *= 1 + entry.get("bias_share", 0.0) * changing
+    limits = optic.limits.get("rx_dbm")
+    return Day(
+        day=BEGAN + timedelta(days=number),
+        values=values,
+        serial=optic.serial,
+        kind=optic.kind,
+        low_alarm_dbm=None if limits is None else limits.low_alarm,
+        up=entry["up"],
+    )
+
+
+def _judge_log(entry: Mapping[str, Any]) -> Said:
+    wanted = Wanted(rails_apart=True)
+    words = [f.detail for f in find_faults(read_log([entry["log"].encode()]), wanted)]
+    label = frozenset(entry["faults"])
+    # a fault is told by its label's words; one that has none is an accusation of its own
+    said = {next((f for f in label if f in w), w) for w in words}
+    return entry, label, frozenset(said)
+
+
+def _judge_training(entry: Mapping[str, Any]) -> Said:
+    if "file" in entry:
+        text = (TRAINING / f"{entry['file']}.txt").read_text(encoding="utf-8")
+    else:
+        text = print_training([(n, 2, frozenset({entry["faults"].get(n, "")})) for n in NODES])
+    found = judge_training(read_training(text), CheckContext(gpu_model="H100"), NODES, None)
+    said = {f.part for f in (*found.wrong, *found.slow) if f.part in NODES}
+    return entry, frozenset(entry["wrong"]), frozenset(said)
+
+
+def describe(said: Said) -> str:
+    entry, label, found = said
+    return f"{entry['id']}: said {json.dumps(sorted(found))}, labelled {json.dumps(sorted(label))}"

@@ -28,7 +28,11 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
-from provisioner.integrations.racks import campaign_commands, firmware_commands
+from provisioner.integrations.racks import (
+    campaign_commands,
+    firmware_commands,
+    water_commands,
+)
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.membership import (
     RackVerdict,
@@ -52,6 +56,9 @@ app = typer.Typer(
 )
 app.command()(campaign_commands.plan)
 app.command()(campaign_commands.impact)
+app.command()(water_commands.water)
+app.command()(water_commands.dry)
+app.command()(water_commands.power)
 app.add_typer(firmware_commands.app, name="firmware-object")
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 

@@ -1,0 +1,318 @@
+"""`provisioner rack water`, `rack dry` and `rack power`: looks, the latch, and acts behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.cli.options.bmc_options import (
+    CaOption,
+    InsecureOption,
+    UserOption,
+    build_address,
+)
+from provisioner.cli.options.checked_options import JsonOption
+from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.impact import build_graph, derive_impact
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan, read_plan
+from provisioner.integrations.racks.reading import read_unit
+from provisioner.integrations.racks.water import (
+    DRY_LOOKS_MIN,
+    GIVING,
+    UnitWater,
+    WaterState,
+    clear_latch,
+    find_power_refusals,
+    find_wet,
+    fold_look,
+    judge_water_in,
+)
+from provisioner.integrations.racks.water_file import WaterStore, open_water
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import LeakDetector, Power
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, BmcTransport, PortError, Unreachable
+
+AT_ONCE = 16
+BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
+FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
+ASK_EACH_S = 5.0
+
+PlanFile = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
+UnitArgument = Annotated[str, typer.Argument(help="Name of a unit of the plan.")]
+WaterOption = Annotated[
+    Path, typer.Option("--water", help="File that keeps what was wet. Keep it: it is the latch.")
+]
+
+
+class PowerAct(StrEnum):
+    """What is done to a unit's power."""
+
+    ON = "on"
+    OFF = "off"
+    SHUTDOWN = "shutdown"
+
+
+RESETS = {PowerAct.ON: "On", PowerAct.OFF: "ForceOff", PowerAct.SHUTDOWN: "GracefulShutdown"}
+
+
+@dataclass
+class Racked:
+    """One rack, how its BMCs are reached, and the water in it."""
+
+    rack: PlannedRack
+    transport: BmcTransport
+    addresses: Mapping[str, BmcAddress]
+    store: WaterStore
+    pause: Any = asyncio.sleep
+    limit_s: float = 180.0
+
+    async def look(self) -> dict[str, UnitWater]:
+        """Read every tray and switch once, store what is known, and return it for this rack."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(unit: PlannedUnit) -> tuple[str, tuple[LeakDetector, ...] | None]:
+            address = self.addresses.get(unit.name)
+            if address is None:
+                return unit.name, None
+            async with slots:
+                reading = await read_unit(self.transport, address, self.limit_s)
+            return unit.name, None if reading.unread else reading.leaks
+
+        asked = [one(unit) for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
+        now = time.time()
+        for name, leaks in await asyncio.gather(*asked):
+            before = self.store.units.get(name, UnitWater())
+            self.store.units[name] = fold_look(before, leaks, now)
+        self.store.save()
+        return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
+
+    async def find_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
+        """Look twice, and return what speaks against giving a unit power at either look."""
+        refused: dict[tuple[str, str], Blocker] = {}
+        for number in range(DRY_LOOKS_MIN if reset in GIVING else 0):
+            if number:
+                await self.pause(BETWEEN_S)
+            for one in find_power_refusals(self.rack, unit, reset, await self.look()):
+                refused[one.subject, one.detail] = one
+        return tuple(refused.values())
+
+    async def act(self, unit: PlannedUnit, reset: str) -> Blocker | None:
+        """Send a reset, and return why it did not take effect. Water is asked again before it."""
+
+        async def admit() -> Blocker | None:
+            known = await self.look()
+            return next(iter(find_power_refusals(self.rack, unit, reset, known)), None)
+
+        address = self.addresses[unit.name]
+        client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
+        wanted = Power.ON if reset in GIVING else Power.OFF
+        try:
+            if (refused := await client.reset_system(reset)) is not None:
+                return refused
+        except PortError as error:
+            lost = isinstance(error, Unreachable) and error.maybe_executed
+            if not lost:  # else the world tells, and nothing is sent again
+                return _fail(unit, error.reason, f"{error}", "Make its BMC answer.")
+        for _ in range(int(FOLLOW_S / ASK_EACH_S)):
+            try:
+                if await client.power() is wanted:
+                    return None
+            except PortError:
+                pass  # an answer that is lost is no state
+            await self.pause(ASK_EACH_S)
+        detail = f"it does not say {wanted.value} after {FOLLOW_S:.0f} s"
+        return _fail(unit, Reason.POWER, detail, "Look at the unit; nothing was sent again.")
+
+
+def _fail(unit: PlannedUnit, reason: Reason, detail: str, unblock: str) -> Blocker:
+    return Blocker(reason=reason, subject=unit.name, detail=detail, unblock=unblock)
+
+
+def find_unit(plan: RackPlan, name: str) -> tuple[PlannedRack, PlannedUnit]:
+    """Return a unit with its rack. Raises InputError for a name that stands nowhere, or twice."""
+    found = [(rack, unit) for rack in plan.racks for unit in rack.units if unit.name == name]
+    if len(found) != 1:
+        problem = "the plan has no such unit" if not found else "two racks have such a unit"
+        raise InputError("UNIT", name, problem, "Name one; see `rack show`.")
+    return found[0]
+
+
+def _addresses(
+    rack: PlannedRack, user: str, ca: Path | None, *, insecure: bool
+) -> dict[str, BmcAddress]:
+    return {
+        unit.name: build_address(unit.bmc, user, "", ca, insecure=insecure)
+        for unit in rack.units
+        if unit.bmc
+    }
+
+
+def water(
+    plan: PlanFile,
+    rack: Annotated[str, typer.Argument(help="Name of a rack of the plan.")],
+    file: WaterOption,
+    user: UserOption = "",
+    off: Annotated[
+        bool, typer.Option("--off", help="Force wet units off, once they are stored as wet.")
+    ] = False,
+    as_json: JsonOption = False,
+    insecure: InsecureOption = False,
+    ca: CaOption = None,
+) -> None:
+    """Read every leak detector of a rack, and keep what is wet until a person clears it.
+
+    A unit is dry only if each detector that it ever showed says so. Units below a wet one are
+    warned of. Without --off nothing is sent.
+
+    Exit code 1: something is not dry.
+
+    Example: provisioner rack water racks.yaml r01 --water water.json --user admin
+    """
+    planned = read_plan(plan).find(rack)
+    addresses = _addresses(planned, user, ca, insecure=insecure)
+
+    async def run() -> tuple[Mapping[str, tuple[WaterState, str]], list[Blocker]]:
+        transport = RedfishTransport(ca_file=ca)
+        try:
+            with open_water(file) as store:
+                racked = Racked(planned, transport, addresses, store)
+                known = await racked.look()
+                failed = await switch_wet_off(racked, known) if off else []
+                return judge_water_in(planned, known), failed
+        finally:
+            await transport.close()
+
+    judged, failed = asyncio.run(run())
+    _show_water(planned, judged, failed, as_json=as_json)
+    placed = [judged[u.name][0] for u in planned.units if u.kind is not Kind.POWER_SHELF]
+    raise typer.Exit(0 if set(placed) <= {WaterState.DRY} and not failed else 1)
+
+
+async def switch_wet_off(racked: Racked, known: Mapping[str, UnitWater]) -> list[Blocker]:
+    """Force each wet unit off, all at once; they are stored as wet already."""
+    wet = [u for u in find_wet(racked.rack, known) if u.name in racked.addresses]
+    told = await asyncio.gather(*(racked.act(unit, "ForceOff") for unit in wet))
+    return [one for one in told if one is not None]
+
+
+def _show_water(
+    rack: PlannedRack,
+    judged: Mapping[str, tuple[WaterState, str]],
+    failed: list[Blocker],
+    *,
+    as_json: bool,
+) -> None:
+    units = [u for u in rack.units if u.kind is not Kind.POWER_SHELF]
+    if as_json:
+        said = {u.name: {"state": judged[u.name][0], "why": judged[u.name][1]} for u in units}
+        not_off = [one.model_dump(mode="json") for one in failed]
+        typer.echo(json.dumps({"rack": rack.name, "units": said, "not_off": not_off}, indent=2))
+        return
+    table = Table("U", "unit", "water", "why", title=rack.name)
+    for unit in sorted(units, key=lambda u: -u.u):
+        state, why = judged[unit.name]
+        table.add_row(str(unit.u), unit.name, state.value, why)
+    open_console().print(table)
+    for one in failed:
+        typer.echo(f"not off: {one.subject}: {one.detail}. {one.unblock}")
+
+
+def dry(
+    plan: PlanFile,
+    unit: UnitArgument,
+    file: WaterOption,
+    who: Annotated[str, typer.Option(help="Who looked at the unit.")],
+    why: Annotated[str, typer.Option(help="What was found and done.")],
+) -> None:
+    """Say that a unit which was wet is dry: after two whole dry looks, a person's word ends it.
+
+    Example: provisioner rack dry racks.yaml r01-t0 --water water.json --who amy --why "new hose"
+    """
+    find_unit(read_plan(plan), unit)
+    with open_water(file) as store:
+        told = clear_latch(unit, store.units.get(unit, UnitWater()), who, why)
+        if isinstance(told, Blocker):
+            typer.echo(f"refused: {told.subject}: {told.detail}. {told.unblock}", err=True)
+            raise typer.Exit(1)
+        store.units[unit] = told
+        store.save()
+    typer.echo(f"{unit} may get power again once two more looks are dry.")
+
+
+def power(
+    plan: PlanFile,
+    unit: UnitArgument,
+    act: Annotated[PowerAct, typer.Argument(help="on, off (at once) or shutdown.")],
+    file: WaterOption,
+    user: UserOption = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Look, and say what would be sent and lost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    insecure: InsecureOption = False,
+    ca: CaOption = None,
+) -> None:
+    """Give a tray or switch power, or take it away. Power is given only where all is dry.
+
+    Before "on" the whole rack is looked at twice, and once more before the request. What is wet,
+    below a wet unit, or unread gets none. The result is read back; nothing is sent twice.
+
+    Exit code 1: it was refused, or the power did not follow.
+
+    Example: provisioner rack power racks.yaml r01-t0 on --water water.json --user admin --dry-run
+    """
+    planned = read_plan(plan)
+    rack, wanted = find_unit(planned, unit)
+    if wanted.kind not in (Kind.COMPUTE_TRAY, Kind.NVLINK_SWITCH) or not wanted.bmc:
+        problem = "only a tray or switch with a planned `bmc` is switched here"
+        raise InputError("UNIT", unit, problem, "A shelf feeds a whole rack: use its own console.")
+    addresses = _addresses(rack, user, ca, insecure=insecure)
+    reset = RESETS[act]
+    if act is not PowerAct.ON:
+        lost = derive_impact(build_graph(planned), [unit])
+        typer.echo(f"lost without {unit}: {', '.join(list(lost.lost)[1:40]) or 'nothing else'}")
+
+    async def run() -> tuple[Blocker, ...]:
+        transport = RedfishTransport(ca_file=ca)
+        try:
+            with open_water(file) as store:
+                racked = Racked(rack, transport, addresses, store)
+                if refused := await racked.find_refusals(wanted, reset):
+                    return refused
+                if dry_run:
+                    return ()
+                _ask(f"{reset} to {unit}", yes=yes)
+                failed = await racked.act(wanted, reset)
+                return () if failed is None else (failed,)
+        finally:
+            await transport.close()
+
+    refused = asyncio.run(run())
+    for one in refused:
+        typer.echo(f"refused: {one.subject}: {one.detail}. {one.unblock}", err=True)
+    if refused:
+        raise typer.Exit(1)
+    typer.echo(f"would send {reset} to {unit}. Nothing was done." if dry_run else f"{unit}: {act}")
+
+
+def _ask(sentence: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        problem = "it is not given, and there is no terminal to ask on"
+        raise InputError("--yes", "", problem, "Look with --dry-run, then give --yes.")
+    typer.confirm(f"{sentence}: is that meant?", abort=True)

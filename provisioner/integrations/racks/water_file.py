@@ -1,0 +1,70 @@
+"""The file that keeps what is known of water in racks, written before anything is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import Field
+
+from provisioner.integrations.racks.plan import read_record
+from provisioner.integrations.racks.water import UnitWater
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+
+
+class WaterFile(Record):
+    """Units by name."""
+
+    units: Mapping[str, UnitWater] = Field(default={}, max_length=1 << 20)
+
+
+@contextlib.contextmanager
+def open_water(file: Path) -> Iterator[WaterStore]:
+    """Hold the file for one command; a second one is refused. Raises InputError."""
+    lock = file.with_name(f".{file.name}.lock")
+    try:
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--water", str(file), problem, "Name a file in your folder.") from None
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            problem = "another command holds it"
+            raise InputError("--water", str(file), problem, "Wait for its end.") from None
+        units = read_record(file, WaterFile).units if file.exists() else {}
+        yield WaterStore(file, dict(units))
+    finally:
+        os.close(held)
+
+
+class WaterStore:
+    """What is known, and the file behind it."""
+
+    def __init__(self, file: Path, units: dict[str, UnitWater]) -> None:
+        self._file = file
+        self.units = units
+
+    def save(self) -> None:
+        """Write all of it; it is on the disk when this returns. Raises InputError."""
+        beside = self._file.with_name(f".{self._file.name}.new")
+        written = WaterFile(units=self.units).model_dump_json(indent=2)
+        try:
+            with beside.open("w", encoding="utf-8") as opened:
+                opened.write(written + "\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            beside.replace(self._file)
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            problem = f"it cannot be written ({error.strerror})"
+            raise InputError("--water", str(self._file), problem, "Make room.") from None

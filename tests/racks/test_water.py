@@ -1,0 +1,345 @@
+"""Water in racks: no power to what is wet, warned of or unread, and an end by a person alone.
+
+The trays speak Redfish in the shape of public trees; each reset is counted where it arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rack_trees import ROOT, Tree, tray
+from typer.testing import CliRunner, Result
+
+from provisioner.integrations.racks import rack_commands, water_commands
+from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.water import (
+    GIVING,
+    UnitWater,
+    WaterState,
+    clear_latch,
+    find_power_refusals,
+    find_wet,
+    fold_look,
+    judge_water_in,
+)
+from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
+from provisioner.integrations.racks.water_file import open_water
+from provisioner.model.input_error import InputError
+from provisioner.model.inventory import LeakDetector, Moisture
+from provisioner.model.outcome import Blocker
+from provisioner.ports import BmcAddress, Call, Reply, Unreachable
+
+UNITS = [
+    {"name": "t1", "kind": "compute-tray", "u": 12, "slot": 12, "tray_index": 1},
+    {"name": "t2", "kind": "compute-tray", "u": 13, "slot": 13, "tray_index": 2},
+    {"name": "p1", "kind": "power-shelf", "u": 6},
+]
+for number, each in enumerate(UNITS):
+    each["bmc"] = f"https://10.0.0.{number + 1}"
+PLAN = RackPlan.model_validate(
+    {"racks": [{"name": "r01", "chassis_serial": "1820001", "domain": "d1", "units": UNITS}]}
+)
+RACK = PLAN.racks[0]
+T1, T2, SHELF = RACK.units
+
+
+def seen(*moistures: Moisture) -> tuple[LeakDetector, ...]:
+    return tuple(
+        LeakDetector(slot=f"d{n}", moisture=m, detail=m.value, source="x")
+        for n, m in enumerate(moistures)
+    )
+
+
+DRY, WET, LOST = Moisture.DRY, Moisture.WET, Moisture.UNREADABLE
+
+
+def fold(*looks: tuple[LeakDetector, ...] | None) -> UnitWater:
+    known = UnitWater()
+    for at, look in enumerate(looks):
+        known = fold_look(known, look, float(at))
+    return known
+
+
+@pytest.mark.parametrize(
+    ("looks", "state"),
+    [
+        ((), WaterState.UNKNOWN),
+        ((None,), WaterState.UNKNOWN),
+        (((),), WaterState.UNKNOWN),
+        ((seen(DRY, DRY),), WaterState.DRY),
+        ((seen(DRY, LOST),), WaterState.UNKNOWN),
+        ((seen(DRY, DRY), seen(DRY)), WaterState.UNKNOWN),  # one is not shown any more
+        ((seen(DRY), None), WaterState.UNKNOWN),
+        ((seen(DRY, WET),), WaterState.WET),
+        ((seen(LOST, WET),), WaterState.WET),  # a partial look raises
+        ((seen(WET), seen(DRY), seen(DRY), seen(DRY)), WaterState.WET),  # nobody cleared it
+        ((seen(WET), None), WaterState.WET),  # silence clears nothing
+        ((seen(WET), ()), WaterState.WET),
+    ],
+)
+def test_a_unit_is_dry_only_by_every_detector_that_it_ever_showed(
+    looks: Any, state: WaterState
+) -> None:
+    assert fold(*looks).state is state
+
+
+def test_a_person_ends_it_after_two_whole_dry_looks_in_a_row() -> None:
+    for looks in ([seen(WET)], [seen(WET), seen(DRY)], [seen(WET), seen(DRY), None, seen(DRY)]):
+        assert isinstance(clear_latch("t1", fold(*looks), "amy", "new hose"), Blocker)
+    dried = fold(seen(WET), seen(DRY), seen(DRY))
+    for who, why in (("", "x"), ("amy", " ")):
+        assert isinstance(clear_latch("t1", dried, who, why), Blocker)
+    cleared = clear_latch("t1", dried, "amy", "new hose")
+    assert isinstance(cleared, UnitWater)
+    assert (cleared.state, cleared.cleared_by) == (WaterState.DRY, "amy: new hose")
+    assert fold_look(cleared, seen(WET), 9.0).latched
+    assert isinstance(clear_latch("t1", fold(seen(DRY)), "amy", "x"), Blocker)
+
+
+def refused(known: dict[str, UnitWater], unit: Any, building: WaterState | None = None) -> str:
+    told = find_power_refusals(RACK, unit, "On", known, building)
+    return " | ".join(f"{b.subject}: {b.detail}" for b in told)
+
+
+def test_what_is_below_a_wet_unit_and_the_shelf_that_feeds_it_get_no_power() -> None:
+    dry, wet = fold(seen(DRY)), fold(seen(WET))
+    assert refused({"t1": dry, "t2": dry}, T1) == ""
+    assert refused({"t1": dry, "t2": wet}, T1) == "t1: warn: t2 above it is wet"
+    assert refused({"t1": wet, "t2": dry}, T2) == ""
+    assert "t1: unknown" in refused({"t2": dry}, T1)
+    assert refused({"t1": dry, "t2": dry}, SHELF) == ""
+    assert "t2: wet" in refused({"t1": dry, "t2": wet}, SHELF)
+    assert "t2: unknown" in refused({"t1": dry}, SHELF)
+    for building in (WaterState.WET, WaterState.UNKNOWN, WaterState.WARN):
+        assert "own sensor" in refused({"t1": dry, "t2": dry}, T1, building)
+    assert refused({"t1": dry, "t2": dry}, T1, WaterState.DRY) == ""
+    assert find_power_refusals(RACK, T1, "ForceOff", {}) == ()
+    assert find_wet(RACK, {"t1": dry, "t2": wet}) == (T2,)
+    assert judge_water_in(RACK, {"t2": wet})["t1"][0] is WaterState.UNKNOWN
+
+
+def test_no_power_reaches_what_was_wet_in_eight_thousand_random_steps() -> None:
+    """The oracle keeps its own books: what was wet since a person last cleared it."""
+    rng = random.Random(44)
+    known = {"t1": UnitWater(), "t2": UnitWater()}
+    wet_since: dict[str, int] = {}  # unit: whole dry looks since
+    shown: dict[str, set[str]] = {"t1": set(), "t2": set()}
+    dry_now: dict[str, bool] = {"t1": False, "t2": False}
+    given = 0
+    for _ in range(8_000):
+        name = rng.choice(["t1", "t2"])
+        act = rng.random()
+        if act < 0.5:
+            states = rng.choices([DRY, WET, LOST], [30, 1, 1], k=rng.choice([0, 2, 2, 2, 2, 2]))
+            look = None if rng.random() < 0.05 else seen(*states)
+            known[name] = fold_look(known[name], look, 0.0)
+            slots = {one.slot for one in look or ()}
+            shown[name] |= slots
+            whole = bool(slots) and slots == shown[name] and set(states) == {DRY}
+            dry_now[name] = whole and look is not None
+            if look is not None and WET in states:
+                wet_since[name] = 0
+            elif name in wet_since:
+                wet_since[name] = wet_since[name] + 1 if dry_now[name] else 0
+        elif act < 0.6:
+            told = clear_latch(name, known[name], "amy", "dry")
+            assert isinstance(told, UnitWater) == (wet_since.get(name, 0) >= 2)
+            if isinstance(told, UnitWater):
+                known[name] = told
+                del wet_since[name]
+        else:
+            unit = T1 if name == "t1" else T2
+            reset = rng.choice(sorted(GIVING))
+            if not find_power_refusals(RACK, unit, reset, known):
+                given += 1
+                assert dry_now[name]
+                assert name not in wet_since
+                assert unit is T2 or "t2" not in wet_since
+    assert given > 200
+
+
+class Trays:
+    """Two trays behind BMCs; `wet` and `silent` by address, resets where they arrive."""
+
+    def __init__(self, states: dict[str, str]) -> None:
+        self.states = states
+        self.silent: set[str] = set()
+        self.resets: list[tuple[str, str]] = []
+        self.before: Callable[[str], None] = lambda _: None
+        self.power = dict.fromkeys(states, "Off")
+
+    async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+        if bmc.url in self.silent:
+            raise Unreachable("no answer", maybe_executed=False)
+        target = f"{ROOT}/Systems/System_0/Actions/ComputerSystem.Reset"
+        if call.method == "POST" and call.path == target:
+            assert isinstance(call.body, dict)
+            kind = str(call.body["ResetType"])
+            self.before(kind)
+            self.resets.append((bmc.url, kind))
+            self.power[bmc.url] = "On" if kind == "On" else "Off"
+            return Reply(204, {}, b"")
+        tree: Tree = tray(wet=self.states[bmc.url])
+        system = tree[f"{ROOT}/Systems/System_0"]
+        system["PowerState"] = self.power[bmc.url]
+        allowed = ["On", "ForceOff", "GracefulShutdown"]
+        action = {"target": target, "ResetType@Redfish.AllowableValues": allowed}
+        system["Actions"] = {"#ComputerSystem.Reset": action}
+        body = tree.get(call.path.partition("?")[0].rstrip("/"))
+        return Reply(404, {}, b"") if body is None else Reply(200, {}, json.dumps(body).encode())
+
+    async def fingerprint(self, bmc: BmcAddress) -> str:
+        return ""
+
+    async def password_change(self, bmc: BmcAddress) -> str | None:
+        return None
+
+    async def forget(self, bmc: BmcAddress) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+ONE, TWO = (f"https://10.0.0.{n}" for n in (1, 2))
+
+
+async def no_pause(_: float) -> None: ...
+
+
+def trays(t1: str = "OK", t2: str = "OK") -> Trays:
+    return Trays({ONE: t1, TWO: t2})
+
+
+async def give(made: Trays, file: Path, unit: Any = T1) -> tuple[Blocker, ...]:
+    addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
+    with open_water(file) as store:
+        racked = Racked(RACK, made, addresses, store, no_pause)
+        if refusals := await racked.find_refusals(unit, "On"):
+            return refusals
+        failed = await racked.act(unit, "On")
+        return () if failed is None else (failed,)
+
+
+def test_a_dry_tray_gets_power_and_it_is_read_back(tmp_path: Path) -> None:
+    made = trays()
+    assert asyncio.run(give(made, tmp_path / "w.json")) == ()
+    assert made.resets == [(ONE, "On")]
+
+
+def test_a_wet_tray_gets_none_after_it_dried_in_another_process_until_a_person_says_so(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "w.json"
+    made = trays("Critical")
+    assert "wet" in asyncio.run(give(made, file))[0].detail
+    made.states[ONE] = "OK"
+    for _ in range(2):  # each a new process: the file is the latch
+        assert "wet" in asyncio.run(give(made, file))[0].detail
+    assert made.resets == []
+    with open_water(file) as store:
+        cleared = clear_latch("t1", store.units["t1"], "amy", "new hose")
+        assert isinstance(cleared, UnitWater)
+        store.units["t1"] = cleared
+        store.save()
+    assert asyncio.run(give(made, file)) == ()
+    assert made.resets == [(ONE, "On")]
+
+
+def test_a_silent_tray_gets_none_and_its_dry_past_is_no_proof(tmp_path: Path) -> None:
+    made = trays()
+    assert asyncio.run(give(made, tmp_path / "w.json")) == ()
+    made.silent.add(ONE)
+    told = asyncio.run(give(made, tmp_path / "w.json"))
+    assert "unknown: it could not be read" in told[0].detail
+    assert len(made.resets) == 1
+
+
+def test_coolant_that_comes_between_the_looks_and_the_request_stops_it(tmp_path: Path) -> None:
+    made = trays()
+
+    async def run() -> tuple[Blocker, ...]:
+        addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
+        with open_water(tmp_path / "w.json") as store:
+            racked = Racked(RACK, made, addresses, store, no_pause)
+            assert await racked.find_refusals(T1, "On") == ()
+            made.states[TWO] = "Critical"
+            failed = await racked.act(T1, "On")
+            return () if failed is None else (failed,)
+
+    assert "t2 above it is wet" in asyncio.run(run())[0].detail
+    assert made.resets == []
+
+
+def test_what_is_wet_is_stored_before_it_is_switched_off(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    made = trays(t2="LeakDetected")
+    made.power[TWO] = "On"
+    stored: list[Any] = []
+    made.before = lambda _: stored.append(json.loads(file.read_text())["units"]["t2"])
+
+    async def run() -> list[Blocker]:
+        addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
+        with open_water(file) as store:
+            racked = Racked(RACK, made, addresses, store, no_pause)
+            return await switch_wet_off(racked, await racked.look())
+
+    assert asyncio.run(run()) == []
+    assert made.resets == [(TWO, "ForceOff")]
+    assert [one["latched"] for one in stored] == [True]
+
+
+def test_a_second_command_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    with (
+        open_water(file) as store,
+        pytest.raises(InputError, match="another command"),
+        open_water(file),
+    ):
+        pass
+    store.save()
+    file.write_text("{")
+    with pytest.raises(InputError), open_water(file):
+        pass
+
+
+def invoke(monkeypatch: pytest.MonkeyPatch, made: Trays, *words: str) -> Result:
+    monkeypatch.setattr(water_commands, "RedfishTransport", lambda **_: made)
+    monkeypatch.setattr(water_commands, "BETWEEN_S", 0.0)
+    monkeypatch.setenv("PROVISIONER_BMC_PASSWORD", "x")
+    return CliRunner().invoke(rack_commands.app, [*words, "--user", "admin", "--insecure"])
+
+
+def test_the_commands_look_hold_and_act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "racks.json"
+    plan.write_text(PLAN.model_dump_json())
+    made = trays(t2="Critical")
+    water = ["--water", str(tmp_path / "w.json")]
+
+    looked = invoke(monkeypatch, made, "water", str(plan), "r01", *water, "--json")
+    assert looked.exit_code == 1, looked.output
+    said = json.loads(looked.stdout)["units"]
+    assert {name: one["state"] for name, one in said.items()} == {"t1": "warn", "t2": "wet"}
+    refusal = invoke(monkeypatch, made, "power", str(plan), "t1", "on", *water, "--yes")
+    assert (refusal.exit_code, made.resets) == (1, [])
+    assert "t2 above it is wet" in refusal.stderr
+    off = invoke(monkeypatch, made, "power", str(plan), "t1", "off", *water, "--dry-run")
+    assert (off.exit_code, made.resets) == (0, [])
+    assert "host:t1" in off.stdout
+    early = ["dry", str(plan), "t2", *water, "--who", "amy", "--why", "new hose"]
+    assert CliRunner().invoke(rack_commands.app, early).exit_code == 1
+    made.states[TWO] = "OK"
+    for _ in range(2):
+        invoke(monkeypatch, made, "water", str(plan), "r01", *water)
+    assert CliRunner().invoke(rack_commands.app, early).exit_code == 0
+    unasked = invoke(monkeypatch, made, "power", str(plan), "t1", "on", *water)
+    assert isinstance(unasked.exception, InputError)
+    given = invoke(monkeypatch, made, "power", str(plan), "t1", "on", *water, "--yes")
+    assert given.exit_code == 0, given.output
+    assert made.resets == [(ONE, "On")]
+    shelf = invoke(monkeypatch, made, "power", str(plan), "p1", "on", *water, "--yes")
+    assert isinstance(shelf.exception, InputError)

@@ -4,6 +4,7 @@
 
 import { drop_view, read_views } from "./address.js";
 import { ask, gone, offline, person, Problem } from "./api.js";
+import { ask_proved } from "./dialog.js";
 import { append_blockers } from "./problem_words.js";
 import { link, made, tell } from "./dom.js";
 import { live } from "./live.js";
@@ -196,7 +197,7 @@ function views() {
     const wanted = name.value.trim();
     if (!wanted) return;
     try {
-      await ask(path(wanted), { verb: "PUT", body: { address: location.hash || "#/", shared: shared.checked } });
+      await ask_proved({ path: path(wanted) }, { verb: "PUT", body: { address: location.hash || "#/", shared: shared.checked } });
       said.textContent = shared.checked ? `Kept as “${wanted}”, for others too.` : `Kept as “${wanted}”.`;
       name.value = "";
       await draw();
@@ -204,7 +205,7 @@ function views() {
       refused(problem);
     }
   };
-  const drop = async (view) => { await ask(path(view), { verb: "DELETE" }).then(draw, refused); };
+  const drop = async (view) => { await ask_proved({ path: path(view) }, { verb: "DELETE" }).then(draw, refused); };
   const line = (view) => made("li", { class: "view" }, made("a", { href: view.address, on: { click: () => place.hidePopover() } }, view.name),
     view.owner === me.subject ? [view.shared ? made("span", { class: "tag" }, "shared") : null, made("button", { type: "button", class: "small ghost", "aria-label": `Remove ${view.name}`, on: { click: () => drop(view.name) } }, "Remove")]
       : made("span", { class: "tag" }, `of ${view.owner}`));

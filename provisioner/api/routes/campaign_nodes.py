@@ -211,7 +211,7 @@ ROUTES = (
     _on_node(
         "defer",
         _KIND.CAMPAIGN_DEFER,
-        Effect.MOMENTARY,  # the policy bounds it
+        Effect.LASTING,
         "Defer one node for its tenant, within the policy's limit.",
         Deferral,
     ),

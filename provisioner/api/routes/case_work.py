@@ -316,7 +316,7 @@ ROUTES = (
     _verb(
         "defer",
         _KIND.CASE_DEFER,
-        Effect.MOMENTARY,
+        Effect.LASTING,
         "Defer the repair as its tenant, by two weeks at most.",
         Deferral,
         until="2027-01-15T08:00:00Z",

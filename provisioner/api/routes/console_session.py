@@ -247,7 +247,7 @@ _VIEW_ROUTES = (
         ANYBODY,
         delete_view,
         {200: SavedView},
-        effect=Effect.MOMENTARY,
+        effect=Effect.LASTING,
     ),
 )
 ROUTES = (

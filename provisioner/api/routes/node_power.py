@@ -147,7 +147,7 @@ REQUESTED_ACTS_ROUTES = (
         OPERATORS,
         ask_time,
         {200: OperationView, 202: OperationView},
-        effect=Effect.MOMENTARY,
+        effect=Effect.LASTING,
         entity=True,
         refusals={409: "It has no BMC in use, or work on it is under way."},
     ),

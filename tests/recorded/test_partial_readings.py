@@ -105,6 +105,7 @@ REFUSALS = [
     refusal(400, "iLO.2.33.UnableToModifyDuringSystemPOST"),
     refusal(404, "Base.1.8.ServiceTemporarilyUnavailable"),
     refusal(409, "Update.1.0.UpdateInProgress"),
+    *(Reply(status, {}, b"") for status in (408, 425, 429)),
     refusal(400, "Example.1.0.NobodyKnowsThisOne"),
     refusal(403, "SMC.1.0.OemLicenseNotPassed"),
 ]

@@ -125,6 +125,49 @@ def test_a_guid_of_a_node_that_is_not_released_is_fenced_and_reported(state, the
     assert alerts == [f"PortTrespass {A}"]
 
 
+STRANGER = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("state", "fenced"),
+    [
+        (State.DISCOVERED, False),  # another system moves it still
+        (State.INTAKE, True),
+        (State.QUARANTINED, True),
+        (State.REPAIRING, True),
+        (State.RETIRED, False),
+    ],
+)
+@pytest.mark.parametrize("idle", [None, PKEY_MAINTENANCE])
+def test_a_guid_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(state, fenced, idle):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=state, **STRANGER)
+        if idle is not None:
+            bench.put(GUID, idle)
+        await bench.watch.look()
+        bench.put(GUID, RED.pkey)
+        await bench.watch.look()
+        return RED.pkey in bench.networks(), await bench.rows(), len(bench.watch.listed)
+
+    rows = [("trespass", A), ("fence", A)]
+    assert play(scenario) == ((False, rows, 0) if fenced else (True, [], 1))
+
+
+@pytest.mark.parametrize("before", [State.DISCOVERED, State.QUARANTINED])
+def test_a_guid_that_served_before_its_node_was_quarantined_is_only_listed(before):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=before, **STRANGER)
+        if before is State.DISCOVERED:
+            await bench.watch.look()  # it was idle then
+        bench.put(GUID, RED.pkey)
+        await bench.watch.look()
+        await bench.node(state=State.QUARANTINED, **STRANGER)
+        await bench.watch.look()
+        return bench.networks(), await bench.rows(), len(bench.watch.listed)
+
+    assert play(scenario) == ({RED.pkey}, [], 1)
+
+
 @pytest.mark.parametrize(
     "row",
     [

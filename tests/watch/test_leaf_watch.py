@@ -301,14 +301,17 @@ def test_ports_that_a_damaged_row_may_entitle_are_listed_and_not_moved(body):
     assert "damaged" in " ".join(map(str, listed.values()))
 
 
+STRANGER = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0}
+
+
 @pytest.mark.parametrize("at", ["intake", "identification"])
-def test_a_port_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(at):
+@pytest.mark.parametrize("state", [State.QUARANTINED, State.INTAKE])
+def test_a_port_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(at, state):
     """Its row is ours, and the port was put there since: it is no machine that served before us."""
 
     async def scenario(bench: Bench) -> Any:
         profile = "hgx-h100" if at == "intake" else ""
-        stranger = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0, "profile": profile}
-        await bench.node(state=State.QUARANTINED, **stranger)
+        await bench.node(state=state, profile=profile, **STRANGER)
         bench.put("default")
         await bench.look()
         bench.put("RED")
@@ -327,8 +330,7 @@ def test_a_port_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(a
 @pytest.mark.parametrize("state", [State.DISCOVERED, State.INTAKE, State.QUARANTINED])
 def test_a_port_that_served_before_its_node_was_known_is_only_listed(state):
     async def scenario(bench: Bench) -> Any:
-        stranger = {"placement": Placement.NONE, "vrf": "", "fenced_at": 0.0}
-        await bench.node(state=state, **stranger)
+        await bench.node(state=state, **STRANGER)
         bench.put("RED")
         await bench.look()
         await bench.look()
@@ -337,3 +339,57 @@ def test_a_port_that_served_before_its_node_was_known_is_only_listed(state):
     vrf, rows, listed = play(scenario)
 
     assert (vrf, rows, len(listed)) == ("RED", [], 1)
+
+
+@pytest.mark.parametrize("state", [State.DISCOVERED, State.RETIRED])
+def test_a_port_that_comes_to_serve_before_its_intake_began_is_only_listed(state):
+    """Another system moves it still; a look that saw it idle before is no word of ours."""
+
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=state, **STRANGER)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.rows(), list(bench.watch.listed)
+
+    assert play(scenario)[:2] == ("RED", [])
+
+
+def test_a_machine_that_serves_since_before_its_intake_is_not_cut_off_by_its_quarantine():
+    """Idle when it was listed, deployed by another system since, and then refused by our intake."""
+
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.DISCOVERED, **STRANGER)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        await bench.node(state=State.QUARANTINED, **STRANGER)
+        await bench.look()
+        served = bench.vrf(), await bench.rows(), len(bench.watch.listed)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        return served, bench.vrf()
+
+    served, vrf = play(scenario)
+
+    assert served == ("RED", [], 1)
+    assert vrf == "MAINT"  # it was idle again, and ours
+
+
+def test_a_port_of_a_node_in_repair_that_was_never_taken_in_is_fenced_too():
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.REPAIRING, **STRANGER)
+        bench.put("default")
+        await bench.look()
+        bench.put("RED")
+        await bench.look()
+        return bench.vrf(), await bench.store.nodes.get(A), await bench.rows()
+
+    vrf, node, rows = play(scenario)
+
+    assert (vrf, node.state, node.served) == ("MAINT", State.REPAIRING, "VRF RED")
+    assert rows == [("trespass", A), ("fence", A)]

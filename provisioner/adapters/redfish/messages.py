@@ -43,6 +43,7 @@ _AWAITED = (
 LEFT_OUT_MAX = 4  # repetitions of one request: services name one refused property at a time
 # statuses with which services refuse a property; bmcweb answers 403 for one that is read-only
 NAMING = frozenset({400, 403, 405, 409, 422})
+NOT_NOW = frozenset({408, 425, 429, 503})  # RFC 9110, 8470, 6585: the same request is good later
 Path = tuple[str, ...]
 _DEPTH_MAX = 5
 _LEAVES_MAX = 512  # a BIOS has some 300 attributes
@@ -208,7 +209,7 @@ def _show_status(reply: Reply) -> str:
 
 def _reason(status: int, entries: tuple[Message, ...]) -> Reason:
     meanings = {m.meaning for m in entries}
-    if status == 503 or meanings & _BUSY:
+    if status in NOT_NOW or meanings & _BUSY:
         return Reason.BUSY
     if Meaning.LICENCE in meanings:  # not about who asks: docs/sources/bmc-faults.md#u18
         return Reason.NOT_OFFERED

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provisioner.adapters.redfish.messages import (
+    NOT_NOW,
     Message,
     body_of,
     collect_messages,
@@ -528,4 +529,4 @@ def _reason(status: int, said: Sequence[Message]) -> Reason:
         return Reason.LOGIN_REFUSED
     if status in (404, 405, 410, 501):
         return Reason.NOT_OFFERED
-    return Reason.UNREACHABLE if status >= 500 else Reason.REFUSED
+    return Reason.UNREACHABLE if status >= 500 or status in NOT_NOW else Reason.REFUSED

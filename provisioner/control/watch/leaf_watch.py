@@ -246,7 +246,8 @@ class LeafWatch:
             self._due[leaf] = self._clock.now()  # its rows change all the time
         self._list(leaf, suspects.listed)
         idle = set(self._owners.find_ports(leaf)) - set(ports)
-        self._idle[leaf] = self._idle.get(leaf, frozenset()) | idle
+        listed = {name.partition("/")[2] for name in suspects.listed}
+        self._idle[leaf] = (self._idle.get(leaf, frozenset()) | idle) - listed
         if self._apart is not None:
             await self._apart.check_leaf(leaf, self._owners.find_ports(leaf))
 
@@ -320,9 +321,8 @@ class LeafWatch:
             if adopted and node.state is State.RETIRED:
                 suspects.listed[f"{leaf}/{interface}"] = adopted
                 continue
-            came = node.state is State.QUARANTINED and interface in self._idle.get(leaf, ())
-            if node.taken or (entitlement.is_stranger(node) and not came):
-                why = f"node {node.id} was not taken in yet: see `intake --take`"
+            came = interface in self._idle.get(leaf, ())
+            if why := entitlement.why_not_taken_in(node, came=came):
                 suspects.listed[f"{leaf}/{interface}"] = why
                 continue
             theirs = wrong[owners.index(node)]

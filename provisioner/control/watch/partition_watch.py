@@ -50,6 +50,8 @@ class PartitionWatch:
         self._clock = context.clock
         self._settings = context.settings
         self._partitions = partitions
+        # GUIDs of ours that were in no customer's network at the last look before they came to one
+        self._idle: frozenset[str] = frozenset()
         self._silent = ""  # why UFM could not be read, as the log has it
 
         async def move(ports: Sequence[Port], node: Node | None) -> MoveOutcome:
@@ -79,6 +81,9 @@ class PartitionWatch:
         if members is None:
             return
         suspects, self.listed = self._judge(members, owners, damaged, await self._vrfs())
+        idle = {g for g in owners if members.get(g, frozenset()) <= entitlement.SITE_VRFS}
+        listed = {name.partition(" ")[0] for name in self.listed}
+        self._idle = ((self._idle & owners.keys()) | idle) - listed
         if not suspects:
             return
         before = await self._store.nodes.list_named(suspects)
@@ -120,7 +125,8 @@ class PartitionWatch:
             outside = sorted(networks - entitlement.SITE_VRFS)
             if not outside:
                 continue
-            wrong, why = _judge_member(owners.get(guid, ()), outside, damaged, vrf_of)
+            came = guid in self._idle
+            wrong, why = _judge_member(owners.get(guid, ()), outside, damaged, vrf_of, came=came)
             for name, ports in wrong.items():
                 suspects[name] = (*suspects.get(name, ()), *ports)
             if why and len(listed) < LISTED_MAX:
@@ -133,6 +139,8 @@ def _judge_member(
     outside: Sequence[str],
     damaged: frozenset[str],
     vrf_of: Mapping[str, str],
+    *,
+    came: bool,
 ) -> tuple[Suspects, str]:
     """Return the node that a member in these customers' networks stands for, or why none."""
     if not owners:
@@ -150,9 +158,8 @@ def _judge_member(
     if detached := next((n for n, _ in owners if n.origin is Origin.DETACHED), None):
         return {}, entitlement.describe_detached(detached)
     node = min((n for n, _ in owners), key=lambda n: (n.state is State.RETIRED, n.id))
-    if node.taken or entitlement.is_stranger(node):
-        return {}, f"node {node.id} was not taken in yet: see `intake --take`"
-    return {node.id: wrong[node.id]}, ""
+    why = entitlement.why_not_taken_in(node, came=came)
+    return ({}, why) if why else ({node.id: wrong[node.id]}, "")
 
 
 def _find_owners(nodes: Sequence[Node]) -> Owners:

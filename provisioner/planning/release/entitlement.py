@@ -110,6 +110,9 @@ _NOT_TAKEN_IN = frozenset(
 )
 
 
+_TAKING_IN = frozenset({State.INTAKE, State.QUARANTINED, State.REPAIRING})
+
+
 def entitled_vrfs(node: Node, vrf_of: Mapping[str, str]) -> frozenset[str]:
     """Return the customers' VRFs in which this node's ports may be. `vrf_of`: tenant -> VRF."""
     if node.kind is not NodeKind.HOST:
@@ -144,6 +147,18 @@ def is_stranger(node: Node) -> bool:
         and node.placement is Placement.NONE
         and node.state in _NOT_TAKEN_IN
     )
+
+
+def why_not_taken_in(node: Node, *, came: bool) -> str:
+    """Return why a port of this node in a customer's network is only listed; "" if it is fenced.
+
+    `came`: it was in none at the last look before it came there. A stranger's is fenced then too,
+    once its intake has begun: it is no machine that served before us.
+    """
+    ours = came and node.state in _TAKING_IN
+    if node.taken or (is_stranger(node) and not ours):
+        return f"node {node.id} was not taken in yet: see `intake --take`"
+    return ""
 
 
 def describe_detached(node: Node) -> str:

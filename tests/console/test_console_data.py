@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import date, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from chromium import Looker
 from console_site import Site
 
 from provisioner.access.tokens import TOKEN, sha256_of
+from provisioner.planning.certification.fault_rates import Stay, find_suspects
 
 
 def call(walker: Looker, module: str, script: str, about: Any = None) -> Any:
@@ -91,3 +93,45 @@ def test_a_hosts_page_shows_the_light_of_its_rails_and_which_end_to_clean(
     pauses = "PFC pause frames of a day from 2026-05-01 to 2026-05-20: 40 to 59 frames"
     assert rails.get_by_role("img", name=pauses).is_visible()
     site.keep_days("leaf-su1-r0", ())
+
+
+def test_the_version_that_makes_nodes_fail_stands_out_in_the_picture(walker: Looker) -> None:
+    """Suspects of planted stays: nodes of one driver fail three times as often."""
+    rng = random.Random(7)
+    stays, sets = [], {}
+    for number in range(60):
+        driver = ("580.95", "570.86")[number % 2]
+        sets[driver] = {"hgx.gpu.driver": driver, "bios": "1.0"}
+        for day in range(90):
+            failed = rng.random() < (0.06 if driver == "580.95" else 0.02)
+            at = 86_400.0 * day
+            stays.append(Stay(f"n{number}", at, at + 86_000.0, failed, driver))
+    found = find_suspects(stays, sets, {f"n{n}": f"r{n % 6}" for n in range(60)})
+    told = {
+        "items": [suspect.model_dump(mode="json") for suspect in found],
+        "faults": sum(stay.failed for stay in stays),
+        "node_days": 5400.0,
+    }
+    rows = call(
+        walker,
+        "suspects.js",
+        "(m, told) => { const [, made] = m.suspects_table(told, { query: new URLSearchParams() });"
+        " return [...made.querySelectorAll('tbody tr')].map((row) => [row.textContent,"
+        " row.querySelectorAll('svg.accused').length, row.querySelector('a')?.hash ?? '']); }",
+        told,
+    )
+
+    accused = [row for row in rows if row[1]]
+    assert [("580.95" in text, link) for text, _, link in accused] == [
+        (True, "#/nodes?where=hgx.gpu.driver%3D%22580.95%22")
+    ]
+    assert len(rows) == len(found) > 1
+
+
+def test_the_page_of_cohorts_reads_the_suspects_after_it_is_shown(walker: Looker) -> None:
+    walker.to("cohorts", "Cohorts")
+    title = "Which version or rack makes nodes fail"
+    section = walker.get("section").filter(has_text=title).first
+    section.get_by_text("node-days of the last 90").wait_for()
+
+    assert "It is read now" not in section.inner_text()

@@ -7,6 +7,7 @@ import { at, blockers, chip, empty, facts, link, made, section, table } from "./
 import { grown, listing } from "./listing.js";
 import { follow } from "./live.js";
 import { proposes } from "./proposal.js";
+import { show_suspects } from "./suspects.js";
 import { ago, lasts, many, number, seconds, short, when } from "./words.js";
 
 const OPERATIONS_MAX = 5000;
@@ -58,7 +59,9 @@ export async function cohorts({ query, signal, again }) {
   const [told, moved] = await Promise.all([ask("/cohorts", { signal }), ask("/cohorts/comparison", { signal }).catch(() => ({ items: [] }))]);
   const figure = (n) => (n === null || n === undefined ? "—" : Number(Number(n).toPrecision(5)).toString());
   const columns = (rows, named) => Object.keys(rows[0] ?? {}).filter((k) => typeof rows[0][k] !== "object").map((k) => ({ head: headed(k), num: typeof rows[0][k] === "number", value: (row) => row[k], cell: (row) => (k === "node" ? node_link(row[k]) : typeof row[k] === "number" ? figure(row[k]) : k === named ? made("code", { title: row[k] }, short(String(row[k]))) : k.endsWith("_at") ? at(row[k]) : String(row[k] ?? "—")) }));
-  return { title: "Cohorts", body: made("div", { class: "stack" },
+  const accused = made("div", {}, made("p", { class: "quiet" }, "It is read now…"));
+  return { title: "Cohorts", shown: () => show_suspects(accused, { signal, query, again }), body: made("div", { class: "stack" },
+    section("Which version or rack makes nodes fail", accused),
     section("Nodes that differ from their like", told.outliers.length ? listing({ caption: "Outliers", rows: told.outliers, again, query, key: "o-", name: (row) => row.node, columns: columns(told.outliers, "versions") }) : empty("No node differs from its like.", "Nodes of one profile with the same versions are compared once enough of them were measured.")),
     section("Cohorts", told.cohorts.length ? table("Cohorts", [["Profile"], ["Versions", "num"], ["Nodes", "num"], ["Sound", "num"]], told.cohorts.map((c) => [c.profile, made("code", { title: c.versions }, short(c.versions)), number(c.nodes), number(c.sound)])) : empty("Nothing was measured yet.", "Gates B to D measure.")),
     section("Learned floors", told.baselines.length ? listing({ caption: "Floors", rows: told.baselines, again, query, key: "b-", name: (row) => row.metric, columns: columns(told.baselines, "versions") }) : empty("No floor is learned yet.", "")),

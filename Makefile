@@ -112,7 +112,7 @@ soak: setup ## one search for faults: NAME=history, ARGS for it; without NAME th
 # soak simulation: whole journeys over many seeds, and the planner on new examples (SEEDS=1000)
 # soak campaigns: 100,000 random campaigns under a checker
 # soak ports: ten million steps of releases under faults, may be interrupted; ARGS="--model", "20000"
-# soak crash-points: the daemon dies at every await and commit of three journeys; hours; ARGS="--leg far --every 50"
+# soak crash-points: the daemon dies at every await and commit of three journeys; hours; ARGS="--leg far --every 50", "--storage"
 # soak history: 1,000 histories of two and three daemons, judged by the devices' logs; ARGS="200 --jobs 1"
 # soak capabilities: 10,000 histories of grants over adopted nodes; ARGS="100 --jobs 1"
 # soak attest: 10,000 histories of a BMC that lies about a root of trust; ARGS=150

@@ -13,7 +13,9 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from provisioner.model.outcome import Blocker
+from provisioner.model.recovery import GateRow
 from provisioner.model.storage import SpaceAct, SpaceState
+from provisioner.ports.inband import ShellCommand, ShellOutput
 
 
 class SpaceReads(Protocol):
@@ -61,3 +63,21 @@ class Spaces(SpaceReads, Protocol):
         export is closed until its rules are proved.
         """
         ...
+
+
+class MountTrials(Protocol):
+    """Of an adapter whose exports a host can mount with what it has: its `trials`. Pure.
+
+    `seen`: the host's space first, then some of other tenants.
+    """
+
+    def write_trial(self, seen: Mapping[str, SpaceState]) -> ShellCommand | None: ...
+
+    def judge_trial(
+        self, node: str, seen: Mapping[str, SpaceState], told: ShellOutput
+    ) -> tuple[GateRow, ...]: ...
+
+
+def get_trials(spaces: SpaceReads) -> MountTrials | None:
+    trials: MountTrials | None = getattr(spaces, "trials", None)
+    return trials

@@ -8,11 +8,20 @@ import pytest
 from attested_devices import NONCE
 from test_attest_cli import CHAIN, REPORT, run
 
-from provisioner.checks.attestation.evidence_containers import NOTED, REMEDIES, list_remedies
+from provisioner.checks.attestation.evidence_containers import REMEDIES, list_remedies
 from provisioner.model.certificate import FindingName, contradicts, notes, unproves
 from provisioner.model.input_error import InputError
 
 ASKED = ("--nonce", NONCE.hex(), "--at", "2026-11-22")
+
+
+NOTED = {
+    FindingName.FWID_NOT_STATED,
+    FindingName.ADDED_ANCHOR,
+    FindingName.NVDEC_SKIPPED,
+    FindingName.RIM_EXPIRED_SINCE,
+    FindingName.RESET_UNCOUNTED,
+}
 
 
 def test_each_finding_has_a_step_or_is_only_ever_noted() -> None:

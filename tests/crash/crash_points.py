@@ -2,7 +2,9 @@
 
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
 which others hurt the site; `far`: those in which database or devices are far), there from point
-`--since N` on, where an earlier run was ended; `--twice`: whoever takes over dies as well, at each
+`--since N` on, where an earlier run was ended; `--storage`: the ways to blue and to red with shared
+storage (a simulated VMS, then a simulated MGS), `--within`: only while that is read or changed;
+`--twice`: whoever takes over dies as well, at each
 place that is not on the way without a death; `--awaits` lists the awaits of the path's modules that
 this journey does not come to. The last line is JSON.
 """
@@ -18,11 +20,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
+from hurt_world import HurtWorld
 from legs import FAR_LEGS, HURT_LEGS, JOURNEYS, NAMES
 from lives import Run, explore, seconds
 from points import OURS, Place
+from storage_world import WORLDS
 
 # legs of a journey behind its first one, which all have
 GROUPS = {
@@ -42,6 +47,7 @@ PATH = (
     "control/watch/isolation_violations.py",
     "execution/",
 )
+STORED = ("blue", "red")  # legs of a journey with storage
 
 
 def main() -> int:
@@ -52,10 +58,17 @@ def main() -> int:
     options.add_argument("--since", type=int, default=1, metavar="N", help="of each leg")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--twice", action="store_true", help="and once more behind each death")
+    options.add_argument("--storage", action="store_true", help="tenants have shared storage")
+    options.add_argument("--within", action="store_true", help="die only within storage")
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
     deaths, wanted = Counter[str](), set(_legs(given.leg))
+    kinds: Sequence[type[HurtWorld]] = (HurtWorld,)
+    if given.storage:
+        given.leg = given.leg or STORED[-1]
+        wanted = {f"{leg}, storage" for leg in STORED} | (set() if given.within else set(STORED))
+        kinds = tuple(WORLDS.values())
 
     def chosen(leg: str, number: int) -> bool:
         if number % given.every or number < given.since or leg not in wanted:
@@ -70,31 +83,34 @@ def main() -> int:
         if verdict:
             say(f"{' > '.join(place)}\n    {verdict.strip()}")
 
-    run, twice = Run(), list[Place]()
-    for last in _journeys(given.leg):
+    run, twice, bad = Run(), list[Place](), 0
+    for last, kind in product(_journeys(given.leg), kinds):
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory)
             second = seconds(path, last) if given.twice else None
-            one = explore(path, chosen, jobs=given.jobs, last=last, tell=tell, second=second)
+            one = explore(
+                path, chosen, jobs=given.jobs, last=last, tell=tell, second=second,
+                kind=kind)  # fmt: skip
             twice += second.places() if second is not None else []
         if one.wrong:
             say(f"the journey to the end of {last} without a death: {one.wrong}")
         run.add(one)
-        wanted -= set(one.legs)  # the other journeys go their first leg without deaths
-    bad = [place for place, verdict in run.verdicts.items() if verdict]
+        bad += sum(map(bool, one.verdicts.values()))
+        if not given.storage:
+            wanted -= set(one.legs)  # the other journeys go their first leg without deaths
     commits = sum(place[-1].endswith("_commit") for place in run.points)
     say("; ".join(f"{leg}: {count} points" for leg, count in run.legs.items()))
     if given.twice:
         say(f"{len(twice)} more places that only a successor comes to, died at as well")
     waits, met = awaits(), reached([*run.points, *twice])
     say(
-        f"{len(run.points)} points ({commits} at commits), {len(run.verdicts)} deaths, "
-        f"{len(bad)} of them ended wrong; passed {sum(run.points.values())} times; "
+        f"{len(run.points)} points ({commits} at commits), {deaths.total()} deaths, "
+        f"{bad} of them ended wrong; passed {sum(run.points.values())} times; "
         f"{len(waits & met)} of {len(waits)} awaits of the path's modules suspended on this journey"
     )
     if given.awaits:
         say("\n".join(sorted(f"not on it: {file}:{line}" for file, line in waits - met)))
-    told = {"points": len(run.points), "deaths": len(run.verdicts), "wrong": len(bad)}
+    told = {"points": len(run.points), "deaths": deaths.total(), "wrong": bad}
     told |= {"second_deaths": len(twice), "journeys_wrong": run.wrong}
     say(json.dumps(told | {"points_of": dict(run.legs), "deaths_of": dict(deaths)}))
     return 1 if bad or run.wrong else 0

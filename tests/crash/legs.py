@@ -59,9 +59,9 @@ class Leg:
     judge: Callable[[HurtWorld, float], Awaitable[list[str]]]
 
 
-def made(directory: Path) -> HurtWorld:
+def made(directory: Path, kind: type[HurtWorld] = HurtWorld) -> HurtWorld:
     """The site of the journey, before its first daemon."""
-    world = HurtWorld(
+    world = kind(
         directory,
         nodes=1,
         seed=5,

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import virtual_time
+from hurt_world import HurtWorld
 from legs import LEGS, Leg, journey_to, made, slow
 from points import LOOPS, CrashLane, Lives, Place, trace
 from returned import HOST
@@ -38,6 +39,8 @@ LIMIT_S = 24 * 3600.0  # virtual, for a leg with a death in it: one without take
 BEHIND_S = 900.0  # virtual
 CPU_LIMIT_S = 300  # of a child, beside which it has no verdict: it goes in circles
 ANSWER_MAX = 65_536
+# an await within these is one of its leg's "NAME, storage"
+STORAGE = ("tenancy/spaces.py", "integrations/vast/", "integrations/lustre/")
 
 
 @dataclass
@@ -151,8 +154,9 @@ class Journey:
         chosen: Chosen,
         forks: list[Fork],
         second: Seconds | None,
+        kind: type[HurtWorld],
     ) -> None:
-        self.world = made(directory)
+        self.world = made(directory, kind)
         self.world.lose_writes = self._lose_writes
         self.run, self.chosen, self.second = run, chosen, second
         self.forks = forks  # of each generation; the last one is ours
@@ -221,8 +225,10 @@ class Journey:
     def _is_chosen(self, place: Place) -> bool:
         if self.deaths:
             return self.second is not None and self.second.claim(place)
-        self.run.legs[self.leg.name] += 1
-        return self.chosen(self.leg.name, self.run.legs[self.leg.name])
+        stored = any(part in line for line in place for part in STORAGE)
+        name = f"{self.leg.name}, storage" if stored else self.leg.name
+        self.run.legs[name] += 1
+        return self.chosen(name, self.run.legs[name])
 
     def _die(self) -> None:
         """In the child: the daemon is gone."""
@@ -285,6 +291,7 @@ def explore(
     deaths_max: int = sys.maxsize,
     tell: Callable[[Place, str], None] = lambda place, verdict: None,
     second: Seconds | None = None,
+    kind: type[HurtWorld] = HurtWorld,
 ) -> Run:
     """The journey to the end of this leg, with a death at each chosen point.
 
@@ -296,7 +303,7 @@ def explore(
     logging.getLogger("provisioner").setLevel(logging.CRITICAL)  # of what a judge says better
 
     async def main() -> str:
-        journey = Journey(directory, run, chosen, forks, second)
+        journey = Journey(directory, run, chosen, forks, second, kind)
         return await journey.go(last, deaths_max)
 
     try:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hurt_world import MemoryMark
 from lives import explore, seconds
+from storage_world import StorageWorld
 
 from provisioner.control.node.observer import Observer
 from provisioner.control.watch.isolation_violations import IsolationViolations
@@ -22,6 +23,7 @@ from provisioner.planning.lifecycle.decide import Placement, View
 from provisioner.planning.release.entitlement import mark_served
 
 DEATHS = 2  # each costs some seconds of a core
+STORED = 20  # of its points, and more, are within storage
 POINTS = 700  # of the 1000 and more on the way to the first tenant; the last of them differ by run
 LATER = {
     "red": 300,
@@ -43,17 +45,19 @@ SEED = int(os.environ.get("SEED", "8"))
 def test_whoever_takes_over_after_a_death_ends_the_journey_without_repeating(
     tmp_path: Path,
 ) -> None:
-    numbers = random.Random(SEED).sample(range(1, POINTS), DEATHS)
+    """Its tenants have shared storage: one of the deaths is while that is read or changed."""
+    rng = random.Random(SEED)
+    numbers = {"blue": rng.randrange(1, POINTS), "blue, storage": rng.randrange(1, STORED)}
 
-    def chosen(_leg: str, number: int) -> bool:
-        return number in numbers
+    def chosen(leg: str, number: int) -> bool:
+        return numbers.get(leg) == number
 
-    run = explore(tmp_path, chosen, jobs=2, last="blue", deaths_max=DEATHS)
+    run = explore(tmp_path, chosen, jobs=2, last="blue", deaths_max=DEATHS, kind=StorageWorld)
 
     assert run.wrong == ""
     assert [v for v in run.verdicts.values() if v] == [], f"replay: SEED={SEED}"
     assert len(run.verdicts) == DEATHS
-    assert len(run.points) >= max(numbers)
+    assert len(run.points) >= numbers["blue"]
 
 
 @pytest.mark.long

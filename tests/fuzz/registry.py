@@ -96,6 +96,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {},
     ),
     ("integrations.lustre.nodemaps", (), "is_net is_nid is_path", {}),
+    ("integrations.vast.mount_trials", (), "read_words", {}),
     ("api.changes", (Refused,), "decode_cursor", {}),
     ("planning.certification.evidence_log", (NotALog,), "parse_bundle", {}),
     (

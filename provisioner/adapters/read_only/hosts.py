@@ -40,7 +40,7 @@ from provisioner.ports.inband import (
     SwitchWireReads,
 )
 from provisioner.ports.isolation import PartitionReads
-from provisioner.ports.storage import SpaceReads
+from provisioner.ports.storage import SpaceReads, get_trials
 from provisioner.runtime import permit
 
 # ------------------------------------------------------------------------------
@@ -96,6 +96,7 @@ class ReadOnlySpaces:
 
     def __init__(self, reads: SpaceReads) -> None:
         self._reads = reads
+        self.trials = get_trials(reads)
 
     async def read(self, spaces: Collection[str]) -> Mapping[str, SpaceState] | Blocker:
         return await self._reads.read(spaces)

@@ -81,16 +81,6 @@ REMEDIES: Mapping[FindingName, str] = {
     FindingName.RESET: "Find out who reset the board; then give the counter that you expect.",
     FindingName.CONTRADICTION: _LOGS,
 }
-# findings that are only ever noted
-NOTED = frozenset(
-    {
-        FindingName.FWID_NOT_STATED,
-        FindingName.ADDED_ANCHOR,
-        FindingName.NVDEC_SKIPPED,
-        FindingName.RIM_EXPIRED_SINCE,
-        FindingName.RESET_UNCOUNTED,
-    }
-)
 
 
 def list_remedies(findings: Iterable[Finding]) -> tuple[str, ...]:

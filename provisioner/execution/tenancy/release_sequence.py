@@ -218,6 +218,8 @@ class Releases:
             rows += await self._tenancy.judge_storage(node)
         if not _bad(rows):
             rows += await self._hosts(node, ask, judged.leaves)
+            if not _bad(rows) and settings.release_probes != "off":
+                rows += await self._tenancy.try_mounts(node, self._site.shell)
         elif self._rechecks and any(r.check is GateCheck.CABLE for r in rows if r.bad):
             heard = release_cables.heard_by(judged.leaves)  # the other ends are asked as well
             rows += release_cables.make_fault_rows(

@@ -42,13 +42,14 @@ from provisioner.planning.tenancy.storage import (
     plan_clients,
     plan_space,
 )
-from provisioner.ports import Clock, FabricDelta, FabricStep, Member, PortError
-from provisioner.ports.storage import Spaces
+from provisioner.ports import Clock, FabricDelta, FabricStep, HostShell, Member, PortError
+from provisioner.ports.storage import Spaces, get_trials
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
 TRIES_MAX = 3  # a lost answer, then another writer's change
 GONE_APART_S = 30.0  # between two readings that do not show a space, before it counts as gone
+MOUNTED_MAX = 3  # spaces whose exports a host tries to mount: its tenant's, and some others
 TURN = "storage"  # of all writers, also of other daemons on the same database
 
 
@@ -160,6 +161,39 @@ class TenantSpaces:
         if excess and not wrong:
             words = f"it admits {excess[0]}, which no node of the tenant has"
         return (*rows, _row(GateCheck.STORAGE_SHUT, space, verdict, words))
+
+    async def try_mounts(self, node: Node, shell: HostShell) -> tuple[GateRow, ...]:
+        """Return what the host shows of its tenant's exports and of others'; () where no tenant has
+        any. Its own are tried again for as long as routes may take to follow.
+        """
+        trials = get_trials(self._spaces)
+        tenants = await self._list_tenants()
+        owner = next((t for t in tenants if t.name == node.tenant), None)
+        if owner is None or owner.file_storage is None or trials is None:
+            return ()
+        named = [self.name(t) for t in (owner, *tenants) if t.file_storage is not None]
+        try:
+            seen = await self._spaces.read(named := list(dict.fromkeys(named))[:MOUNTED_MAX])
+        except PortError as problem:
+            seen = blocked(problem, TURN)
+        if isinstance(seen, Blocker):
+            row = _row(GateCheck.STORAGE_OPEN, named[0], RowVerdict.UNKNOWN, seen.detail)
+            return (row,)
+        seen = {space: seen[space] for space in named}
+        command = trials.write_trial(seen)
+        until = self._clock.now() + self._settings.release_settle_s
+        while command is not None:
+            try:
+                (told,) = await shell.run(node.id, node.address, [command])
+                rows = trials.judge_trial(node.id, seen, told)
+            except PortError as problem:
+                unread = RowVerdict.UNKNOWN
+                rows = (_row(GateCheck.STORAGE_OPEN, node.id, unread, str(problem)),)
+            late = any(r.bad and r.check is GateCheck.STORAGE_OPEN for r in rows)
+            if not late or self._clock.now() >= until:
+                return rows
+            await self._clock.sleep(self._settings.switch_poll_s)
+        return ()
 
     async def _judge_access(
         self, own: str, addresses: Sequence[str]

@@ -37,7 +37,7 @@ from provisioner.planning.release.port_isolation import (
     make_leak_blocker,
     prefixes_of,
 )
-from provisioner.ports import Clock, PortError, SwitchAddress
+from provisioner.ports import Clock, HostShell, PortError, SwitchAddress
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -320,6 +320,10 @@ class Tenancy:
     async def judge_storage(self, node: Node) -> tuple[GateRow, ...]:
         """Return the gate's rows of shared storage; () for a tenant without."""
         return () if self.spaces is None else await self.spaces.judge(node)
+
+    async def try_mounts(self, node: Node, shell: HostShell) -> tuple[GateRow, ...]:
+        """Return the rows of what a host in its tenant's network mounts."""
+        return () if self.spaces is None else await self.spaces.try_mounts(node, shell)
 
     async def move(
         self,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from provisioner.integrations.vast import mount_trials
 from provisioner.integrations.vast import vms_answers as answers
 from provisioner.integrations.vast.vms_calls import Refused, VmsCalls, VmsHttp
 from provisioner.model.outcome import Blocker, Reason
@@ -32,6 +33,7 @@ from provisioner.model.storage import (
     unite,
 )
 from provisioner.ports import Clock, Malformed, Secret
+from provisioner.ports.storage import MountTrials
 from provisioner.settings import Settings
 
 Row = Mapping[str, Any]
@@ -53,6 +55,8 @@ class _Seen:
 
 class VastSpaces:
     """Acts are absolute; each ends with a reading of what it changed."""
+
+    trials: MountTrials = mount_trials
 
     def __init__(
         self, calls: VmsCalls, pools: Sequence[str], vouched: Collection[str] = ()

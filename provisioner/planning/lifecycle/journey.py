@@ -111,14 +111,6 @@ def may_enter(
     return node.kind is NodeKind.SWITCH or placement in JOURNEY[state].placements
 
 
-def draw_diagram() -> str:
-    """Return the journey as the Mermaid state diagram of docs/lifecycle.md."""
-    lines = ["stateDiagram-v2", "    [*] --> discovered"]
-    for state, stage in JOURNEY.items():
-        lines += [f"    {state} --> {target}" for target in stage.leaves_to]
-    return "\n".join([*lines, "    retired --> [*]"]) + "\n"
-
-
 # ------------------------------------------------------------------------------
 # The only function that changes a node's state.
 #

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +53,10 @@ class HostView:
         self.nccl_logs: dict[str, str] = {}  # file in /run -> what NCCL wrote
         # address -> its host, and the rail or -1 (the site fills it)
         self.peers: Mapping[str, tuple[HostView, int]] = {}
+        # address -> (tenant, path) of what it may mount; None: no client (the site fills it)
+        self.list_readable: Callable[[], Callable[[str], set[tuple[str, str]]] | None] = lambda: (
+            None
+        )
 
     @property
     def reachable(self) -> bool:

@@ -251,6 +251,7 @@ TOOLS: tuple[tuple[str, Tool, float], ...] = (
     ("lsblk --inverse --list ", outputs_system.print_root_disk, 0.1),
     ("exec 9>>/run/lock/provisioner-tools; ", reset_gpus, 45.0),
     ("u=provisioner; k=", outputs_system.remove_login, 2.0),
+    ("storage_mounts=; ", outputs_fabric.print_mounts, 1.0),
     ("tenant_login=; ", outputs_system.make_tenant_login, 2.0),
     ("tenant_libraries=; ", outputs_system.write_minimums, 0.5),
     ("tenant_user_data=; ", outputs_system.place_user_data, 2.0),

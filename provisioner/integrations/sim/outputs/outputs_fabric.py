@@ -28,6 +28,7 @@ _OWN = re.compile(
 )
 _RAILS = re.compile(r"^for rail in ([0-9a-f.:, ]*); do ")
 _LINE = re.compile(r"^for t in ([0-9., ]*); do \( ping .* -I ([0-9.]+) ")
+_MOUNTS = re.compile(r"for m in ([\w./:\[\] -]*); do \(")
 OVERHEAD = 28  # bytes of IPv4 and ICMP before the payload
 MTU = 9216
 CANARY_PORT = 18600  # of rail 0
@@ -81,6 +82,24 @@ def print_rail_routes(view: HostView, line: str) -> Output:
         code = 1 if astray else _reach_leaf(view, rail, target, int(size))
         lines.append(f"rail {own} to {target} own {interface} route {route} ping {code}\n")
     return Output(0, "".join(lines))
+
+
+def print_mounts(view: HostView, line: str) -> Output:
+    """Try exports with the client that hosts of a site with storage have: one line for each."""
+    match = _MOUNTS.search(line)
+    readable = view.list_readable()
+    if match is None:
+        return Output(2, "", "sh: syntax error")
+    if readable is None:
+        return Output(0, "client none\n")
+    own = [a for a, (host, rail) in view.peers.items() if host is view and rail >= 0]
+    paths = {path for address in own for _, path in readable(address)}
+    lines = ["client mount"]
+    for mount in match[1].split():
+        made = mount.partition(":")[2] in paths
+        words = "" if made else "mount.nfs: access denied by server while mounting " + mount
+        lines.append(f"mount {mount} {0 if made else 32} {words}")
+    return Output(0, "\n".join(lines) + "\n")
 
 
 def _reach_leaf(view: HostView, rail: int, target: str, size: int) -> int:

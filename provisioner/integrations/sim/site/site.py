@@ -182,6 +182,7 @@ class Site:
         peers |= {h.address: (self.hosts[n], -1) for n, h in self.plan.hosts.items() if h.address}
         for host in self.hosts.values():
             host.peers = peers
+            host.list_readable = lambda: None if self.vms is None else self.vms.list_readable
         self.nvue = {n: NvueService(s, self.clock) for n, s in self.switches.items()}
         join_fabric(self.nvue, self.clock.now)
         self.inband = Inband(self.hosts, self.clock, sleep or make_sleep(self.clock))

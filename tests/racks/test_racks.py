@@ -8,10 +8,13 @@ infra-controller. Serials are made up.
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rack_trees import ROOT, Tree, liteon, switch, tray
@@ -19,6 +22,7 @@ from typer.testing import CliRunner
 
 from provisioner.adapters.redfish.recorded import RecordedTransport, Recording
 from provisioner.integrations.racks import rack_commands
+from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import (
     Kind,
     Marks,
@@ -311,3 +315,43 @@ def test_a_rack_without_addresses_is_drawn_and_not_proved(tmp_path: Path) -> Non
     assert "not proved: 3 reasons" in result.stdout
     drawn = [line for line in result.stdout.splitlines() if "│ t" in line or "│ p1" in line]
     assert [line.split("│")[1].strip() for line in drawn] == ["13", "12", "6"]
+
+
+def test_the_elevation_is_drawn_with_its_reasons_and_each_text_escaped(tmp_path: Path) -> None:
+    wet = tray(13, 2, wet="Critical")
+    wet[f"{ROOT}/Systems/System_0"]["SerialNumber"] = "<script>&\x07" + "9" * 200
+    drawn = draw_elevation(judge(t2=wet))
+
+    svg = ElementTree.fromstring(drawn)
+    texts = [each.text or "" for each in svg.iter("{http://www.w3.org/2000/svg}text")]
+    heights = {
+        name: float(each.attrib["y"])
+        for each in svg.iter("{http://www.w3.org/2000/svg}text")
+        if (name := each.text or "") in {"t1", "t2", "p1"}
+    }
+    assert heights["t2"] < heights["t1"] < heights["p1"]
+    assert "On, wet" in texts
+    assert "coolant at" in drawn
+    assert "<script" not in drawn
+    file = plan_file(tmp_path, json.dumps(PLAN.model_dump(mode="json")))
+    shown = ["show", str(file), "r01", "--svg", str(tmp_path / "r01.svg")]
+    assert CliRunner().invoke(rack_commands.app, shown).exit_code == 1
+    assert (tmp_path / "r01.svg").read_text().startswith("<svg")
+
+
+def test_each_criterion_names_a_test_that_exists_or_is_not_done() -> None:
+    root = Path(__file__).parents[2]
+    written = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
+    with (root / "docs" / "racks_criteria.csv").open() as opened:
+        listed = list(csv.DictReader(opened))
+
+    ids = [*(f"F{n}" for n in range(1, 25)), *(f"A{n}" for n in range(1, 16))]
+    assert [row["id"] for row in listed] == ids
+    for row in listed:
+        name = row["test"].strip("`")
+        assert row["state"] in {"holds", "partly", "not done"}, row
+        assert bool(name) is (row["state"] != "not done"), row
+        assert not name or f"def {name}(" in written, row
+        assert row["what is missing"] or row["state"] != "partly", row
+        if bench := re.search(r"make bench NAME=(\w+)", row["what is missing"]):
+            assert (root / "tests" / "bench" / f"bench_{bench[1]}.py").is_file()

@@ -33,6 +33,7 @@ from provisioner.integrations.racks import (
     firmware_commands,
     water_commands,
 )
+from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.membership import (
     RackVerdict,
@@ -102,6 +103,9 @@ def show(
     nvos_user: Annotated[
         str, typer.Option(help=f"User at NVOS; its password is taken from {_NVOS_PASSWORD}.")
     ] = "",
+    svg: Annotated[
+        Path | None, typer.Option(help="Also draw the elevation into this file.")
+    ] = None,
     as_json: JsonOption = False,
     insecure: InsecureOption = False,
     ca: CaOption = None,
@@ -127,6 +131,12 @@ def show(
     }
     readings = asyncio.run(_read_rack(wanted.units, logged_in, _nvos_login(nvos_user), ca))
     verdict = judge_rack(planned, rack, readings)
+    if svg is not None:
+        try:
+            svg.write_text(draw_elevation(verdict), encoding="utf-8")
+        except OSError as error:
+            problem = f"it cannot be written ({error.strerror})"
+            raise InputError("--svg", str(svg), problem, "Name another file.") from None
     if as_json:
         typer.echo(json.dumps(_verdict_as_json(verdict), indent=2))
     else:

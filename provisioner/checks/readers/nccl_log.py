@@ -20,7 +20,6 @@ LINE_MAX = 4096  # NCCL cuts its own lines at 1,024 bytes
 KINDS_MAX = 100_000  # different paths of one log; a whole pod has far fewer
 _MARK = b" NCCL "
 _CHANNEL = b" NCCL INFO Channel "
-_NUMBERED = len(_CHANNEL) + 2  # behind the channel's number
 _HEAD = re.compile(rb"(?:^|[\s>:])([^\s:<>\[\]]{1,255}):(\d{1,10}):(\d{1,10}) \[(\d{1,4})\]$")
 _PATH = re.compile(
     rb"Channel \d{1,4}(?:/(\d))? : (\d{1,6})\[([0-9a-f]{1,16})\] -> (\d{1,6})\[([0-9a-f]{1,16})\]"
@@ -97,23 +96,40 @@ class NcclLog:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, of any length."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()[: LINE_MAX + 1]
-        seen = self._seen
-        for line in lines:
-            at = line.find(_CHANNEL)
-            if at > 0:
-                # a way is told once for each of up to 64 channels: the number alone differs
-                key = (line[:at], line[at + _NUMBERED :])
-                if key in seen:
-                    continue
-                if len(seen) < KINDS_MAX:
-                    seen.add(key)
-                self._take(line)
+        text = self._rest + chunk
+        whole = text[: text.rfind(b"\n") + 1]
+        self._rest = text[len(whole) :][: LINE_MAX + 1]
+        # a way is told once for each of up to 64 channels: the channel's number alone differs, and
+        # one line stands for all; a rank's own lines stand together, and have one head
+        at = whole.find(_CHANNEL)
+        head = whole[whole.rfind(b"\n", 0, at) + 1 : at + len(_CHANNEL)]
+        first, *others = whole.split(head) if at > 0 else [whole]
+        pieces = {each[2:] for each in others}
+        if not all(each.endswith(b"\n") for each in pieces) or first[-1:] not in (b"", b"\n"):
+            first, pieces = whole, set()  # a head within a line: two lines are mixed
+        rests = [first]
+        for piece in pieces:
+            tail, _, rest = piece.partition(b"\n")
+            if self._is_new(head, tail):
+                self._take(head + b"00" + tail)
+            rests.append(rest)
+        for line in b"".join(rests).split(b"\n"):
+            if (at := line.find(_CHANNEL)) > 0:
+                at += len(_CHANNEL)
+                if self._is_new(line[:at], line[at + 2 :]):
+                    self._take(line)
             elif _MARK in line:
                 self._take(line)
             elif line.startswith(b"NCCL version ") and (found := _VERSION.match(line)):
                 self.version = found[1].decode()  # of one rank, without its name
+
+    def _is_new(self, head: bytes, tail: bytes) -> bool:
+        key = (head, tail)
+        if key in self._seen:
+            return False
+        if len(self._seen) < KINDS_MAX:
+            self._seen.add(key)
+        return True
 
     def end(self) -> NcclLog:
         """Take the last line. One without its end is cut."""

@@ -106,7 +106,8 @@ class NcclLog:
         first, *others = whole.split(head) if at > 0 else [whole]
         pieces = {each[2:] for each in others}
         if not all(each.endswith(b"\n") for each in pieces) or first[-1:] not in (b"", b"\n"):
-            first, pieces = whole, set()  # a head within a line: two lines are mixed
+            pieces.clear()  # a head within a line: two lines are mixed
+            first = whole
         rests = [first]
         for piece in pieces:
             tail, _, rest = piece.partition(b"\n")

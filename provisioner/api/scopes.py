@@ -297,37 +297,4 @@ CONCERNS: Mapping[ChangeKind, FindConcerns] = {
     K.PIN_REMOVE: _concern_pin,
     K.CREDENTIAL_ROTATE: _concern_passwords,
 }
-# acts of the whole site: a role with a scope makes none of them
-SITE_WIDE = frozenset(
-    {
-        K.POLICY_PUT,
-        K.POLICY_DELETE,
-        K.IMAGE_PUT,  # any node of the site may be given it
-        K.IMAGE_DESCRIBE,
-        K.IMAGE_DELETE,
-        K.NODE_INTAKE,  # a list of hardware has any rack
-        K.NODE_ADOPT,
-        K.CAPABILITY_GRANT,  # how far the daemon may go is the site's decision
-        K.CAPABILITY_WITHDRAW,
-        K.WEBHOOK_ADD,
-        K.WEBHOOK_SET,
-        K.WEBHOOK_REMOVE,
-        K.WEBHOOK_AGAIN,
-        K.WEBHOOK_DROP,
-        K.WEBHOOK_PAUSE,
-        K.WEBHOOK_RESUME,
-        K.WEBHOOK_ROTATE,
-        K.RECOVERY_SETTLE,
-        K.RECOVERY_FINISH,
-        K.CLOCK_ACCEPT,
-        K.MATRIX_RELOAD,
-        K.KEY_ROTATE,
-        K.FACTORY_KEEP,
-        K.TOKEN_CREATE,  # or a role would give itself a wider scope
-        K.TOKEN_REVOKE,
-        K.SESSION_END,
-        K.AUDIT_ARCHIVE,
-        K.AUDIT_PRUNE,
-        K.BUNDLE_SEAL,
-    }
-)
+# any other kind is an act of the whole site: a role with a scope makes none of them

@@ -10,7 +10,7 @@ from served import ELSEWHERE, NOW, Served, run
 from provisioner.access.identity import read_claims
 from provisioner.access.sessions import caller_of_session, new_session
 from provisioner.access.tokens import new_token
-from provisioner.api.scopes import CONCERNS, SITE_WIDE, find_scope_blockers
+from provisioner.api.scopes import CONCERNS, find_scope_blockers
 from provisioner.model.access import (
     Bound,
     Caller,
@@ -29,6 +29,40 @@ FREE = Concern(name="n2", rack="su0-rack1", release="sx-1.3.0", tenant="")
 ANY = Concern(name="the whole site")
 RACK1 = Scope(racks=("su0-rack1",))
 RED = Scope(tenants=("red",))
+# acts of the whole site: a role with a scope makes none of them
+SITE_WIDE = frozenset(
+    {
+        ChangeKind.POLICY_PUT,
+        ChangeKind.POLICY_DELETE,
+        ChangeKind.IMAGE_PUT,  # any node of the site may be given it
+        ChangeKind.IMAGE_DESCRIBE,
+        ChangeKind.IMAGE_DELETE,
+        ChangeKind.NODE_INTAKE,  # a list of hardware has any rack
+        ChangeKind.NODE_ADOPT,
+        ChangeKind.CAPABILITY_GRANT,  # how far the daemon may go is the site's decision
+        ChangeKind.CAPABILITY_WITHDRAW,
+        ChangeKind.WEBHOOK_ADD,
+        ChangeKind.WEBHOOK_SET,
+        ChangeKind.WEBHOOK_REMOVE,
+        ChangeKind.WEBHOOK_AGAIN,
+        ChangeKind.WEBHOOK_DROP,
+        ChangeKind.WEBHOOK_PAUSE,
+        ChangeKind.WEBHOOK_RESUME,
+        ChangeKind.WEBHOOK_ROTATE,
+        ChangeKind.RECOVERY_SETTLE,
+        ChangeKind.RECOVERY_FINISH,
+        ChangeKind.CLOCK_ACCEPT,
+        ChangeKind.MATRIX_RELOAD,
+        ChangeKind.KEY_ROTATE,
+        ChangeKind.FACTORY_KEEP,
+        ChangeKind.TOKEN_CREATE,  # or a role would give itself a wider scope
+        ChangeKind.TOKEN_REVOKE,
+        ChangeKind.SESSION_END,
+        ChangeKind.AUDIT_ARCHIVE,
+        ChangeKind.AUDIT_PRUNE,
+        ChangeKind.BUNDLE_SEAL,
+    }
+)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from typer.testing import CliRunner, Result
 from provisioner.integrations.racks import rack_commands, water_commands
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.water import (
-    GIVING,
     UnitWater,
     WaterState,
     clear_latch,
@@ -57,6 +56,16 @@ def seen(*moistures: Moisture) -> tuple[LeakDetector, ...]:
 
 
 DRY, WET, LOST = Moisture.DRY, Moisture.WET, Moisture.UNREADABLE
+
+
+def test_detectors_of_one_name_count_each_and_more_than_can_be_remembered_are_not_dry() -> None:
+    one, other = seen(WET, DRY)
+    twins = (one, other.model_copy(update={"slot": one.slot}))
+
+    assert fold_look(UnitWater(), twins, 0.0).latched
+    assert fold_look(UnitWater(), twins[::-1], 0.0).latched
+    assert fold_look(UnitWater(), seen(*[DRY] * 257), 0.0).state is WaterState.UNKNOWN
+    assert fold_look(UnitWater(), seen(*[DRY] * 256, WET), 0.0).latched
 
 
 def fold(*looks: tuple[LeakDetector, ...] | None) -> UnitWater:
@@ -155,7 +164,9 @@ def test_no_power_reaches_what_was_wet_in_eight_thousand_random_steps() -> None:
                 del wet_since[name]
         else:
             unit = T1 if name == "t1" else T2
-            reset = rng.choice(sorted(GIVING))
+            reset = rng.choice(
+                ("On", "ForceOn", "PowerCycle", "AuxCycle", "PushPowerButton", "Nmi")
+            )
             if not find_power_refusals(RACK, unit, reset, known):
                 given += 1
                 assert dry_now[name]

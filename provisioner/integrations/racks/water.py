@@ -20,7 +20,7 @@ from provisioner.model.outcome import Blocker, Reason
 
 DRY_LOOKS_MIN = 2
 SLOTS_MAX = 256  # of one unit; trays have four to eight detectors
-GIVING = frozenset({"On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle", "AuxCycle"})
+TAKING = frozenset({"ForceOff", "GracefulShutdown"})  # every other act may give power
 
 
 class WaterState(StrEnum):
@@ -46,11 +46,12 @@ class UnitWater(Record):
 
 def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: float) -> UnitWater:
     """Return what is known after a look; `detectors` None: nothing could be read."""
-    shown = {one.slot: one for one in (detectors or ())[:SLOTS_MAX]}
-    wet = [one for one in shown.values() if one.moisture is Moisture.WET]
-    slots = tuple(dict.fromkeys([*before.slots, *shown]))[:SLOTS_MAX]
-    missing = [slot for slot in before.slots if slot not in shown]
-    unread = [one.slot for one in shown.values() if one.moisture is Moisture.UNREADABLE]
+    shown = tuple(detectors or ())  # two may have one name: each counts
+    wet = [one for one in shown if one.moisture is Moisture.WET]
+    named = list(dict.fromkeys([*before.slots, *(one.slot for one in shown)]))
+    slots = tuple(named[:SLOTS_MAX])
+    missing = [slot for slot in before.slots if slot not in {one.slot for one in shown}]
+    unread = [one.slot for one in shown if one.moisture is not Moisture.DRY]
     if wet:
         state = WaterState.WET
         because = "; ".join(f"{one.slot}: {one.detail}" for one in wet[:4])
@@ -60,6 +61,9 @@ def fold_look(before: UnitWater, detectors: Sequence[LeakDetector] | None, now: 
     elif not shown:
         state = WaterState.UNKNOWN
         because = "it shows no leak detector"
+    elif len(named) > SLOTS_MAX:
+        state = WaterState.UNKNOWN
+        because = f"it shows more than {SLOTS_MAX} detectors, and not all would be remembered"
     elif missing or unread:
         state = WaterState.UNKNOWN
         because = f"not read: {', '.join((missing + unread)[:4])}"
@@ -121,7 +125,7 @@ def find_power_refusals(
     `known` has to come from looks of now. `building`: the rack's own sensor, None where the site
     plans none. A shelf feeds every unit of its rack: all of them have to be dry.
     """
-    if act not in GIVING:
+    if act in TAKING:
         return ()
     refused = []
     if building not in (None, WaterState.DRY):

@@ -31,7 +31,7 @@ from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPl
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.water import (
     DRY_LOOKS_MIN,
-    GIVING,
+    TAKING,
     UnitWater,
     WaterState,
     clear_latch,
@@ -103,7 +103,7 @@ class Racked:
     async def find_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
         """Look twice, and return what speaks against giving a unit power at either look."""
         refused: dict[tuple[str, str], Blocker] = {}
-        for number in range(DRY_LOOKS_MIN if reset in GIVING else 0):
+        for number in range(DRY_LOOKS_MIN if reset not in TAKING else 0):
             if number:
                 await self.pause(BETWEEN_S)
             for one in find_power_refusals(self.rack, unit, reset, await self.look()):
@@ -119,7 +119,7 @@ class Racked:
 
         address = self.addresses[unit.name]
         client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
-        wanted = Power.ON if reset in GIVING else Power.OFF
+        wanted = Power.ON if reset not in TAKING else Power.OFF
         try:
             if (refused := await client.reset_system(reset)) is not None:
                 return refused

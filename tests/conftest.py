@@ -16,11 +16,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import forked_runs
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # no deadline and no "too slow": they would judge the machine, not the code
 settings.register_profile(
@@ -38,6 +41,20 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("repeatable")
+
+
+def local_constants() -> Any:
+    """What draws may take from the code's own literals: nothing, but in a soak.
+
+    They depend on what is imported by then, so that a test's examples would be others beside other
+    tests; and each process would parse and sort 2,000 files for them.
+    """
+    return NO_CONSTANTS if settings.default.derandomize else constants_of_code()
+
+
+# hypothesis has no setting of it (6.170)
+NO_CONSTANTS, constants_of_code = deepcopy(providers._local_constants), providers._get_local_constants
+providers._get_local_constants = local_constants
 
 PACKAGES = Path(__file__).parents[1] / ".ci" / "packages"
 REMEDIES = {

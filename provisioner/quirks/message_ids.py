@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from provisioner.model.base import Record
 from provisioner.model.shipped_tables import read_table
@@ -45,6 +46,7 @@ ROWS = _load()  # the first row that fits decides
 _BOUND = 256
 
 
+@lru_cache(maxsize=1024)  # a BMC says the same again and again, and there are some 30 rows
 def find_meaning(message_id: str) -> Meaning | None:
     """Return what a message id means; None: no source tells."""
     if len(message_id) > _BOUND:

@@ -53,7 +53,10 @@ def local_constants() -> Any:
 
 
 # hypothesis has no setting of it (6.170)
-NO_CONSTANTS, constants_of_code = deepcopy(providers._local_constants), providers._get_local_constants
+NO_CONSTANTS, constants_of_code = (
+    deepcopy(providers._local_constants),
+    providers._get_local_constants,
+)
 providers._get_local_constants = local_constants
 
 PACKAGES = Path(__file__).parents[1] / ".ci" / "packages"

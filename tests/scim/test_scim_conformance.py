@@ -15,7 +15,6 @@ import pytest
 from served import WIDE, Served, run
 
 
-
 def module_of(thing: Any, _filename: str | None = None) -> ModuleType | None:
     """As `inspect.getmodule` of a class or a frame, without a look at each loaded module's file."""
     known = thing.f_globals.get("__name__") if isinstance(thing, FrameType) else thing.__module__

@@ -72,6 +72,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"name": "GPU_0"},
     ),
     ("integrations.racks.identity", (), "read_switch_place read_supply", {}),
+    ("integrations.building_water.signals", (), "_load", {}),
+    ("integrations.building_water.signals", (), "_read_states", {"kind": "RackLeakDetect"}),
     (
         "integrations.racks.firmware_object",
         (InputError,),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,10 +227,12 @@ def trays(t1: str = "OK", t2: str = "OK") -> Trays:
     return Trays({ONE: t1, TWO: t2})
 
 
-async def give(made: Trays, file: Path, unit: Any = T1) -> tuple[Blocker, ...]:
+async def give(
+    made: Trays, file: Path, unit: Any = T1, building: Path | None = None
+) -> tuple[Blocker, ...]:
     addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
     with open_water(file) as store:
-        racked = Racked(RACK, made, addresses, store, no_pause)
+        racked = Racked(RACK, made, addresses, store, building, pause=no_pause)
         if refusals := await racked.find_refusals(unit, "On"):
             return refusals
         failed = await racked.act(unit, "On")
@@ -276,7 +279,7 @@ def test_coolant_that_comes_between_the_looks_and_the_request_stops_it(tmp_path:
     async def run() -> tuple[Blocker, ...]:
         addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
         with open_water(tmp_path / "w.json") as store:
-            racked = Racked(RACK, made, addresses, store, no_pause)
+            racked = Racked(RACK, made, addresses, store, pause=no_pause)
             assert await racked.find_refusals(T1, "On") == ()
             made.states[TWO] = "Critical"
             failed = await racked.act(T1, "On")
@@ -284,6 +287,34 @@ def test_coolant_that_comes_between_the_looks_and_the_request_stops_it(tmp_path:
 
     assert "t2 above it is wet" in asyncio.run(run())[0].detail
     assert made.resets == []
+
+
+def test_the_buildings_sensors_hold_a_rack_until_a_person_says_that_it_is_dry(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "w.json"
+    building = tmp_path / "building.json"
+    made = trays()
+
+    def say(moisture: str) -> None:
+        points = {"RackLeakDetect/a": {"moisture": moisture}}
+        building.write_text(json.dumps({"at": time.time(), "racks": {"r01": points}}))
+
+    def told() -> str:
+        return " ".join(b.detail for b in asyncio.run(give(made, file, T1, building)))
+
+    assert "sensor is unknown" in told()  # nobody writes the file
+    for moisture, state in (("unreadable", "unknown"), ("wet", "wet"), ("dry", "wet")):
+        say(moisture)
+        assert f"sensor is {state}" in told()
+    plan = tmp_path / "racks.json"
+    plan.write_text(PLAN.model_dump_json())
+    words = ["dry", str(plan), "building:r01", "--water", str(file), "--who", "amy", "--why", "x"]
+    assert CliRunner().invoke(rack_commands.app, words).exit_code == 0
+    assert made.resets == []
+    say("dry")
+    assert told() == ""
+    assert made.resets == [(ONE, "On")]
 
 
 def test_what_is_wet_is_stored_before_it_is_switched_off(tmp_path: Path) -> None:
@@ -296,7 +327,7 @@ def test_what_is_wet_is_stored_before_it_is_switched_off(tmp_path: Path) -> None
     async def run() -> list[Blocker]:
         addresses = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
         with open_water(file) as store:
-            racked = Racked(RACK, made, addresses, store, no_pause)
+            racked = Racked(RACK, made, addresses, store, pause=no_pause)
             return await switch_wet_off(racked, await racked.look())
 
     assert asyncio.run(run()) == []

@@ -40,7 +40,7 @@ from provisioner.integrations.racks.water import (
     fold_look,
     judge_water_in,
 )
-from provisioner.integrations.racks.water_file import WaterStore, open_water
+from provisioner.integrations.racks.water_file import WaterStore, open_water, read_building
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Power
 from provisioner.model.outcome import Blocker, Reason
@@ -50,11 +50,18 @@ AT_ONCE = 16
 BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
 FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
 ASK_EACH_S = 5.0
+BUILDING = "building:"  # before a rack's name: its own sensors
 
 PlanFile = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 UnitArgument = Annotated[str, typer.Argument(help="Name of a unit of the plan.")]
 WaterOption = Annotated[
     Path, typer.Option("--water", help="File that keeps what was wet. Keep it: it is the latch.")
+]
+
+
+BuildingOption = Annotated[
+    Path | None,
+    typer.Option(help="What `building-water watch` writes: the rack's own sensors count too."),
 ]
 
 
@@ -77,6 +84,7 @@ class Racked:
     transport: BmcTransport
     addresses: Mapping[str, BmcAddress]
     store: WaterStore
+    building: Path | None = None  # what `building-water watch` writes
     pause: Any = asyncio.sleep
     limit_s: float = 180.0
 
@@ -97,6 +105,11 @@ class Racked:
         for name, leaks in await asyncio.gather(*asked):
             before = self.store.units.get(name, UnitWater())
             self.store.units[name] = fold_look(before, leaks, now)
+        if self.building is not None:
+            name = f"{BUILDING}{self.rack.name}"
+            before = self.store.units.get(name, UnitWater())
+            told = read_building(self.building, self.rack.name, now)
+            self.store.units[name] = fold_look(before, told, now)
         self.store.save()
         return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
 
@@ -106,16 +119,23 @@ class Racked:
         for number in range(DRY_LOOKS_MIN if reset not in TAKING else 0):
             if number:
                 await self.pause(BETWEEN_S)
-            for one in find_power_refusals(self.rack, unit, reset, await self.look()):
+            known = await self.look()
+            for one in find_power_refusals(self.rack, unit, reset, known, self._ask_building()):
                 refused[one.subject, one.detail] = one
         return tuple(refused.values())
+
+    def _ask_building(self) -> WaterState | None:
+        if self.building is None:
+            return None
+        return self.store.units[f"{BUILDING}{self.rack.name}"].state
 
     async def act(self, unit: PlannedUnit, reset: str) -> Blocker | None:
         """Send a reset, and return why it did not take effect. Water is asked again before it."""
 
         async def admit() -> Blocker | None:
             known = await self.look()
-            return next(iter(find_power_refusals(self.rack, unit, reset, known)), None)
+            told = find_power_refusals(self.rack, unit, reset, known, self._ask_building())
+            return next(iter(told), None)
 
         address = self.addresses[unit.name]
         client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
@@ -165,6 +185,7 @@ def water(
     plan: PlanFile,
     rack: Annotated[str, typer.Argument(help="Name of a rack of the plan.")],
     file: WaterOption,
+    building: BuildingOption = None,
     user: UserOption = "",
     off: Annotated[
         bool, typer.Option("--off", help="Force wet units off, once they are stored as wet.")
@@ -189,7 +210,7 @@ def water(
         transport = RedfishTransport(ca_file=ca)
         try:
             with open_water(file) as store:
-                racked = Racked(planned, transport, addresses, store)
+                racked = Racked(planned, transport, addresses, store, building)
                 known = await racked.look()
                 failed = await switch_wet_off(racked, known) if off else []
                 return judge_water_in(planned, known), failed
@@ -242,7 +263,11 @@ def dry(
 
     Example: provisioner rack dry racks.yaml r01-t0 --water water.json --who amy --why "new hose"
     """
-    find_unit(read_plan(plan), unit)
+    planned = read_plan(plan)
+    if unit.startswith(BUILDING):
+        planned.find(unit.removeprefix(BUILDING))
+    else:
+        find_unit(planned, unit)
     with open_water(file) as store:
         told = clear_latch(unit, store.units.get(unit, UnitWater()), who, why)
         if isinstance(told, Blocker):
@@ -258,6 +283,7 @@ def power(
     unit: UnitArgument,
     act: Annotated[PowerAct, typer.Argument(help="on, off (at once) or shutdown.")],
     file: WaterOption,
+    building: BuildingOption = None,
     user: UserOption = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Look, and say what would be sent and lost.")
@@ -290,7 +316,7 @@ def power(
         transport = RedfishTransport(ca_file=ca)
         try:
             with open_water(file) as store:
-                racked = Racked(rack, transport, addresses, store)
+                racked = Racked(rack, transport, addresses, store, building)
                 if refused := await racked.find_refusals(wanted, reset):
                     return refused
                 if dry_run:

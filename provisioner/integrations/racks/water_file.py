@@ -14,12 +14,43 @@ from provisioner.integrations.racks.plan import read_record
 from provisioner.integrations.racks.water import UnitWater
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
+from provisioner.model.inventory import LeakDetector, Moisture
+
+OLD_S = 30.0  # the building's file is written each 5 s
 
 
 class WaterFile(Record):
     """Units by name."""
 
     units: Mapping[str, UnitWater] = Field(default={}, max_length=1 << 20)
+
+
+class BuildingPoint(Record):
+    """What a sensor of the building says."""
+
+    moisture: Moisture
+    detail: str = Field(default="", max_length=400)
+
+
+class BuildingFile(Record):
+    """What the building says of its racks, at a time of our clock."""
+
+    at: float
+    racks: Mapping[str, Mapping[str, BuildingPoint]] = Field(default={}, max_length=1 << 16)
+
+
+def read_building(file: Path, rack: str, now: float) -> tuple[LeakDetector, ...] | None:
+    """Return the sensors of a rack; None where the file is silent, old, or not there."""
+    try:
+        said = read_record(file, BuildingFile)
+    except InputError:
+        return None  # unread is unknown
+    if not 0 <= now - said.at <= OLD_S:
+        return None
+    return tuple(
+        LeakDetector(slot=name, moisture=p.moisture, detail=p.detail, source=str(file))
+        for name, p in said.racks.get(rack, {}).items()
+    )
 
 
 @contextlib.contextmanager

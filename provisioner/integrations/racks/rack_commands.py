@@ -52,7 +52,7 @@ AT_ONCE = 16  # BMCs that are read at one time
 _NVOS_PASSWORD = "PROVISIONER_NVOS_PASSWORD"  # noqa: S105 (the variable's name)
 
 app = typer.Typer(
-    help="Racks: what stands in them, held against the plan, and what a campaign would do.",
+    help="Racks: what stands in them, what a campaign would do, water and power.",
     no_args_is_help=True,
 )
 app.command()(campaign_commands.plan)

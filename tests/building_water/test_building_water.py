@@ -1,6 +1,6 @@
 """The building's leak sensors: dry only while a fresh, good value says it by its own state text.
 
-Messages have the shape of dsx-ai-factory/dsx-exchange, docs/bms-integration.md. The long test runs
+Messages have the shape of docs/sources/hardware.md#building. The long test runs
 Debian's mosquitto.
 """
 

@@ -2,8 +2,8 @@
 
 Pure. A point means nothing before its metadata. Only a fresh value of good quality that the point's
 own state text calls free of a leak is dry; silence, a null, bad quality, a clock that is off, an
-unknown text and a fault of the sensor are unreadable. Source: dsx-ai-factory/dsx-exchange 64f0591,
-docs/bms-integration.md (values are sent again each 100 s, QoS 0, not retained).
+unknown text and a fault of the sensor are unreadable. Source: dsx-ai-factory/dsx-exchange,
+docs/sources/hardware.md#building (values are sent again each 100 s, QoS 0, not retained).
 """
 
 from __future__ import annotations

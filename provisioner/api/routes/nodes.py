@@ -380,8 +380,9 @@ async def show_summary(ask: Ask) -> Reply:
     tenant = None if ask.caller.staff else ask.caller.tenant
     rows = await ask.parts.store.nodes.count_groups(tenant)
     names = ("kind", "state", "release", "tenant", "nodes")
-    counts = tuple(Count(**dict[str, Any](zip(names, row, strict=True))) for row in rows)
-    return Reply(Summary(nodes=sum(c.nodes for c in counts), counts=counts))
+    read = [r for r in rows if r[0] in set(NodeKind) and r[1] in set(State)]  # others are damaged
+    counts = tuple(Count(**dict[str, Any](zip(names, row, strict=True))) for row in read)
+    return Reply(Summary(nodes=sum(row[-1] for row in rows), counts=counts))
 
 
 async def show_fleet(ask: Ask) -> Reply:

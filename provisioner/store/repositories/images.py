@@ -14,7 +14,7 @@ from provisioner.model.events.fleet_events import ImageChanged, PolicyChanged
 from provisioner.ports.errors import StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import journal
-from provisioner.store.rows.records import parse
+from provisioner.store.rows.records import parse, parse_each
 from provisioner.store.schema.schema import campaign_policies, stored_images
 
 # ------------------------------------------------------------------------------
@@ -26,6 +26,8 @@ Named = TypeVar("Named", NamedPolicy, StoredImage)
 
 class NamedRecords(Generic[Named]):
     """The records of one table. A damaged row raises DamagedRow."""
+
+    _alone = False  # a damaged row is missing in a list, and hides no other one
 
     def __init__(
         self, transactions: Transactions, table: Table, model: type[Named], noun: str
@@ -71,6 +73,9 @@ class NamedRecords(Generic[Named]):
 
     def _read_all(self, connection: Connection) -> tuple[Named, ...]:
         rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
+        if self._alone:
+            each = ((row.name, "", row.body) for row in rows)
+            return parse_each(connection, self._model, self._table.name, each)
         return tuple(parse(self._model, r.body, f"{self._table.name}, {r.name}") for r in rows)
 
     def _read(self, connection: Connection, name: str) -> Named | None:
@@ -93,7 +98,9 @@ class NamedRecords(Generic[Named]):
 
 
 class SqlPolicyRepository(NamedRecords[NamedPolicy]):
-    """Named policies on the daemon's own database. A damaged row raises DamagedRow."""
+    """Named policies on the daemon's own database. A damaged row hides no other."""
+
+    _alone = True
 
     def __init__(self, transactions: Transactions) -> None:
         super().__init__(transactions, campaign_policies, NamedPolicy, "policy")

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -322,7 +323,15 @@ def read_versions(
     sets = select(version_sets.c.digest, version_sets.c.body)
     if names is not None:
         sets = sets.where(version_sets.c.digest.in_(set(of_node.values())))
-    return of_node, {row[0]: _parse_versions(row[1]) for row in connection.execute(sets)}
+    found = {}
+    for digest, body in connection.execute(sets):
+        try:
+            found[digest] = _parse_versions(body)
+        except DamagedRow as error:  # its nodes have no versions, and the others keep theirs
+            records.record(
+                connection.engine, "", DamagedRow(f"version_sets, {digest}", error.problem)
+            )
+    return of_node, found
 
 
 def read_parts(
@@ -452,6 +461,13 @@ def revoked(connection: Connection, certificate_id: str) -> bool:
     return row is None or row.revoked_at is not None
 
 
+def read_revoked_at(row: Any) -> float | None:
+    """Return when a certificate was revoked: since its issue if it cannot be told any more."""
+    if row.revoked_at is None or isinstance(row.revoked_at, float):
+        return row.revoked_at
+    return row.issued_at if isinstance(row.issued_at, float) else 1.0
+
+
 def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
     """Return all revocations, the oldest first; expired or not."""
     query = (
@@ -463,8 +479,7 @@ def read_revocations(connection: Connection) -> tuple[Revocation, ...]:
         Revocation(
             certificate=row.id,
             node=row.node,
-            # whatever stands in the column of a revocation, the certificate is revoked
-            revoked_at=row.revoked_at if isinstance(row.revoked_at, float) else 0.0,
+            revoked_at=read_revoked_at(row) or 0.0,
             reason=str(row.revoked_reason or ""),
         )
         for row in connection.execute(query)

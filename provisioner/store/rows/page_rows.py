@@ -12,6 +12,7 @@ from provisioner.model.node import Node
 from provisioner.model.operation import Operation
 from provisioner.ports.errors import DamagedRow
 from provisioner.store.rows import records
+from provisioner.store.rows.evidence_rows import read_revoked_at
 from provisioner.store.rows.node_rows import parse_or_stand_in
 from provisioner.store.rows.operation_rows import readable_operations
 from provisioner.store.rows.records import parse, parse_object
@@ -113,7 +114,7 @@ def _read_certificate(connection: Connection, row: Any) -> CertificateRow:
         id=str(row.id),
         node=str(row.node),
         issued_at=row.issued_at if isinstance(row.issued_at, float) else 0.0,
-        revoked_at=row.revoked_at,
+        revoked_at=read_revoked_at(row),
         revoked_reason=str(row.revoked_reason or ""),
         certificate=certificate,
         damaged=problem,

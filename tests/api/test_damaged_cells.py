@@ -1,0 +1,99 @@
+"""One damaged cell, of any table, costs what is asked of that row: no list, and no other row.
+
+Whoever can damage one cell of the database, or a disk that does, must not take the site's view of
+the others from the people who look for the damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from served import WIDE, Served, run
+from sqlalchemy import text
+from test_api_routes import CLOSED, path_of, with_campaign_and_case
+
+from provisioner.store.schema.schema import metadata
+
+VALUES = ("'{'", "''", "x'ff00'", "-1")  # what SQLite takes in any column
+# a whole list was lost for these
+FEW = ("certificates.revoked_at", "campaign_policies.body", "version_sets.body", "nodes.state")
+# the number of a node's newest change, by which every reader of the fleet goes on: such a value is
+# in no column of PostgreSQL, and in SQLite a list that lacks its node would be worse than none
+WHOLE = {"nodes.changed"}
+ALL = tuple(
+    f"{name}.{column.name}"
+    for name, listed in metadata.tables.items()
+    for column in listed.columns
+    if name != "tokens"  # who asks has one
+    and not (column.primary_key or column.foreign_keys)  # a constraint keeps these
+    and f"{name}.{column.name}" not in WHOLE
+)
+
+
+async def change(served: Served, words: str, **values: Any) -> None:
+    await served.store.write(lambda c: c.execute(text(words), values).rowcount)
+
+
+async def damage(served: Served, cells: Sequence[str], values: Sequence[str]) -> set[str]:
+    """Damage the first row of each table, cell by cell; return the lists that were lost for it."""
+    lists = [
+        r for r in CLOSED
+        if r.verb == "GET" and r.media == "application/json" and "{" not in r.path
+    ]  # fmt: skip
+    good = [r for r in lists if (await served.ask("viewer", "GET", path_of(r)))[0] == 200]
+    assert len(good) > 30
+    lost = set()
+    for cell in cells:
+        table, column = cell.split(".")
+        first = f"SELECT rowid, {column} FROM {table} ORDER BY rowid LIMIT 1"
+        row = await served.store.read(lambda c, ask=first: c.execute(text(ask)).fetchone())
+        if row is None:
+            continue
+        set_it = f"UPDATE {table} SET {column} = "
+        for value in values:
+            await change(served, f"{set_it}{value} WHERE rowid = {row[0]}")
+            for route in good:
+                status, told = await served.ask("viewer", "GET", path_of(route))
+                if status != 200:
+                    lost.add(f"{cell} = {value}: {route.path}, {status} {told['title']}")
+            await change(served, f"{set_it}:v WHERE rowid = {row[0]}", v=row[1])
+    return lost
+
+
+def lose(cells: Sequence[str], values: Sequence[str]) -> set[str]:
+    lost: set[str] = set()
+
+    async def scenario(served: Served) -> None:
+        await with_campaign_and_case(served)
+        lost.update(await damage(served, cells, values))
+
+    run(scenario, **WIDE)
+    return lost
+
+
+def test_no_list_is_lost_for_one_damaged_cell() -> None:
+    assert lose(FEW, VALUES[:1]) == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("table", sorted({cell.split(".")[0] for cell in ALL}))
+def test_no_list_is_lost_for_any_value_in_any_cell(table: str) -> None:
+    cells = [cell for cell in ALL if cell.startswith(f"{table}.")]
+
+    assert lose(cells, VALUES) == set()
+
+
+def test_a_revocation_whose_time_is_damaged_is_still_one() -> None:
+    async def scenario(served: Served) -> None:
+        id_ = "cert-su0-n01"
+        await change(served, "UPDATE certificates SET revoked_at = 'x' WHERE id = :id", id=id_)
+        listed = (await served.ask("viewer", "GET", "/certificates"))[1]["items"]
+        alone = (await served.ask("viewer", "GET", f"/certificates/{id_}"))[1]
+
+        assert [row["id"] for row in listed if row["revoked_at"]] == [id_]
+        assert alone["revoked_at"]
+        assert not alone["in_force"]
+
+    run(scenario)

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from provisioner import checks, quirks, settings
-from provisioner.checks.commands import HOST_COMMANDS
+from provisioner.checks import commands
 from provisioner.cli.offline.pages import draw, render_rows
 from provisioner.model.access import ChangeKind
 from provisioner.planning.lifecycle.destruction import render_needs, render_table
@@ -139,7 +139,8 @@ def list_checks() -> str:
 def list_commands() -> str:
     """Return the page of the commands that inventory and checks run inside a host."""
     users: dict[str, list[str]] = {}
-    lines = {command.name: command.line for command in HOST_COMMANDS}
+    found = (each for each in vars(commands).values() if isinstance(each, commands.Command))
+    lines = {command.name: command.line for command in found}
     for check in checks.ALL:
         for command in check.commands:
             if not command.bmc:

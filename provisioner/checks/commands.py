@@ -54,20 +54,3 @@ NVBANDWIDTH = Command(
     limit_s=600.0,
 )
 NCCL = Command(name="nccl", line="all_reduce_perf -b 16G -e 16G -f 2 -g 8 -c 1", limit_s=600.0)
-
-HOST_COMMANDS = (
-    GPUS,
-    PCIE,
-    ECC,
-    REMAP,
-    PACKAGES,
-    NICS,
-    NIC_CONFIG,
-    NVLINK,
-    KERNEL_LOG,
-    SERVICES,
-    LLDP,
-    DCGM,
-    NVBANDWIDTH,
-    NCCL,
-)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gathered_versions import gather_versions
 
 from provisioner.daemon.data import read_matrix
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory, list_serials
@@ -15,7 +16,6 @@ from provisioner.planning.campaigns.fleet_fields import (
     TENANT_FIELDS,
     FleetRecords,
     Reading,
-    gather_versions,
 )
 from provisioner.planning.campaigns.select_expression import ExpressionError, parse, pick
 

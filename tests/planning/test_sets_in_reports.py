@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import explain_situations as given
 from certified_node import INVENTORY, NODE, issued
+from gathered_versions import gather_versions
 from test_planner import edge, matrix
 
 from provisioner.model.inventory import Activation, Component, Inventory
 from provisioner.model.node import State
 from provisioner.planning.campaigns import release_drift
-from provisioner.planning.campaigns.fleet_fields import find_pins, gather_versions, list_unlisted
+from provisioner.planning.campaigns.fleet_fields import find_pins, list_unlisted
 from provisioner.planning.campaigns.release_drift import outline_of
 from provisioner.planning.lifecycle.explain import Situation, explain
 from provisioner.planning.machine_settings.pinned_sets import BIOS, BMC

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from provisioner.components import ALL
 from provisioner.model.campaign import CampaignRow, ReleasePin
-from provisioner.model.inventory import Inventory, ListedVersion, list_versions
+from provisioner.model.inventory import ListedVersion
 from provisioner.model.matrix import Matrix, Pin
 from provisioner.model.node import Node
 from provisioner.planning.campaigns.campaign_moves import find_target
@@ -80,12 +80,6 @@ class FleetVersions(NamedTuple):
     def of(self, node: str) -> tuple[ListedVersion, ...] | None:
         """Return the versions of a node; None without an inventory."""
         return self.sets.get(self.of_node.get(node, ""))
-
-
-def gather_versions(inventories: Mapping[str, Inventory]) -> FleetVersions:
-    listed = {name: list_versions(inventory) for name, inventory in inventories.items()}
-    digests = {name: repr(versions) for name, versions in listed.items()}
-    return FleetVersions(digests, {digests[name]: listed[name] for name in listed})
 
 
 class FleetRecords(NamedTuple):

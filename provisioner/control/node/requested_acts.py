@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 
 from provisioner.control.context import Context
 from provisioner.execution.actions.hold import Hold
@@ -50,14 +52,44 @@ TRIES_MAX = 5
 PASSING = frozenset({Reason.UNREACHABLE, Reason.BUSY, Reason.ACCOUNT_LOCKED})
 
 
-class PowerSwitch:
-    """Carries out power requests; one instance serves all nodes of a daemon."""
+class RequestDriver:
+    """What the drivers below share; one instance of each serves all nodes of a daemon."""
 
     def __init__(self, context: Context, site: Site) -> None:
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
         self._site = site
+
+    async def _repeat(
+        self,
+        attempt: Callable[[], Awaitable[Blocker | None]],
+        passing: Collection[Reason],
+        tell: Callable[[str], Awaitable[object]] | None = None,
+    ) -> Blocker | None:
+        """Attempt an act up to TRIES_MAX times while its problem may pass; return the last one."""
+        problem = await attempt()
+        for _ in range(TRIES_MAX - 1):
+            if problem is None or problem.reason not in passing:
+                break
+            if tell is not None:
+                await tell(f"tried again, {problem}")
+            await self._clock.sleep(self._settings.poll_s)
+            problem = await attempt()
+        return problem
+
+    async def _settle(self, hold: Hold, entry: LedgerEntry | None, problem: Blocker | None) -> None:
+        """Leave no row open: nothing but this operation takes it up."""
+        if entry is not None and entry.status in OPEN:
+            await hold.settle_entry(entry, ActionStatus.UNCLEAR, outcome=str(problem))
+
+    async def _record(self, node: Node, step: str, problems: Sequence[Blocker]) -> None:
+        event = StepEnded(about=node.id, step=step, problems=tuple(map(str, problems)))
+        await self._store.journal.append(event, self._clock.now())
+
+
+class PowerSwitch(RequestDriver):
+    """Carries out power requests."""
 
     async def drive(self, hold: Hold, act: PowerAct) -> None:
         """Carry out an act, or go on with it, and end its operation."""
@@ -66,17 +98,13 @@ class PowerSwitch:
         for_tenant = is_for_tenant(hold.operation.want)
         before = await boot_id(self._site, node) if for_tenant else None
         await hold.enter_phase(f"power {act.value}: waits for the BMC")
-        problem: Blocker | None = None
-        for attempt in range(TRIES_MAX):
-            problem = await self._attempt(hold, node, act)
-            if problem is None or problem.reason not in PASSING or attempt + 1 == TRIES_MAX:
-                break
-            await hold.enter_phase(f"power {act.value}: tried again, {problem}")
-            await self._clock.sleep(self._settings.poll_s)
-        await self._settle(hold, problem)
-        problems = () if problem is None else (str(problem),)
-        event = StepEnded(about=node.id, step=write_want(act), problems=problems)
-        await self._store.journal.append(event, self._clock.now())
+        problem = await self._repeat(
+            partial(self._attempt, hold, node, act),
+            PASSING,
+            lambda words: hold.enter_phase(f"power {act.value}: {words}"),
+        )
+        await self._settle(hold, await self._find_entry(hold), problem)
+        await self._record(node, write_want(act), () if problem is None else (problem,))
         status = OperationStatus.DONE if problem is None else OperationStatus.PARKED
         note = f"it is {act.end}" if problem is None else str(problem)
         if problem is None and for_tenant and act is not PowerAct.OFF:
@@ -121,12 +149,6 @@ class PowerSwitch:
         own = await hold.list_own_entries()
         return next((e for e in own if e.status in OPEN), None)
 
-    async def _settle(self, hold: Hold, problem: Blocker | None) -> None:
-        """Leave no row open: nothing but this operation takes it up."""
-        entry = await self._find_entry(hold)
-        if entry is not None:
-            await hold.settle_entry(entry, ActionStatus.UNCLEAR, outcome=str(problem))
-
 
 # ------------------------------------------------------------------------------
 # Drives the requests of people to set the time of a node's BMCs: one physical act at each.
@@ -135,14 +157,8 @@ class PowerSwitch:
 # others; then the operation is parked with the reasons, and a person asks anew.
 
 
-class ClockSetter:
-    """Sets the time of BMCs; one instance serves all nodes of a daemon."""
-
-    def __init__(self, context: Context, site: Site) -> None:
-        self._store = context.store
-        self._clock = context.clock
-        self._settings = context.settings
-        self._site = site
+class ClockSetter(RequestDriver):
+    """Sets the time of BMCs."""
 
     async def drive(self, hold: Hold) -> None:
         """Set the time of each BMC of the node, or go on with it, and end the operation."""
@@ -154,23 +170,15 @@ class ClockSetter:
             await hold.enter_phase(f"{WANT}: {bmc.name}")
             problem = await self._set(hold, node, bmc)
             problems += [] if problem is None else [problem]
-        event = StepEnded(about=node.id, step=WANT, problems=tuple(map(str, problems)))
-        await self._store.journal.append(event, self._clock.now())
+        await self._record(node, WANT, problems)
         note = f"the time of {len(bmcs) - len(problems)} of {len(bmcs)} BMCs is set"
         note += "".join(f"; {problem}" for problem in problems)
         status = OperationStatus.PARKED if problems else OperationStatus.DONE
         await self._store.operations.end(hold.operation, status, note)
 
     async def _set(self, hold: Hold, node: Node, bmc: BmcRef) -> Blocker | None:
-        problem = await self._attempt(hold, node, bmc)
-        for _ in range(TRIES_MAX - 1):
-            if problem is None or problem.reason not in PASSING:
-                break
-            await self._clock.sleep(self._settings.poll_s)
-            problem = await self._attempt(hold, node, bmc)
-        entry = await self._find_entry(hold, node, bmc)
-        if entry is not None and entry.status in OPEN:  # nothing but this operation takes it up
-            await hold.settle_entry(entry, ActionStatus.UNCLEAR, outcome=str(problem))
+        problem = await self._repeat(partial(self._attempt, hold, node, bmc), PASSING)
+        await self._settle(hold, await self._find_entry(hold, node, bmc), problem)
         return problem
 
     async def _attempt(self, hold: Hold, node: Node, bmc: BmcRef) -> Blocker | None:
@@ -206,33 +214,22 @@ class ClockSetter:
 AGAIN = PASSING - {Reason.BUSY}  # a process on a GPU does not end by itself
 
 
-class GpuResetter:
-    """Carries out GPU resets; one instance serves all nodes of a daemon."""
-
-    def __init__(self, context: Context, site: Site) -> None:
-        self._store = context.store
-        self._clock = context.clock
-        self._settings = context.settings
-        self._site = site
+class GpuResetter(RequestDriver):
+    """Carries out GPU resets."""
 
     async def drive(self, hold: Hold) -> None:
         """Reset the GPUs, or go on with it, and end the operation."""
         node = await self._store.nodes.get(hold.operation.node)
         assert node is not None
         await hold.enter_phase(f"{GPU_REQUESTS_WANT}: waits for the host")
-        problem = await self._attempt(hold, node)
-        for _ in range(TRIES_MAX - 1):
-            if problem is None or problem.reason not in AGAIN:
-                break
-            await hold.enter_phase(f"{GPU_REQUESTS_WANT}: tried again, {problem}")
-            await self._clock.sleep(self._settings.poll_s)
-            problem = await self._attempt(hold, node)
+        problem = await self._repeat(
+            partial(self._attempt, hold, node),
+            AGAIN,
+            lambda words: hold.enter_phase(f"{GPU_REQUESTS_WANT}: {words}"),
+        )
         entry = await self._find_entry(hold)
-        if entry is not None and entry.status in OPEN:  # nothing but this operation takes it up
-            await hold.settle_entry(entry, ActionStatus.UNCLEAR, outcome=str(problem))
-        problems = () if problem is None else (str(problem),)
-        event = StepEnded(about=node.id, step=GPU_REQUESTS_WANT, problems=problems)
-        await self._store.journal.append(event, self._clock.now())
+        await self._settle(hold, entry, problem)
+        await self._record(node, GPU_REQUESTS_WANT, () if problem is None else (problem,))
         status = OperationStatus.DONE if problem is None else OperationStatus.PARKED
         count = 0 if entry is None else len(entry.before.get(GPUS, ()))
         note = f"{count} GPUs were reset and answer" if problem is None else str(problem)

@@ -24,6 +24,8 @@ DAY_S = 86400.0
 # hundred in cycles (TLS, futures, exceptions); at CPython's 700 the collections of a look at a node
 # took a fourteenth of its CPU time (perf), at this number a few megabytes wait for the next one.
 YOUNG_MAX = 10_000
+# Old objects that a full collection may walk: some 30 ms. Beyond, they are exempted unwalked.
+GROWN_MIN = 200_000
 # All that a daemon may open; more would only make tools slow that close every number one by one.
 OPEN_FILES_MAX = 65_536
 TLS_BUFFER_BYTES = 16 * 1024  # one TLS record (RFC 8446 section 5.1), the useful minimum
@@ -73,22 +75,41 @@ def exempt_heap() -> None:
     a plan's time with the matrix alone, and up to 3.9 s with the rows of 65,536 nodes (measured).
     What is in a cycle, exists now and is dropped later stays until the next call.
     """
+    watched = exempt_growth in gc.callbacks
+    if watched:
+        gc.callbacks.remove(exempt_growth)
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+    if watched:
+        gc.callbacks.append(exempt_growth)
+
+
+def exempt_growth(phase: str, collection: dict[str, int]) -> None:
+    """Exempt what came since, where a full collection of it would hold every thread up.
+
+    A callback of `gc`. A fleet that is read first fills the heap by millions of objects, which hang
+    together by no cycle; cycles among them that are dropped stay until the day's `exempt_heap`.
+    """
+    if phase == "start" and collection["generation"] == 2 and len(gc.get_objects(2)) > GROWN_MIN:
+        gc.freeze()
 
 
 async def exempt_heap_daily() -> None:
-    """Exempt modules and the matrix at once, the fleet when it was read, and all of it each day.
+    """Exempt modules and the matrix at once, what a growing fleet adds, and all of it each day.
 
     Never ends. A process that starts many loops, as tests do, pays for none of it: a collection
     of everything that exists takes 0.4 s where modules and tests fill half a gigabyte.
     """
     exempt_heap()
-    await asyncio.sleep(SETTLED_S)
-    while True:
-        exempt_heap()
-        await asyncio.sleep(DAY_S)
+    gc.callbacks.append(exempt_growth)
+    try:
+        await asyncio.sleep(SETTLED_S)
+        while True:
+            exempt_heap()
+            await asyncio.sleep(DAY_S)
+    finally:
+        gc.callbacks.remove(exempt_growth)
 
 
 def shrink_tls_buffers() -> bool:

@@ -39,6 +39,54 @@ def test_what_exists_is_walked_by_no_collection_before_the_next_call() -> None:
     assert done.stdout == "True False\n"
 
 
+GROWING = """
+import asyncio, gc, time
+from provisioner.runtime import event_loop
+
+class Node:
+    def __init__(self, n):
+        self.name, self.of = f"n{n}", [n]
+
+def grow(heap, count):
+    took = [0.0]
+    def time_it(phase, _):
+        if phase == "start":
+            time_it.began = time.thread_time()
+        else:
+            took.append(time.thread_time() - time_it.began)
+    gc.callbacks.append(time_it)
+    for n in range(count):
+        heap.append(Node(n))
+    gc.callbacks.remove(time_it)
+    return max(took)
+
+async def compare():
+    gc.set_threshold(1000, 10, 10)  # full ones ten times as often as a daemon has them
+    event_loop.GROWN_MIN = 20_000
+    plain = grow([], 400_000)
+    heap = []
+    daily = asyncio.create_task(event_loop.exempt_heap_daily())
+    await asyncio.sleep(0)
+    exempted = grow(heap, 400_000)
+    frozen = gc.get_freeze_count()
+    daily.cancel()
+    await asyncio.gather(daily, return_exceptions=True)
+    print(exempted / plain, frozen > 200_000, event_loop.exempt_growth in gc.callbacks)
+
+asyncio.run(compare())
+"""
+
+
+def test_a_heap_that_grows_is_exempted_before_a_full_collection_walks_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GROWING], capture_output=True, text=True, timeout=100, check=True
+    )
+    ratio, frozen, left = done.stdout.split()
+
+    assert float(ratio) < 0.7
+    assert (frozen, left) == ("True", "False")
+
+
 @pytest.mark.long
 def test_a_daemon_exempts_its_heap_after_its_start_and_again(
     monkeypatch: pytest.MonkeyPatch,

@@ -326,6 +326,8 @@ async def _find_object(parts: ApiParts, asked: ChangeRequest) -> Record | None:
         case "case":
             named = await store.cases.get(str(arguments.get("case", "")))
             return named or await store.cases.get_open(subject)
+        case "certificate":
+            return await store.evidence.get_certificate(subject)
         case "policy":
             return await store.policies.get(subject)
         case "image":

@@ -182,12 +182,12 @@ class ApiSettings(Record):
         12.0, gt=0, le=168, description="A browser's session ends this long after its sign-in."
     )
     api_session_idle_s: float = Field(
-        1800.0, ge=60, le=86400, description="A browser's session ends after this time unused."
+        1800.0, ge=60, le=604800, description="A browser's session ends after this time unused."
     )
     api_session_proof_s: float = Field(
         300.0,
         ge=10,
-        le=3600,
+        le=86400,
         description="Within this time of a sign-in, a session may change what outlives it.",
     )
     api_sessions_per_person: int = Field(

@@ -380,6 +380,30 @@ def test_acts_of_recovery_and_of_the_hardware_list_say_what_was_before() -> None
     run(scenario)
 
 
+def test_the_end_of_a_session_and_of_a_certificate_say_what_was_before() -> None:
+    async def scenario(served: Served) -> None:
+        begun = await served.client.post("/v1/session", headers=served.key("viewer"))
+        assert begun.status == 200
+        _, listed = await served.ask("operator", "GET", "/sessions")
+        number = listed["items"][0]["id"]
+        why = {"reason": "a wrong report"}
+        done = [
+            await served.ask("operator", "POST", f"/sessions/{number}/end"),
+            await served.ask("operator", "POST", "/certificates/cert-su0-n01/revoke", why),
+        ]
+        assert [status for status, _ in done] == [200, 200], done
+        _, told = await served.ask("viewer", "GET", "/audit?limit=50")
+        ended = next(r for r in told["items"] if r["what"] == "session ended")
+        revoked = await read_act(served, "certificate.revoke")
+
+        assert ended["on"] == number
+        assert f"subject={listed['items'][0]['subject']}" in ended["before"]
+        assert "node=su0-n01" in str(revoked["before"])
+        assert f"release={RELEASE}" in str(revoked["before"])
+
+    run(scenario)
+
+
 def test_lists_of_cases_and_certificates_say_how_many_there_are() -> None:
     async def scenario(served: Served) -> None:
         for name in ("su0-n01", "su0-n05"):

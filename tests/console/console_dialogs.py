@@ -36,3 +36,29 @@ def agree(looker: Looker, verb: str, fields: dict[str, str], shows: str = "") ->
     dialog.get_by_role("button", name=verb, exact=True).click()
     dialog.wait_for(state="detached")
     return text
+
+
+def open_node(looker: Looker, name: str) -> None:
+    """Open a node by its name in the bar."""
+    looker.page.get_by_role("combobox", name="Search").fill(name)
+    looker.page.keyboard.press("Enter")
+    looker.page.get_by_role("heading", level=1, name=name).wait_for()
+
+
+def more(looker: Looker, page: str) -> None:
+    """Open a page that is behind the button "More"."""
+    button = looker.page.get_by_role("button", name="More", exact=True)
+    if button.get_attribute("aria-expanded") == "true":  # a job begins with it folded
+        button.evaluate("(button) => button.click()")
+    button.click()
+    looker.get("#more-pages").get_by_role("link", name=page, exact=True).click()
+    looker.page.get_by_role("heading", level=1, name=page).wait_for()
+
+
+def search_page(looker: Looker, page: str) -> None:
+    """Open a page by typing its name into the search."""
+    looker.page.keyboard.press("/")
+    looker.page.keyboard.type(page)
+    looker.get("#found").get_by_text(page).first.wait_for()
+    looker.page.keyboard.press("Enter")
+    looker.page.get_by_role("heading", level=1, name=page).wait_for()

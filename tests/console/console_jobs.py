@@ -43,6 +43,10 @@ class Job:
 
 
 _JOBS: list[Job] = []
+MODULES = tuple(
+    f"{name}_jobs"
+    for name in ("campaign", "case", "home", "node", "page", "inventory", "machine", "tenant")
+)
 
 
 def job(area: str, name: str, role: str = "operator") -> Callable[..., Callable[..., None]]:
@@ -57,11 +61,12 @@ def job(area: str, name: str, role: str = "operator") -> Callable[..., Callable[
 
 @lru_cache(maxsize=1)
 def list_jobs() -> tuple[Job, ...]:
-    """Return the jobs of all modules, by area in the order of the modules' names."""
-    for path in sorted(Path(__file__).parent.glob("*_jobs.py")):
-        if path.stem != Path(__file__).stem:
-            importlib.import_module(path.stem)
-    return tuple(_JOBS)
+    """Return the jobs of all modules, by area in the order of `MODULES`: some need earlier ones."""
+    there = {path.stem for path in Path(__file__).parent.glob("*_jobs.py")}
+    assert there == {*MODULES, Path(__file__).stem}
+    for name in MODULES:
+        importlib.import_module(name)
+    return tuple(sorted(_JOBS, key=lambda job: MODULES.index(job.do.__module__)))
 
 
 def count_clicks(looker: Looker, site: Site, wanted: Job) -> int:

@@ -6,12 +6,10 @@ import json
 
 from cabled_hosts import cabled
 from chromium import Looker
-from console_dialogs import agree, ask_for, open_entry
+from console_dialogs import agree, ask_for, more, open_entry, open_node, search_page
 from console_jobs import job
 from console_site import Site
 from console_stories import PROVED
-from node_jobs import open_node
-from page_jobs import more, search_page
 
 from provisioner.model.campaign import NamedPolicy, Policy
 

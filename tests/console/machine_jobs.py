@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from chromium import Looker
-from console_dialogs import agree, ask_for
+from console_dialogs import agree, ask_for, more, open_node
 from console_fleet import host
 from console_jobs import job
 from console_site import Site
 from console_stories import PROVED
-from node_jobs import open_node, put_released
-from page_jobs import more
+from node_jobs import put_released
 
 from provisioner.model.node import BmcRef, State
 from provisioner.ports import Secret

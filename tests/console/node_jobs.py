@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from chromium import Looker
-from console_dialogs import agree
+from console_dialogs import agree, open_node
 from console_fleet import host
 from console_jobs import job
 from console_release import IMAGED
@@ -19,13 +19,6 @@ from provisioner.model.node import State
 from provisioner.model.operation import ActionStatus
 
 AREA = "Nodes"
-
-
-def open_node(looker: Looker, name: str) -> None:
-    """Open a node by its name in the bar."""
-    looker.page.get_by_role("combobox", name="Search").fill(name)
-    looker.page.keyboard.press("Enter")
-    looker.page.get_by_role("heading", level=1, name=name).wait_for()
 
 
 @job(AREA, "Find a node by name and see its journey, plan and versions")

@@ -36,12 +36,12 @@ LOOK_S = 3.0
 
 
 @contextmanager
-def staying(folder: Path) -> Iterator[Path]:
+def staying(folder: Path, *more: str) -> Iterator[Path]:
     """A demonstration that stays, once every node serves; what it printed."""
     said = folder / "said"
     with said.open("w") as out:
         demo = subprocess.Popen(
-            [PROVISIONER, "demo", "--stay", "--directory", str(folder / "demo")], stdout=out
+            [PROVISIONER, "demo", "--stay", "--directory", str(folder / "demo"), *more], stdout=out
         )
         try:
             wait_for(lambda: "serves" in said.read_text(), demo)

@@ -135,3 +135,42 @@ def test_the_page_of_cohorts_reads_the_suspects_after_it_is_shown(walker: Looker
     section.get_by_text("node-days of the last 90").wait_for()
 
     assert "It is read now" not in section.inner_text()
+
+
+REMEDY = """(m) => {
+    const words = '`provisioner node retry su1-n00`, `provisioner tenant apply NAME`, `ls`, c0001';
+    return m.remedy(words).filter((part) => part instanceof Node)
+        .map((part) => [part.textContent, part.getAttribute('href')]);
+}"""
+
+
+def test_a_command_of_a_remedy_leads_to_where_the_console_does_the_same(walker: Looker) -> None:
+    assert call(walker, "dom.js", REMEDY) == [
+        ["provisioner node retry su1-n00", "#/nodes/su1-n00"],
+        ["provisioner tenant apply NAME", "#/tenants"],
+        ["ls", None],
+        ["c0001", "#/campaigns/c0001"],
+    ]
+
+
+GROUPS = """(m) => {
+    const place = m.listing({ caption: 'Things', name: (r) => r[0], again: () => {},
+        rows: [['a', 'x'], ['b', 'y'], ['c', 'x']], group: (r) => r[1],
+        columns: [{ head: 'Name', cell: (r) => r[0] }] });
+    const told = () => [...place.querySelectorAll('details')]
+        .map((d) => [d.querySelector('summary').textContent, d.open]);
+    const before = told();
+    const filter = place.querySelector('input');
+    filter.value = 'c';
+    filter.dispatchEvent(new Event('input'));
+    return [before, told()];
+}"""
+
+
+def test_groups_of_a_table_fold_and_a_filter_opens_those_with_what_it_finds(
+    walker: Looker,
+) -> None:
+    before, after = call(walker, "listing.js", GROUPS)
+
+    assert before == [["x (2)", False], ["y (1)", False]]
+    assert after == [["x (1)", True]]

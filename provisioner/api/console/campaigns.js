@@ -98,12 +98,15 @@ function verbs(view, me, path, seen, again) {
   return (may[campaign.state] ?? []).map((word) => made_of[word]());
 }
 
+// a wave that never begins has no length
+const ends = (seen) => seen.lasts_s >= 0 && seen.waves.every((w) => w.ends_s !== null);
+
 function start_words(seen) {
   const { hosts, switches, gpus, tenants } = seen.blast;
   const blast = `${many(hosts, "host")}, ${many(switches, "switch", "switches")} and ${many(gpus, "GPU")}`;
   const lines = [
     `${blast} go out of service in ${many(seen.waves.length, "wave")}, at most ${many(seen.at_once.hosts, "host")} at once.`,
-    `${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, ${seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "without an end"}.`,
+    `${many(seen.steps, "step")}, ${many(seen.resets, "reset")}, ${ends(seen) ? `about ${lasts(seen.lasts_s)}` : "without an end"}.`,
     tenants.length ? `Tenants that feel it: ${tenants.join(", ")}.` : "No tenant feels it.",
     `${many(Object.keys(seen.refused).length, "node")} refused.`,
   ];
@@ -232,7 +235,7 @@ export function forecast(seen) {
   if (!seen) return section("Preview", empty("The preview cannot be made now.", "Ask again in a minute."));
   const refused = Object.values(seen.refused);
   return made("div", { class: "stack" }, section("Preview",
-    facts([["Lasts", seen.lasts_s >= 0 ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Bounded by", seen.bound_by], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
+    facts([["Lasts", ends(seen) ? `about ${lasts(seen.lasts_s)}` : "it never ends"], ["Bounded by", seen.bound_by], ["Steps", number(seen.steps)], ["Resets", number(seen.resets)], ["Out of service, together", `${number(seen.minutes)} min`],
       ["At most at once", `${many(seen.at_once.hosts, "host")}, ${many(seen.at_once.switches, "switch", "switches")}, ${many(seen.at_once.gpus, "GPU")}`], ...(seen.crossing ? [["Limits that cross", `${seen.crossing.domains.join(" and ").replaceAll("_", " ")}: ${many(seen.crossing.taken, "host")} fit at once, no choice has more than ${number(seen.crossing.at_most)}`]] : []), ["Tenants that feel it", seen.blast.tenants.join(", ") || "none"], ["Already there", many(seen.unchanged.length, "node")]]),
     seen.to_confirm.length ? [made("p", { class: "strong" }, "To be agreed to before it starts; nothing undoes it:"),
       one_way_list(seen)] : null,

@@ -15,7 +15,7 @@ export async function page({ signal, again, query }) {
   const tabs = made("nav", { class: "choice tabs", "aria-label": "Parts of this page" }, TABS.map(([word, words]) => made("a", { href: `#/checks?show=${word}`, "aria-current": word === shown ? "page" : null }, words)));
   const body = made("div", { class: "stack" }, tabs,
     shown === "values" && section("Measured values", made("p", { class: "quiet" }, `Of the newest ${number(figures.samples_max)} nodes of each profile.`), listing({
-      caption: "Measured values", rows: figures.spreads, again, query, sort: 0, name: (row) => row.metric, nothing: empty("Nothing was measured yet.", "Gates B to D measure."),
+      caption: "Measured values", rows: figures.spreads, again, query, sort: 0, name: (row) => row.metric, group: (row) => `Profile ${row.profile}`, nothing: empty("Nothing was measured yet.", "Gates B to D measure."),
       columns: [
         { head: "Value", cell: (row) => row.metric },
         { head: "Spread", cell: (row) => bars(row), value: (row) => row.most - row.least },
@@ -29,7 +29,7 @@ export async function page({ signal, again, query }) {
       ],
     })),
     shown === "thresholds" && section("Thresholds", listing({
-      caption: "Thresholds", rows: figures.thresholds, again, query, sort: 0, name: (row) => row.name,
+      caption: "Thresholds", rows: figures.thresholds, again, query, sort: 0, name: (row) => row.name, group: (row) => (row.own ? "Of this site" : row.applies_to === "any" ? "Of any GPU" : `Of ${row.applies_to}`),
       columns: [
         { head: "Threshold", cell: (row) => row.name },
         { head: "For", cell: (row) => row.applies_to },
@@ -39,7 +39,7 @@ export async function page({ signal, again, query }) {
       ],
     })),
     shown === "checks" && section("Checks", listing({
-      caption: "Checks", rows: checks.items.map((row, place) => ({ ...row, place })), again, query, sort: 0, name: (row) => row.name,
+      caption: "Checks", rows: checks.items.map((row, place) => ({ ...row, place })), again, query, sort: 0, name: (row) => row.name, group: (row) => `Gate ${row.gate.toUpperCase()}${row.kind === "switch" ? ", of switches" : ""}`,
       columns: [
         { head: "Order", num: true, cell: (row) => number(row.place + 1), value: (row) => row.place },
         { head: "Check", cell: (row) => row.name },

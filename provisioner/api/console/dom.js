@@ -113,9 +113,20 @@ export function chip(word, kind = "state") {
 
 const NAMED = /(`[^`\n]{1,200}`|\b[a-z0-9][a-z0-9._-]*-c\d{4,}\b|\bc\d{4,}\b)/i;
 
-/** Words of a remedy: commands as code, cases and campaigns as links. */
+// where the console does what a command does: the object that it names, or its page
+const DONE_AT = { node: "nodes", case: "cases", campaign: "campaigns", tenant: "tenants", hardware: "hardware", alert: "alerts", certificate: "certificates", pin: "pins", policy: "policies", matrix: "matrix", image: "images", token: "tokens", webhook: "webhooks", credential: "credentials", release: "releases", recovery: "recovery" };
+const OBJECTS = new Set(["node", "case", "campaign", "tenant"]);
+
+/** A command as code; where the console has its object or its page, as a link to that. */
+function command(words) {
+  const [, subject, object] = /^provisioner ([a-z-]+) [a-z-]+ ?([a-z0-9][\w.-]*)?/.exec(words) ?? [];
+  const page = DONE_AT[subject];
+  return page ? link(OBJECTS.has(subject) && object ? [page, object] : [page], made("code", {}, words)) : made("code", {}, words);
+}
+
+/** Words of a remedy: commands as code, what they are about, cases and campaigns as links. */
 export function remedy(words) {
-  return words.split(NAMED).filter(Boolean).map((part) => (/^`.*`$/.test(part) ? made("code", {}, part.slice(1, -1)) : /^[a-z0-9][a-z0-9._-]*-c\d{4,}$/i.test(part) ? link(["cases", part], part) : /^c\d{4,}$/.test(part) ? link(["campaigns", part], part) : part));
+  return words.split(NAMED).filter(Boolean).map((part) => (/^`.*`$/.test(part) ? command(part.slice(1, -1)) : /^[a-z0-9][a-z0-9._-]*-c\d{4,}$/i.test(part) ? link(["cases", part], part) : /^c\d{4,}$/.test(part) ? link(["campaigns", part], part) : part));
 }
 
 /** What stands in the way, each with what would take it away. */

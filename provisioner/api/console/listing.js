@@ -20,12 +20,12 @@ const SHOWN_MAX = 300; // rows at once in the page; a button shows more
 
 /**
  * The table. `bulk` are actions on the selected rows that fit, one request for each or `together` one for all; those with
- * `each` stand in every row that fits, too. `name(row)` identifies one for a person.
+ * `each` stand in every row that fits, too. `name(row)` identifies one for a person. `group(row)`: rows of one word fold together.
  * @param {{caption: string, columns: Column[], rows: any[], bulk?: Action[], name: (row: any) => string, nothing?: any,
- *   again: () => void, filter?: string, sort?: number, down?: boolean, query?: URLSearchParams, key?: string, more?: any}} about
+ *   again: () => void, group?: (row: any) => string, filter?: string, sort?: number, down?: boolean, query?: URLSearchParams, key?: string, more?: any}} about
  */
-export function listing({ caption, columns, rows, bulk = [], name, nothing, again, filter: before = "", sort = 0, down = false, query, key = "", more = null }) {
-  const state = { sort, down, text: before, picked: new Set(), shown: SHOWN_MAX };
+export function listing({ caption, columns, rows, bulk = [], name, nothing, again, group, filter: before = "", sort = 0, down = false, query, key = "", more = null }) {
+  const state = { sort, down, text: before, picked: new Set(), shown: SHOWN_MAX, open: new Set() };
   if (query) { // as the address has it
     state.text = query.get(`${key}filter`) ?? before;
     const head_of = columns.findIndex((c) => c.head === query.get(`${key}sort`));
@@ -42,17 +42,29 @@ export function listing({ caption, columns, rows, bulk = [], name, nothing, agai
     const texts = columns.map((c, i) => c.text ?? values[i]);
     const fitting = sorted(matching(rows, texts, state.text), values[state.sort], state.down);
     const shown = fitting.slice(0, state.shown);
-    const heads = columns.map((c, i) => head(c, i));
-    if (bulk.some((action) => action.each)) heads.push(made("th", { scope: "col", role: "columnheader" }, made("span", { class: "visually-hidden" }, "Acts")));
-    if (bulk.length) heads.unshift(made("th", { scope: "col", role: "columnheader" }, tick(`Select all ${number(fitting.length)} that match`, fitting.length > 0 && fitting.every((r) => state.picked.has(r)), (on) => {
-      for (const row of fitting) if (on) state.picked.add(row); else state.picked.delete(row);
-      draw();
-    })));
-    place.replaceChildren(rows.length ? framed(caption, made("tr", { role: "row" }, heads), shown.map(line)) : nothing ?? empty("There is none.", ""));
+    const heads = () => {
+      const all = columns.map((c, i) => head(c, i));
+      if (bulk.some((action) => action.each)) all.push(made("th", { scope: "col", role: "columnheader" }, made("span", { class: "visually-hidden" }, "Acts")));
+      if (bulk.length) all.unshift(made("th", { scope: "col", role: "columnheader" }, tick(`Select all ${number(fitting.length)} that match`, fitting.length > 0 && fitting.every((r) => state.picked.has(r)), (on) => {
+        for (const row of fitting) if (on) state.picked.add(row); else state.picked.delete(row);
+        draw();
+      })));
+      return made("tr", { role: "row" }, all);
+    };
+    place.replaceChildren(...rows.length && group ? folded(shown, heads) : [rows.length ? framed(caption, heads(), shown.map(line)) : nothing ?? empty("There is none.", "")]);
     said.textContent = rows.length ? `${state.text ? `${number(fitting.length)} of ` : ""}${many(rows.length, "row")}${fitting.length > state.shown ? `, the first ${number(state.shown)} shown` : ""}` : "";
     further.hidden = fitting.length <= state.shown;
     if (focus >= 0) place.querySelectorAll("thead button")[focus]?.focus();
     offer();
+  };
+  // one table for each group; a filter opens those that have what it finds
+  const folded = (shown, heads) => {
+    const groups = new Map();
+    for (const row of shown) groups.set(group(row), [...(groups.get(group(row)) ?? []), row]);
+    return [...groups].map(([word, mine]) => made("details", { open: state.text !== "" || groups.size === 1 || state.open.has(word), on: { toggle: (event) => {
+      if (state.text) return;
+      if (event.target.open) state.open.add(word); else state.open.delete(word);
+    } } }, made("summary", {}, `${word} (${number(mine.length)})`), framed(`${caption}: ${word}`, heads(), mine.map(line))));
   };
   const head = (column, i) => {
     const here = state.sort === i;

@@ -69,6 +69,7 @@ class SessionChanged(Event):
     KIND: ClassVar = EventKind.SESSION
     begun: SessionFacts | None = None
     ended: str = ""
+    was: SessionFacts | None = Field(None, description="The session that ended; null: unreadable.")
     why: str = ""
 
 

@@ -158,12 +158,14 @@ def end_sessions(
     connection: Connection, which: ColumnElement[bool], why: str, now: float
 ) -> Sequence[str]:
     """End those of them that are not ended, with a row of the journal each; return their ids."""
-    living = select(table.c.id).where(which & (table.c.ended_at == 0.0)).order_by(table.c.id)
-    ids = connection.scalars(living).all()
-    for number in ids:
-        connection.execute(update(table).where(table.c.id == number).values(ended_at=now or 1.0))
-        journal.append(connection, SessionChanged(ended=number, why=why), now)
-    return ids
+    living = select(table).where(which & (table.c.ended_at == 0.0)).order_by(table.c.id)
+    rows = connection.execute(living).all()
+    for row in rows:
+        connection.execute(update(table).where(table.c.id == row.id).values(ended_at=now or 1.0))
+        session = _read(connection, row)
+        was = None if session is None else _describe(session)
+        journal.append(connection, SessionChanged(ended=row.id, was=was, why=why), now)
+    return [row.id for row in rows]
 
 
 def _is_over(limits: SessionLimits, now: float) -> ColumnElement[bool]:

@@ -16,6 +16,7 @@ from provisioner.control.campaigns.selecting import begin_reading
 from provisioner.model.access import Caller
 from provisioner.model.base import Record
 from provisioner.model.node import Node, NodeKind, State
+from provisioner.model.shipped_tables import read_table
 from provisioner.planning.campaigns.fleet_fields import ABOUT_FIELDS, TENANT_FIELDS, list_fitting
 from provisioner.planning.campaigns.select_expression import pick
 
@@ -45,43 +46,10 @@ class HitKind(StrEnum):
 
 
 _PLACES = {kind: place for place, kind in enumerate(HitKind)}
-PAGES = {  # by the console's address: its title there, and words for what one does on it
-    "home": ("Home", "what waits for people"),
-    "fleet": ("Fleet", "map of racks and rails, cables, table of nodes"),
-    "nodes": ("Nodes", "states, places, tenants of the nodes that an expression picks"),
-    "cases": ("Cases", "repair cases: suspects, parts, tickets"),
-    "events": ("Events", "the journal as it is written"),
-    "tenants": ("Tenants", "usage, limits and quota, storage, sessions to the outside"),
-    "usage": ("Usage", "who had the nodes and why; statements, charges"),
-    "fabric": ("Fabric", "leaves, spines, switches, ports, VRFs, audit of devices"),
-    "onboard": ("New tenant", "onboard a tenant: nodes, VRF, handover"),
-    "technician": (
-        "Work at the racks",
-        "for the technician: find a part by its serial, replace it",
-    ),
-    "campaigns": ("Campaigns", "upgrades: waves, limits, roll back"),
-    "draft": ("New campaign", "draft an upgrade and preview it"),
-    "releases": ("Releases", "releases and their pins, differences of two"),
-    "versions": ("Versions", "running firmware and drivers against the pins"),
-    "drift": ("Drift and debt", "versions that differ from their pins, resets that are owed"),
-    "pins": ("Pins", "pins of nodes, racks and the fleet"),
-    "alerts": ("Alerts", "alerts and their overrides, silences"),
-    "approvals": ("Approvals", "requests that wait for a second person"),
-    "audit": ("Audit", "who did what, before and after"),
-    "checks": ("Checks", "health checks and thresholds, distribution of measured values"),
-    "certificates": ("Certificates", "certificates of nodes, revocation"),
-    "credentials": ("Passwords", "passwords and credentials of BMCs"),
-    "tokens": ("Tokens and sessions", "tokens of the API, browsers that are signed in"),
-    "webhooks": ("Webhooks", "receivers of events"),
-    "settings": ("Settings", "settings in force"),
-    "hardware": ("Hardware list", "take nodes in; intake; entries of nodes, switches, feeds"),
-    "policies": ("Policies", "policies of repair and watch"),
-    "matrix": ("Matrix files", "matrix files with trial of a change"),
-    "images": ("Images", "images of operating systems, upload"),
-    "cohorts": ("Cohorts", "nodes compared with their like; outliers"),
-    "watch": ("Watch", "what the daemon watches, and how far it is"),
-    "operations": ("Operations", "long requests: state, result"),
-    "recovery": ("Recovery", "after a restore: what differs, what is settled"),
+# by the console's address: its title there, and words for what one does on it
+PAGES = {
+    row["page"]: (row["title"], row["about"])
+    for row in read_table("provisioner.api", "console_pages.csv")
 }
 TENANTS_PAGES = frozenset({"fleet", "nodes", "cases", "events", "tenants", "usage"})
 

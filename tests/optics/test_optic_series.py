@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from provisioner.integrations.optics.optics_commands import optics
-from provisioner.integrations.optics.port_routes import find_host_light, read_kept
+from provisioner.integrations.optics.port_routes import find_host_light, read_fleet, read_kept
 from provisioner.integrations.optics.series import (
     QUANTITIES,
     LeafSeries,
@@ -469,3 +469,35 @@ def test_a_port_below_its_alarm_limit_is_accused_only_where_it_is_in_use(
 )
 def test_a_limit_that_was_never_set_is_none(words: str) -> None:
     assert make_limits("rx_dbm", {"low_alarm": words, "high_alarm": "3.4"}) is None
+
+
+def test_the_fleets_optics_are_listed_with_what_they_share(tmp_path: Path) -> None:
+    for number in range(40):
+        series = OpticSeries(tmp_path, days_kept=31)
+        bad = 3 if number in (4, 5) else 0  # two leaves have three ports each that grow dark
+        (tmp_path / f"leaf-{number}").mkdir()
+        lines = []
+        for day in range(20):
+            falls = 0.3 * max(0, day - 9)
+            ports = {
+                f"swp{n}": {"values": {"rx_dbm": 0.8 - (falls if n < bad else 0)}, "kind": "optic",
+                            "part": "P", "lot": "odd" if n < bad else f"lot {n}", "flaps": 0}
+                for n in range(8)
+            }  # fmt: skip
+            lines.append(json.dumps({"day": f"2026-05-{day + 1:02d}", "ports": ports}))
+        (tmp_path / f"leaf-{number}" / "days.jsonl").write_text("\n".join(lines) + "\n")
+        at = datetime(2026, 5, 21, 12, tzinfo=UTC).timestamp()
+        series.take(f"n{number}", f"leaf-{number}/swp0", reading(0.8), at)
+        series.settle()
+        series.close()
+    (tmp_path / "leaf-9" / "judged.json").write_text('{"rows": [3, {"port": "x"}], "sizes": {}}')
+
+    told = read_fleet(tmp_path)
+
+    assert {(o.switch, o.interface, o.state) for o in told.items} == {
+        (f"leaf-{leaf}", f"swp{n}", "dirty") for leaf in (4, 5) for n in range(3)
+    }
+    assert {o.node for o in told.items if o.interface == "swp0"} == {"n4", "n5"}
+    assert told.ports == 39 * 8
+    assert [c.group for c in told.causes if c.group.startswith("lot")] == ["lot P odd"]
+    assert read_fleet(tmp_path / "none").ports == 0

@@ -45,6 +45,7 @@ function picture(fleet, unit, units, tenant, go, staff) {
       spines.length > SPINES_MAX ? made("p", {}, made("a", { href: "#/nodes?where=kind%3Dswitch" }, `All ${number(spines.length)} as a table`)) : null,
       made("p", { class: "quiet" }, "Cables between switches are not in the hardware list, so none is drawn.")) : null,
     section(`Leaves of ${unit || "the site"} (${number(leaves.length)})`, leaves.length ? made("div", { class: "leaves" }, leaves.map((leaf) => card(fleet, leaf, tenant))) : empty("No cable leads to a leaf here.", "")),
+    staff ? optics() : null,
     staff ? audit() : null,
   ].filter(Boolean);
 }
@@ -61,6 +62,26 @@ function card(fleet, leaf, tenant) {
     return square;
   });
   return made("div", { class: "leaf-card" }, device(fleet, leaf.name), made("p", { class: "quiet" }, `${leaf.rail}, ${many(leaf.ports.length, "cable")}`), made("div", { class: "port-squares" }, ports));
+}
+
+// Files of every leaf are read: on demand.
+function optics() {
+  const place = made("div", { role: "status" });
+  const button = made("button", { type: "button", on: { click: async () => {
+    button.disabled = true;
+    try {
+      const told = await ask("/fabric/optics");
+      place.replaceChildren(...[
+        told.causes.length ? made("ul", {}, told.causes.map((c) => made("li", {}, made("span", { class: "strong" }, c.group), `: ${number(c.bad)} of ${number(c.all_bad)} ${c.of} ports, though it has ${number(c.ports)} of the fleet's ${number(c.fleet)}. Look for the cause there.`))) : null,
+        told.items.length ? table("Optics that want something", [["Leaf"], ["Port"], ["Node"], ["Verdict"], ["What to do"], ["Flaps", "num"]], told.items.map((o) => [link(["nodes", o.switch], o.switch), o.interface, o.node ? link(["nodes", o.node], o.node) : "—", o.says,
+          [o.remedy, o.repaired_on ? `Changed on ${o.repaired_on}: ${o.proved ? "its light proves it." : "not proved by its light."}` : ""].filter(Boolean).join(" ") || "—", number(o.flaps)])) : empty(told.ports ? "No optic degrades or flaps." : "No optic was judged yet.", told.ports ? `${many(told.ports, "port")} judged at the end of the last day.` : "Ports are judged when a day of readings has ended."),
+      ].filter(Boolean));
+    } catch (problem) {
+      place.replaceChildren(made("p", { class: "bad" }, `${problem.title}. ${problem.unblock}`));
+    }
+    button.disabled = false;
+  } } }, "Show optics that degrade or flap");
+  return section("Optics", made("p", { class: "quiet" }, "By the light that leaves received day by day; no device is asked."), button, place);
 }
 
 // The audit asks every device: on demand.

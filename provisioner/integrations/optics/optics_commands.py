@@ -13,18 +13,19 @@ from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.optics.series import describe, read_days
 from provisioner.integrations.optics.trends import (
+    BAD,
     FLAPS_MIN,
     SharedCause,
     Verdict,
     find_shared,
     judge_port,
+    list_groups,
 )
 from provisioner.model.input_error import InputError
 
 FolderArgument = Annotated[
     Path, typer.Argument(help="The folder `optics` in the daemon's data directory.")
 ]
-BAD = ("dirty", "dying", "dark")
 
 
 def optics(
@@ -68,11 +69,7 @@ def read_verdicts(folder: Path) -> tuple[list[Verdict], dict[str, tuple[str, ...
         for name, days in sorted(read_days(leaf).items()):
             port = f"{leaf.name}/{name}"
             verdicts.append(judge_port(port, days))
-            last = days[-1]
-            named = [f"leaf {leaf.name}"]
-            named += [f"part {last.part}"] if last.part else []
-            named += [f"lot {last.part} {last.lot}"] if last.lot else []
-            groups[port] = tuple(named)
+            groups[port] = list_groups(leaf.name, days[-1])
     return verdicts, groups
 
 

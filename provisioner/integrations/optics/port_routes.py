@@ -7,7 +7,10 @@ time. What was never read stays null.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,21 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.route import VIEWERS, Route
-from provisioner.integrations.optics.series import NAME, describe, read_days, read_now
-from provisioner.integrations.optics.trends import Day, Verdict, judge_port
+from provisioner.integrations.optics.series import (
+    NAME,
+    describe,
+    read_days,
+    read_judged,
+    read_now,
+)
+from provisioner.integrations.optics.trends import (
+    BAD,
+    FLAPS_MIN,
+    Day,
+    Verdict,
+    find_shared,
+    judge_port,
+)
 from provisioner.model.alert import Alert
 from provisioner.model.base import Record
 from provisioner.model.cohort import HealthReport
@@ -129,6 +145,41 @@ class Queues(Record):
 
     node: str
     items: tuple[QueueView, ...] = Field(description="Its cables, by rail.")
+
+
+class FleetOptic(Record):
+    """A port of the fleet whose optic degrades, flaps, or was repaired."""
+
+    switch: str = Field(description="Name of the leaf.")
+    interface: str = Field(description="Port of the leaf.")
+    node: str = Field(description="Host at the port; empty: unknown.")
+    state: str = Field(description="good, dirty, dying, dark or unknown.")
+    end: str = Field(description="Whose end is at fault: node or leaf; empty: none.")
+    says: str = Field(description="The verdict as a sentence.")
+    remedy: str = Field(description="What to clean, reseat or swap; empty: nothing.")
+    flaps: int = Field(description="Changes of carrier in the days that are judged.")
+    repaired_on: str = Field(description="Day of the last repair that was seen; empty: none.")
+    proved: bool | None = Field(description="Whether the light proves that repair; null: none.")
+    serial: str = Field(description="Serial number of the optic.")
+
+
+class CommonCause(Record):
+    """What has far more degrading or flapping ports than its share of the fleet."""
+
+    of: str = Field(description="degrading or flapping.")
+    group: str = Field(description="A leaf, a part number, or a lot of it.")
+    bad: int = Field(description="Such ports that it has.")
+    all_bad: int = Field(description="Such ports of the fleet.")
+    ports: int = Field(description="Ports that it has.")
+    fleet: int = Field(description="Ports of the fleet.")
+
+
+class FleetOptics(Record):
+    """Optics of the fleet that want something, as judged at the end of the last day."""
+
+    items: tuple[FleetOptic, ...] = Field(description="Ports, by leaf.")
+    ports: int = Field(description="Ports that were judged.")
+    causes: tuple[CommonCause, ...] = Field(description="What they have in common beyond chance.")
 
 
 class Kept:
@@ -285,7 +336,50 @@ async def list_queues(ask: Ask) -> Reply:
     return Reply(Queues(node=node.id, items=items))
 
 
+async def list_fleet_optics(ask: Ask) -> Reply:
+    directory = ask.parts.directory
+    folder = Path() if directory is None else directory / "optics"
+    return Reply(await asyncio.to_thread(read_fleet, folder))
+
+
+def read_fleet(folder: Path) -> FleetOptics:
+    """Return what stands in the files of all leaves; a damaged row is left out."""
+    items: list[FleetOptic] = []
+    groups_of: dict[str, tuple[str, ...]] = {}
+    sizes: Counter[str] = Counter()
+    for leaf in sorted(folder.iterdir()) if folder.is_dir() else ():
+        rows, counted = read_judged(leaf)
+        sizes.update(counted)
+        for row in rows:
+            where = {"switch": leaf.name, "interface": str(row.get("port", "")).partition("/")[2]}
+            known = {n: row[n] for n in FleetOptic.model_fields if row.get(n) is not None}
+            with suppress(ValueError):
+                items.append(FleetOptic(**{"repaired_on": "", "proved": None, **known, **where}))
+                groups_of[str(row["port"])] = tuple(row.get("groups", ()))
+    fleet = sum(count for group, count in sizes.items() if group.startswith("leaf "))
+    names = [f"{one.switch}/{one.interface}" for one in items]
+    degrading = [n for n, one in zip(names, items, strict=True) if one.state in BAD]
+    flapping = [n for n, one in zip(names, items, strict=True) if one.flaps >= FLAPS_MIN]
+    causes = tuple(
+        CommonCause(of=word, **asdict(cause))
+        for word, bad in (("degrading", degrading), ("flapping", flapping))
+        for cause in find_shared(bad, groups_of, sizes, fleet)
+    )
+    return FleetOptics(items=tuple(items), ports=fleet, causes=causes)
+
+
 ROUTES = (
+    Route(
+        "GET",
+        "/fabric/optics",
+        "list_fleet_optics",
+        TAG,
+        "List optics that degrade, flap or were repaired, and what they have in common.",
+        VIEWERS,
+        list_fleet_optics,
+        {200: FleetOptics},
+        heavy=True,
+    ),
     Route(
         "GET",
         "/nodes/{node}/rails",

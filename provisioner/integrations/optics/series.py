@@ -13,16 +13,25 @@ import os
 import re
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from provisioner.integrations.optics.trends import WINDOW, Day, Verdict, judge_port
+from provisioner.integrations.optics.trends import (
+    BAD,
+    FLAPS_MIN,
+    WINDOW,
+    Day,
+    Verdict,
+    judge_port,
+    list_groups,
+)
 from provisioner.model.alert import Classification, Signal
 from provisioner.model.link_reading import DARK_DBM, QUEUES, LinkReading, OpticReading
 
@@ -328,13 +337,25 @@ class OpticSeries:
     def _judge(self, leaf: str, today: date) -> None:
         """Judge a leaf's stored days; a port that was not read for long is accused no more."""
         verdicts = dict(self._verdicts)
+        sizes: Counter[str] = Counter()
+        rows = []
+        now = read_now(self._folder / leaf)
         for name, days in read_days(self._folder / leaf).items():
             port = f"{leaf}/{name}"
             if days[-1].day < today - timedelta(days=WINDOW):
                 verdicts.pop(port, None)
-            else:
-                verdicts[port] = judge_port(port, days)
+                continue
+            found = verdicts[port] = judge_port(port, days)
+            groups = list_groups(leaf, days[-1])
+            sizes.update(groups)
+            if found.state in BAD or found.flaps >= FLAPS_MIN or found.repaired_on:
+                node = self._owner.get(port) or str(now.get(name, {}).get("node", ""))
+                said = {"says": describe(found), "groups": groups, "serial": days[-1].serial}
+                rows.append({"node": node, **asdict(found), **said})
         self._verdicts = verdicts
+        new = self._folder / leaf / "judged.new"
+        new.write_text(json.dumps({"sizes": sizes, "rows": rows}, default=str))
+        new.replace(new.with_suffix(".json"))
 
     def list_standing(self) -> dict[str, list[Signal]]:
         """Return node -> the optics that announce their end; a node without any is in it too."""
@@ -409,8 +430,22 @@ def _read_day(at: date, shown: Mapping[str, Any]) -> Day:
 
 def read_now(folder: Path) -> dict[str, Any]:
     """Return port -> its newest reading, as `OpticSeries.end_look` wrote it; {}: none."""
+    return {k: v for k, v in _read_object(folder / "now.json").items() if isinstance(v, dict)}
+
+
+def read_judged(folder: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return a leaf's ports that degrade, flap or were repaired, and the ports of each group.
+
+    They are as they were judged when the last day ended.
+    """
+    told = _read_object(folder / "judged.json")
+    rows = [row for row in told.get("rows", []) if isinstance(row, dict)]
+    return rows, {str(k): int(v) for k, v in dict(told.get("sizes", {})).items()}
+
+
+def _read_object(file: Path) -> dict[str, Any]:
     try:
-        told = json.loads((folder / "now.json").read_text(errors="replace"))
+        told = json.loads(file.read_text(errors="replace"))
     except (OSError, ValueError):
         return {}
-    return {k: v for k, v in told.items() if isinstance(v, dict)} if isinstance(told, dict) else {}
+    return told if isinstance(told, dict) else {}

@@ -22,6 +22,7 @@ BIAS_GREW = 1.2  # of its own first days: a laser that ages needs more current
 UNUSABLE_DBM = -30.0  # no receiver works there
 PROVED_DB = 0.75  # after a repair it has to be as near to its best days
 FLAPS_MIN = 2  # carrier losses in the days looked at
+BAD = ("dirty", "dying", "dark")
 SHARED_MIN = 3
 SHARED_RISK = 1e-3  # of naming a cause by chance, over all groups
 
@@ -212,13 +213,20 @@ class SharedCause:
 
 
 def find_shared(
-    bad: Sequence[str], groups_of: Mapping[str, Sequence[str]]
+    bad: Sequence[str],
+    groups_of: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int] | None = None,
+    fleet: int = 0,
 ) -> tuple[SharedCause, ...]:
-    """Return what bad ports share, beyond chance. `groups_of`: each port of the fleet -> groups."""
+    """Return what bad ports share, beyond chance. `groups_of`: each port of the fleet -> groups.
+
+    With `sizes`, the ports of each group, and `fleet`, those of all, it has the bad ones alone.
+    """
     known = [port for port in bad if port in groups_of]
-    sizes = Counter(group for groups in groups_of.values() for group in set(groups))
+    if sizes is None:
+        sizes = Counter(group for groups in groups_of.values() for group in set(groups))
+        fleet = len(groups_of)
     hit = Counter(group for port in known for group in set(groups_of[port]))
-    fleet = len(groups_of)
     causes = []
     for group, count in sorted(hit.items()):
         share = sizes[group] / fleet
@@ -227,6 +235,14 @@ def find_shared(
         if _tail(len(known), count, share) * len(sizes) < SHARED_RISK:
             causes.append(SharedCause(group, count, len(known), sizes[group], fleet))
     return tuple(sorted(causes, key=lambda c: -c.bad))
+
+
+def list_groups(leaf: str, day: Day) -> tuple[str, ...]:
+    """Return what a port has in common with others: its leaf, part and lot."""
+    named = [f"leaf {leaf}"]
+    named += [f"part {day.part}"] if day.part else []
+    named += [f"lot {day.part} {day.lot}"] if day.lot else []
+    return tuple(named)
 
 
 def _tail(tries: int, at_least: int, share: float) -> float:

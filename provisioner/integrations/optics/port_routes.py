@@ -163,7 +163,7 @@ class FleetOptic(Record):
     serial: str = Field(description="Serial number of the optic.")
 
 
-class CommonCause(Record):
+class OpticCause(Record):
     """What has far more degrading or flapping ports than its share of the fleet."""
 
     of: str = Field(description="degrading or flapping.")
@@ -179,7 +179,7 @@ class FleetOptics(Record):
 
     items: tuple[FleetOptic, ...] = Field(description="Ports, by leaf.")
     ports: int = Field(description="Ports that were judged.")
-    causes: tuple[CommonCause, ...] = Field(description="What they have in common beyond chance.")
+    causes: tuple[OpticCause, ...] = Field(description="What they have in common beyond chance.")
 
 
 class Kept:
@@ -361,7 +361,7 @@ def read_fleet(folder: Path) -> FleetOptics:
     degrading = [n for n, one in zip(names, items, strict=True) if one.state in BAD]
     flapping = [n for n, one in zip(names, items, strict=True) if one.flaps >= FLAPS_MIN]
     causes = tuple(
-        CommonCause(of=word, **asdict(cause))
+        OpticCause(of=word, **asdict(cause))
         for word, bad in (("degrading", degrading), ("flapping", flapping))
         for cause in find_shared(bad, groups_of, sizes, fleet)
     )

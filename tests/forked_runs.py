@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis.internal import charmap
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,6 +64,7 @@ class ForkedRuns:
         count = min(self._count, len(session.items))
         if session.testsfailed or session.config.option.collectonly or count < 2:
             return None
+        charmap.intervals_from_codec("utf-8")  # two seconds of each process, where nothing keeps it
         shares = list(_stretches([item.nodeid for item in session.items], count))
         self._children = [Child(f"gw{number}", share) for number, share in enumerate(shares)]
         for child in self._children:

@@ -41,7 +41,7 @@ from virtual_time import EPOCH
 from provisioner.control.engine.cluster import Cluster, SharedTime
 from provisioner.daemon.daemon import Daemon, Parts
 from provisioner.daemon.data import read_matrix
-from provisioner.execution.actions.reach import list_held_turns
+from provisioner.execution.actions import reach
 from provisioner.execution.actions.work import HostLogin
 from provisioner.execution.artifacts.artifacts import Artifacts
 from provisioner.execution.artifacts.os_images import OsImages
@@ -210,7 +210,7 @@ class ClusterWorld(World):
             told = handle(method, path, query, headers, body)
             if method != "GET" and 200 <= told.status < 300:
                 act, what = switch_act(method, path, body)
-                more = {"holder": self.server.holder(name), "in_turn": name in list_held_turns()}
+                more = {"holder": self.server.holder(name), "in_turn": name in reach._held.get()}
                 self._wrote(name, act, what, under_way=busy, **more)
             return told
 

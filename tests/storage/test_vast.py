@@ -185,6 +185,36 @@ def test_a_tenant_with_a_pool_of_its_own_serves_whom_its_policies_name() -> None
     on_vms(story)
 
 
+@pytest.mark.parametrize("vouched", [False, True])
+@pytest.mark.parametrize("hosts", [["*"], ["172.0.0.0/16"], ["@all"], ["10.9.9.9"]])
+def test_whom_no_tenant_lists_may_be_the_default_ones(hosts: list[str], *, vouched: bool) -> None:
+    """At a pool of all tenants; who is listed is its own tenant's alone, whatever that opens."""
+
+    async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:
+        await bring(spaces, wish(N1))
+        policy = vms._add("viewpolicies", {**{n: [] for n in LISTS}, "name": "open", "tenant_id": 1,
+                                           "nfs_read_write": hosts})  # fmt: skip
+        vms._add("views", {"path": "/all", "policy_id": policy["id"], "tenant_id": 1})
+        asked = VastSpaces(spaces._calls, (), ("default",) if vouched else ())
+
+        assert await asked.find_admitting([N1]) == {N1: {"red"}}
+        told = await asked.find_admitting([N1, N2])
+
+        if hosts == ["@all"] and not vouched:
+            assert isinstance(told, Blocker)
+            assert "storage.options.vouched" in told.unblock
+        else:
+            serves = hosts[0] in ("*", "172.0.0.0/16") and not vouched
+            assert told == {N1: {"red"}, N2: {"default"} if serves else frozenset()}
+        assert ("default", "/all") not in vms.list_readable(N1)
+        served = ("default", "/all") in vms.list_readable(N2)
+        assert served == (hosts[0] in ("*", "172.0.0.0/16"))
+        vms.rows["vippools"].clear()
+        assert await asked.find_admitting([N2]) == {N2: frozenset()}
+
+    on_vms(story)
+
+
 @pytest.mark.parametrize("way", ["view", "range", "policy", "squash", "smb", "netgroup", "quota"])
 def test_a_foreign_hand_is_seen_and_taken_back(way: str) -> None:
     async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:

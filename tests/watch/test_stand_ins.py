@@ -108,12 +108,16 @@ def with_site(
     asyncio.run(main())
 
 
+async def answer_calls(site: Site) -> None:
+    await asyncio.gather(*(site.repairs.look(name) for name in site.repairs.calls.take()))
+
+
 def test_a_fault_opens_a_case_and_allocates_a_spare_without_waiting_for_a_tick(
     tmp_path: Path,
 ) -> None:
     async def story(site: Site) -> None:
         await site.fail("n0")
-        await site.repairs.answer_present_calls()
+        await answer_calls(site)
         case = await site.case("n0")
         spare = await site.node("n2")
         assert (case.service, case.stand_in, spare.tenant) == (Service.CUT_OFF, "n2", "blue")
@@ -148,7 +152,7 @@ def test_a_fault_opens_a_case_and_allocates_a_spare_without_waiting_for_a_tick(
 def test_many_faults_at_once_get_a_spare_each_and_none_twice(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.fail(*(f"n{i}" for i in range(20)))
-        await site.repairs.answer_present_calls()
+        await answer_calls(site)
         await site.repairs.tick()
         chosen = [(await site.case(f"n{i}")).stand_in for i in range(20)]
         assert sorted(filter(None, chosen)) == sorted(f"n{i}" for i in range(20, 35))
@@ -192,7 +196,7 @@ def test_a_daemon_that_dies_after_any_step_is_continued(tmp_path: Path, step: in
 def test_a_spare_that_fails_its_gate_is_exchanged_for_another(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.fail("n0")
-        await site.repairs.answer_present_calls()
+        await answer_calls(site)
         assert (await site.case("n0")).stand_in == "n2"
         await site.become("n2", state=State.QUARANTINED)
         await site.repairs.tick()
@@ -206,7 +210,7 @@ def test_a_spare_with_an_alert_of_its_own_is_not_taken(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         await site.fail("n2")
         await site.fail("n0")
-        await site.repairs.answer_present_calls()
+        await answer_calls(site)
         assert (await site.case("n0")).stand_in == "n1"
 
     with_site(tmp_path, [serving(0), host(1), host(2)], story, spares=2)
@@ -232,7 +236,7 @@ def test_a_decision_after_a_tick_reads_the_present_rows_of_the_unit_alone(tmp_pa
         await other.close()
         with recorded_statements() as statements:
             await site.fail("n0")
-            await site.repairs.answer_present_calls()
+            await answer_calls(site)
 
         assert (await site.case("n0")).stand_in == "n1"
         assert not any("nodes.changed >" in text for text in statements)  # the reading of all
@@ -277,7 +281,7 @@ def test_a_host_that_is_cabled_in_after_a_tick_stands_in_at_the_next_one(tmp_pat
         await site.repairs.tick()
         await site.store.nodes.add(host(1))
         await site.fail("n0")
-        await site.repairs.answer_present_calls()
+        await answer_calls(site)
         assert (await site.case("n0")).stand_in == ""
 
         await site.repairs.tick()

@@ -92,10 +92,6 @@ class Repairs:
                 for name in self.calls.take():
                     looks.create_task(self.look(name))
 
-    async def answer_present_calls(self) -> None:
-        """Look at the nodes that were called so far, all at once."""
-        await asyncio.gather(*(self.look(name) for name in self.calls.take()))
-
     async def look(self, name: str) -> None:
         try:
             # rows of three tables that are read at once cost one turn of the database

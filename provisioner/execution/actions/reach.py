@@ -114,12 +114,8 @@ class Shared(Protocol):
     async def give_back(self, name: str) -> None: ...
 
 
+# switches whose turns this task, or the one that created it, is inside of
 _held: ContextVar[frozenset[str]] = ContextVar("turns that are held", default=frozenset())
-
-
-def list_held_turns() -> frozenset[str]:
-    """Return the switches whose turns this task, or the one that created it, is inside of."""
-    return _held.get()
 
 
 @contextmanager

@@ -37,6 +37,8 @@ from provisioner.ports.storage import MountTrials
 from provisioner.settings import Settings
 
 Row = Mapping[str, Any]
+# of every cluster, not to be deleted; resources of no other tenant are its
+DEFAULT = "default"
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,31 @@ class VastSpaces:
     ) -> Mapping[str, frozenset[str]] | Blocker:
         seen = await self._look()
         owners = {t.get("id"): answers.read_text(t, "name", "a tenant") for t in seen.tenants}
-        if (untold := self._find_untold(seen, owners)) is not None:
+        ranges = {
+            t.get("id"): answers.read_ranges(t, f"tenant {owners[t.get('id')]}")
+            for t in seen.tenants
+        }
+        unlisted = make_set_of(addresses)
+        for held in ranges.values():
+            unlisted = subtract(unlisted, held)
+        pooled = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
+        default = {t.get("id") for t in seen.tenants if t.get("name") == DEFAULT} - pooled
+        if not unlisted or None not in pooled or DEFAULT in self._vouched:
+            default = set()
+        # whom no tenant lists may be the default one's at a pool of all: where VAST's text on
+        # tenants is read, nothing says that the request is refused
+        if (untold := self._find_untold(seen, owners, pooled | default)) is not None:
             return untold
         opened: list[tuple[str, AddressSet]] = []
-        own_pools = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
         for tenant in seen.tenants:
             name = owners[tenant.get("id")]
-            held = answers.read_ranges(tenant, f"tenant {name}")
-            if tenant.get("id") in own_pools:  # nobody asks for its ranges there
+            held = ranges[tenant.get("id")]
+            if tenant.get("id") in pooled | default:  # nobody asks for its ranges there
                 for export in self._state(name, seen).exports.values():
-                    held = unite(held, export.clients)
+                    beside = tenant.get("id") in default
+                    held = unite(
+                        held, intersect(export.clients, unlisted) if beside else export.clients
+                    )
             opened.append((name, held))
         return {
             address: frozenset(n for n, held in opened if intersect(make_set_of([address]), held))
@@ -126,25 +143,26 @@ class VastSpaces:
             pools=await self._calls.list_all("vippools"),
         )
 
-    def _find_untold(self, seen: _Seen, owners: Mapping[Any, str]) -> Blocker | None:
+    def _find_untold(
+        self, seen: _Seen, owners: Mapping[Any, str], by_policy: Collection[Any]
+    ) -> Blocker | None:
         """Return why nobody can say whom another tenant serves: hosts by name or netgroup, where
         VMS may ask for nothing but the policy.
         """
-        pooled = {p.get("tenant_id") for p in seen.pools if p.get("enabled") is not False}
         for view in seen.views:
             owner = view.get("tenant_id")
             name = owners.get(owner, "")
             policy = seen.policies.get(answers.read_id(view, "a view", "policy_id"))
             if policy is None:
                 raise Malformed(f"a view of tenant {name} has a policy that is in no list")
-            if owner not in pooled or name in self._vouched:
+            if owner not in by_policy or name in self._vouched:
                 continue
             named = answers.read_names(policy, f"policy {str(policy.get('name'))[:60]}")
             if named:
                 return Blocker(
                     reason=Reason.CANNOT_TELL,
                     subject=f"storage/{name}",
-                    detail=f"tenant {name} of VMS has a pool of its own and lets in {named[0]}, "
+                    detail=f"tenant {name} of VMS serves by policies alone and lets in {named[0]}, "
                     "which may be any node",
                     unblock="Write its clients as addresses in VMS; or, if no node is among them, "
                     f"name it in `storage.options.vouched` ({name}).",

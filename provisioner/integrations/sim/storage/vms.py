@@ -77,10 +77,12 @@ class SimulatedVms:
     def list_readable(self, address: str) -> set[tuple[str, str]]:
         """Return (tenant, path) of every export that a client of this address may mount."""
         client = ipaddress.ip_address(address)
+        tenants = self.rows["tenants"]
+        of = {n for n, t in tenants.items() if _in_ranges(client, t["client_ip_ranges"])}
         return {
-            (self.rows["tenants"][view["tenant_id"]]["name"], view["path"])
+            (tenants[view["tenant_id"]]["name"], view["path"])
             for view in self.rows["views"].values()
-            if _in_ranges(client, self.rows["tenants"][view["tenant_id"]]["client_ip_ranges"])
+            if view["tenant_id"] in (of or {1})  # the default one has whom no other lists
             and {"NFS", "NFS4"} & set(view["protocols"])
             and any(
                 _is_host(client, host)

@@ -17,7 +17,7 @@ from provisioner import checks, quirks, settings
 from provisioner.checks import commands
 from provisioner.cli.offline.pages import draw, render_rows
 from provisioner.model.access import ChangeKind
-from provisioner.planning.lifecycle.destruction import render_needs, render_table
+from provisioner.planning.lifecycle.destruction import MEANINGS, TABLE, Need
 from provisioner.planning.lifecycle.journey import JOURNEY
 from provisioner.planning.machine_settings.resolution import VOCABULARY
 
@@ -412,6 +412,20 @@ def list_ironic_acceptance() -> str:
     folder = "docs/examples/acceptance/ironic"
     text = (ROOT / folder / "result.json").read_text(encoding="utf-8")
     return str(load(folder, "table").draw_page(json.loads(text)))
+
+
+def render_table() -> str:
+    heads = ("act", "allowed by", "conditions", "confirmed by", "at once", "told", "undone")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for act, row in TABLE.items():
+        needs = ", ".join(need.value for need in row.needs)
+        cells = (act, row.allowed_by, needs, row.confirmed_by, row.at_once, row.told, row.undone)
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_needs() -> str:
+    return "".join(f"- `{need.value}`: {MEANINGS[need]}.\n" for need in Need)
 
 
 def list_destructive_acts() -> str:

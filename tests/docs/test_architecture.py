@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import reference_tables
 
+from provisioner.planning.lifecycle.destruction import Destruction, Need
+
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- concepts: begin -->", "<!-- concepts: end -->"
 
@@ -99,3 +101,14 @@ def test_the_core_stays_a_house_that_one_person_can_walk_through() -> None:
 
     assert sum(path.read_text("utf-8").count("\n") for path in modules) <= 150_000
     assert len(modules) <= 750
+
+
+def test_the_page_has_a_row_for_each_act_and_a_line_for_each_condition() -> None:
+    table, conditions = (
+        reference_tables.render_table().splitlines(),
+        reference_tables.render_needs().splitlines(),
+    )
+
+    assert [row.split(" | ")[0] for row in table[2:]] == [f"| {act}" for act in Destruction]
+    assert [line.split("`")[1] for line in conditions] == [need.value for need in Need]
+    assert len({row.count("|") for row in table}) == 1

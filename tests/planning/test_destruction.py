@@ -25,8 +25,6 @@ from provisioner.planning.lifecycle.destruction import (
     find_questions,
     is_confirmed,
     judge_destruction,
-    render_needs,
-    render_table,
 )
 from provisioner.planning.lifecycle.operator_requests import retry_node
 
@@ -541,11 +539,3 @@ def test_a_node_is_no_other_node_of_its_leaf() -> None:
     mine, other = asked()
 
     assert find_questions(mine, [mine, other]) == (other.id,)
-
-
-def test_the_page_has_a_row_for_each_act_and_a_line_for_each_condition() -> None:
-    table, conditions = render_table().splitlines(), render_needs().splitlines()
-
-    assert [row.split(" | ")[0] for row in table[2:]] == [f"| {act}" for act in Destruction]
-    assert [line.split("`")[1] for line in conditions] == [need.value for need in Need]
-    assert len({row.count("|") for row in table}) == 1

@@ -498,21 +498,3 @@ _JUDGES: Mapping[Need, Callable[[Destruction, str, Facts], Blocker | None]] = {
 
 def _no(reason: Reason, subject: str, detail: str, unblock: str) -> Blocker:
     return Blocker(reason=reason, subject=subject, detail=detail, unblock=unblock)
-
-
-# ------------------------------------------------------------------------------
-# The table as people read it.
-
-
-def render_table() -> str:
-    heads = ("act", "allowed by", "conditions", "confirmed by", "at once", "told", "undone")
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for act, row in TABLE.items():
-        needs = ", ".join(need.value for need in row.needs)
-        cells = (act, row.allowed_by, needs, row.confirmed_by, row.at_once, row.told, row.undone)
-        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def render_needs() -> str:
-    return "".join(f"- `{need.value}`: {MEANINGS[need]}.\n" for need in Need)

@@ -21,12 +21,12 @@ WRITE_S = 5.0  # readers take a file of more than 30 s for silence
 AGAIN_S = 10.0  # between two attempts to reach the broker
 _PASSWORD = "PROVISIONER_MQTT_PASSWORD"  # noqa: S105 (the variable's name)
 
-app = typer.Typer(help="Leak sensors of the building, over MQTT.", no_args_is_help=True)
+app = typer.Typer(help="The building's leak sensors of racks, over MQTT.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Leak sensors of the building, over MQTT."""
+    """The building's leak sensors of racks, over MQTT."""
 
 
 @app.command()

@@ -158,8 +158,7 @@ async def served_tls(
     try:
         yield served.context
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        await _drop(looking)
 
 
 async def _look_again(served: ServedCertificate, look_s: float) -> None:
@@ -430,10 +429,18 @@ async def serve_api(parts: ApiParts, data: Path, keys: Sealing) -> AsyncIterator
     try:
         async with AsyncExitStack() as held:
             await _listen_here(held, runner, data / SOCKET, settings)
+            # the places of 65,536 nodes take 2 s of CPU: no page of a person is the first to pay
+            places = asyncio.create_task(parts.atlas.count_capacity(parts.store), name="places")
+            held.push_async_callback(_drop, places)
             outside = settings.api_serve
             yield await _listen_outside(held, runner, data, settings, keys) if outside else ""
     finally:
         await runner.cleanup()
+
+
+async def _drop(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _listen_here(

@@ -216,10 +216,10 @@ class OpticSeries:
         leaf, _, name = port.partition("/")
         if not NAME.fullmatch(leaf) or not name:
             return
+        self._owner[port] = node
         if leaf not in self._judged:  # what stood before a restart stands on
             self._judged.add(leaf)
             self._queue(leaf, datetime.fromtimestamp(at, UTC).date())
-        self._owner[port] = node
         self._at = max(self._at, at)
         optic = reading.optic or OpticReading(kind="unknown")
         if link == "up":  # it has light on all its lanes: a dark one is another port's of the cage

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from program import run
 
+from provisioner.integrations.building_water import signals
 from provisioner.integrations.building_water.building_commands import (
     hear,
     open_broker,
@@ -30,6 +32,7 @@ from provisioner.integrations.racks.water_file import read_building
 
 NOW = 1_800_000_000.0
 LEAKS = [{"value": 0, "text": "NoLeak"}, {"value": 1, "text": "Leak"}]
+FILLED = [{"value": n, "text": "NoLeak"} for n in range(2, 64)]
 FAULTS = [{"value": 0, "text": "NoFault"}, {"value": 1, "text": "Fault"}]
 
 
@@ -85,6 +88,24 @@ def judge(*messages: tuple[str, bytes], later: float = 0.0) -> list[str]:
         ([meta("f", FAULT), value(0, "f", FAULT)], ["dry", "unreadable"]),  # none tells of leaks
         ([meta(), value(0), meta("c")], ["dry", "unreadable"]),
         ([meta(), value(0), (value(0)[0], b"{")], ["unreadable"]),
+        # of two values of one name, the last would be meant
+        ([meta(), (value(0)[0], value(1)[1][:-1] + b', "value": 0}')], ["unreadable"]),
+        ([(meta()[0], meta()[1][:-1] + b', "rackLocationId": "r01"}'), value(0)], []),
+        ([meta(stateText=[*LEAKS, *FILLED, {"value": 0, "text": "Leak"}]), value(0)],
+         ["unreadable"]),  # more than are looked at
+        ([meta(stateText=[*LEAKS, {"value": 0, "text": None}]), value(0)], ["unreadable"]),
+        ([meta(stateText=[*LEAKS, {"value": "0", "text": "Leak"}]), value(0)], ["unreadable"]),
+        ([meta(stateText=[*LEAKS, "0: Leak"]), value(0)], ["unreadable"]),
+        # a value that was heard under other words means nothing under the new ones
+        ([meta(), value(0), meta(stateText=LEAKS[::-1])], ["dry"]),
+        ([meta(), value(0), meta(stateText=[{"value": 0, "text": "Leak"}])], ["unreadable"]),
+        ([meta(), value(0), meta(stateText=None)], ["unreadable"]),
+        ([meta(), value(1), meta(stateText=None)], ["wet"]),
+        ([meta(), value(0), (meta()[0], b"{"), value(0)], ["unreadable"]),
+        ([meta(), value(0), (meta()[0], b"{"), meta(), value(0)], ["dry"]),
+        ([meta(), value(1), meta(rackLocationId="r02")], ["wet"]),  # the floor of r01 is wet yet
+        ([meta(rackLocationId="r02"), value(1), meta()], ["wet"]),
+        ([meta(rackLocationId="r02"), value(0), meta()], ["unreadable"]),
     ],
 )  # fmt: skip
 def test_a_point_is_dry_only_by_a_fresh_good_value_of_its_own_text(
@@ -98,6 +119,25 @@ def test_silence_is_unknown_and_a_leak_outlives_it() -> None:
     assert judge(meta(), value(0), later=301) == ["unreadable"]
     assert judge(meta(), value(0), later=-5) == ["unreadable"]  # our clock went back
     assert judge(meta(), value(1), later=1e6) == ["wet"]
+
+
+def test_more_points_than_are_kept_leave_none_dry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "POINTS_MAX", 2)
+    two = [meta("a"), value(0, "a"), meta("b", rackLocationId="r02")]
+    assert judge(*two) == ["dry"]
+    assert judge(*two, meta("c", rackLocationId="r03")) == ["unreadable"]
+    assert judge(*two, value(1, "a"), meta("c")) == ["wet"]
+
+
+@pytest.mark.parametrize("words", [["--out", "none/b.json", "--plain"], ["--ca", "none.pem"]])
+def test_a_file_that_is_not_there_is_an_error_with_a_remedy(
+    tmp_path: Path, words: list[str]
+) -> None:
+    words = words if "--out" in words else [*words, "--out", "b.json"]
+    shown = run(["building-water", "watch", "127.0.0.1", "--port", "1", *words], tmp_path)
+    assert shown.returncode == 2, shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert words[1] in shown.stderr
 
 
 def test_no_bytes_crash_it_or_make_anything_dry() -> None:

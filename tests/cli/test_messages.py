@@ -11,6 +11,7 @@ from program import run
 
 from provisioner.adapters.redfish.messages import read_refusal
 from provisioner.cli.client.output import show_problem
+from provisioner.cli.options.tables import Table, open_console
 from provisioner.daemon.data import open_data
 from provisioner.ports import Reply
 from provisioner.ports.wire import plain_text, status_words
@@ -81,3 +82,21 @@ def test_what_a_device_says_in_plain_text_or_html_is_said() -> None:
     assert plain_text(html) == "Forbidden"
     assert status_words(silent) == "status 403"
     assert read_refusal(silent, "s", "u").detail == "HTTP status 403: no message"
+
+
+@pytest.mark.parametrize(
+    "code", ["\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\r", "\x08", "\u202e", "\x7f"]
+)
+def test_no_control_code_of_a_device_reaches_a_terminal_by_a_line_or_a_table(
+    code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = open_console(80)
+    table = Table(f"head{code}", title=f"title{code}")
+    table.add_row(f"cell{code} [red]x[/red]")
+    console.print(table)
+    console.print(f"line{code}\nnext")
+
+    shown = capsys.readouterr().out
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert "[red]x[/red]" in shown
+    assert "\nnext" in shown

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from rack_checker import Checker, Row
 from rack_lives import live
 from rack_world import Shape, Site, World, make_site, make_world
@@ -251,11 +252,20 @@ def test_enough_shelves_only_weaken_and_what_is_not_described_is_lost() -> None:
     assert "r000-t1" in lost("loop:cdu0", site=edit("r000-t1", {"loop": ""}))
 
 
-def test_a_name_that_stands_in_two_racks_is_refused() -> None:
+def test_a_name_or_address_that_stands_in_two_racks_is_refused() -> None:
     site = deepcopy(GRAPH_SITE)
     site["racks"][1]["units"][0]["name"] = "r000-t0"
-    with pytest.raises(InputError, match="stands in two racks"):
-        build_graph(RackPlan.model_validate(site))
+    with pytest.raises(ValidationError, match="`name` r000-t0 stands twice"):
+        RackPlan.model_validate(site)
+    for first, second in (
+        ("https://10.0.9.9", "HTTPS://10.0.9.9/"),
+        ("https://a.b", "https://A.B"),
+    ):
+        site = deepcopy(GRAPH_SITE)
+        for rack, address in zip(site["racks"], (first, second), strict=False):
+            rack["units"][0]["bmc"] = address
+        with pytest.raises(ValidationError, match="stands twice"):
+            RackPlan.model_validate(site)
 
 
 def invoke(tmp_path: Path, *words: str, asked: Site) -> Result:

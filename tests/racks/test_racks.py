@@ -271,6 +271,32 @@ def test_a_wrong_plan_is_refused_by_its_field(tmp_path: Path, racks: object, say
         read_plan(plan_file(tmp_path, written))
 
 
+UNIT = "name: t1, kind: compute-tray, u: 11"
+TWICE = [
+    "racks: []\nracks: []\n",
+    f"racks: [{{name: a, chassis_serial: x, units: [{{{UNIT}, u: 12}}]}}]",
+    f"racks: [{{name: a, chassis_serial: x, chassis_serial: y, units: [{{{UNIT}}}]}}]",
+    f'racks: [{{"name": a, name: b, chassis_serial: x, units: [{{{UNIT}}}]}}]',
+    '{"racks": [], "racks": []}',
+    '{"racks": [{"name": "a", "chassis_serial": "x", "chassis_serial": "x", "units": []}]}',
+]
+
+
+@pytest.mark.parametrize("written", TWICE)
+def test_a_key_that_stands_twice_is_refused_before_one_of_its_values_is_meant(
+    tmp_path: Path, written: str
+) -> None:
+    (tmp_path / "racks.yaml").write_text(written)
+    with pytest.raises(InputError, match="stands twice"):
+        read_plan(tmp_path / "racks.yaml")
+
+
+def test_a_key_may_stand_again_in_another_object_and_as_a_value(tmp_path: Path) -> None:
+    units = "[{name: name, kind: power-shelf, u: 1}, {name: kind, kind: power-shelf, u: 2}]"
+    (tmp_path / "r.yaml").write_text(f"racks: [{{name: u, chassis_serial: name, units: {units}}}]")
+    assert [u.name for u in read_plan(tmp_path / "r.yaml").racks[0].units] == ["name", "kind"]
+
+
 def test_two_racks_with_one_serial_are_refused() -> None:
     rack = {"chassis_serial": "s", "units": [SHELF]}
     with pytest.raises(ValueError, match="`chassis_serial` s stands twice"):

@@ -317,6 +317,44 @@ def test_the_buildings_sensors_hold_a_rack_until_a_person_says_that_it_is_dry(
     assert made.resets == [(ONE, "On")]
 
 
+def test_what_the_building_once_said_is_asked_again_also_by_a_command_that_names_no_file(
+    tmp_path: Path,
+) -> None:
+    file, building = tmp_path / "w.json", tmp_path / "building.json"
+    made = trays()
+
+    def told(named: Path | None) -> str:
+        return " ".join(b.detail for b in asyncio.run(give(made, file, T1, named)))
+
+    def say(moisture: str) -> None:
+        points = {"RackLeakDetect/\U0001f4a7": {"moisture": moisture}}
+        building.write_text(json.dumps({"at": time.time(), "racks": {"r01": points}}))
+
+    assert told(None) == ""  # a site without such sensors
+    say("dry")
+    assert told(building) == ""
+    assert "sensor is unknown" in told(None)
+    say("wet")
+    assert "sensor is wet" in told(building)
+    assert "sensor is wet" in told(None)
+    assert len(made.resets) == 2
+
+
+def test_a_slow_look_does_not_make_the_buildings_newest_word_one_of_the_future(
+    tmp_path: Path,
+) -> None:
+    building = tmp_path / "building.json"
+
+    class Slow(Trays):
+        async def request(self, bmc: BmcAddress, call: Call) -> Reply:
+            points = {"RackLeakDetect/a": {"moisture": "dry"}}  # its file is written meanwhile
+            building.write_text(json.dumps({"at": time.time(), "racks": {"r01": points}}))
+            return await super().request(bmc, call)
+
+    made = Slow({ONE: "OK", TWO: "OK"})
+    assert asyncio.run(give(made, tmp_path / "w.json", T1, building)) == ()
+
+
 def test_what_is_wet_is_stored_before_it_is_switched_off(tmp_path: Path) -> None:
     file = tmp_path / "w.json"
     made = trays(t2="LeakDetected")
@@ -347,6 +385,45 @@ def test_a_second_command_and_a_damaged_file_are_refused(tmp_path: Path) -> None
     file.write_text("{")
     with pytest.raises(InputError), open_water(file):
         pass
+
+
+def test_a_wet_unit_without_an_address_is_told_to_be_on(tmp_path: Path) -> None:
+    made = trays(t2="LeakDetected")
+
+    async def run() -> list[Blocker]:
+        with open_water(tmp_path / "w.json") as store:
+            both = {"t1": BmcAddress(url=ONE), "t2": BmcAddress(url=TWO)}
+            known = await Racked(RACK, made, both, store, pause=no_pause).look()
+            alone = Racked(RACK, made, {"t1": BmcAddress(url=ONE)}, store, pause=no_pause)
+            return await switch_wet_off(alone, known)
+
+    assert [(b.subject, b.detail) for b in asyncio.run(run())] == [
+        ("t2", "the plan names no `bmc` for it")
+    ]
+    assert made.resets == []
+
+
+def test_a_wet_building_is_shown_beside_dry_trays_and_power_needs_the_file_that_is_the_latch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, building = tmp_path / "racks.json", tmp_path / "building.json"
+    plan.write_text(PLAN.model_dump_json())
+    made = trays()
+    water = ["--water", str(tmp_path / "w.json")]
+    lost = invoke(monkeypatch, made, "power", str(plan), "t1", "on", *water, "--yes")
+    assert "no such file" in str(lost.exception)
+    points = {"RackLeakDetect/a": {"moisture": "wet"}}
+    building.write_text(json.dumps({"at": time.time(), "racks": {"r01": points}}))
+
+    named = ["--building", str(building)]
+    looked = invoke(monkeypatch, made, "water", str(plan), "r01", *water, *named, "--json")
+    assert looked.exit_code == 1, looked.output
+    said = {name: one["state"] for name, one in json.loads(looked.stdout)["units"].items()}
+    assert said == {"t1": "dry", "t2": "dry", "building:r01": "wet"}
+    again = invoke(monkeypatch, made, "water", str(plan), "r01", *water)
+    assert again.exit_code == 1
+    assert "building:r01" in again.stdout
+    assert made.resets == []
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, made: Trays, *words: str) -> Result:

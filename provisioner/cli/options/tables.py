@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from rich import table
 from rich.console import Console
+from rich.text import Text
 
 
 class Table(table.Table):
@@ -23,6 +24,13 @@ class Table(table.Table):
         super().add_column(*arguments, **{"overflow": "fold", **settings})
 
 
+class _Screen(Console):
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Render a text of anybody: what would move a cursor or set a title is shown instead."""
+        shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+        return super().render_str(shown, **settings)
+
+
 def show_table(listed: Table, empty: str) -> None:
     """Print a list as a table, or a sentence where the list is empty."""
     if listed.row_count:
@@ -32,9 +40,9 @@ def show_table(listed: Table, empty: str) -> None:
 
 
 def open_console(file_width: int = 200) -> Console:
-    """Return a console that prints a device's text as it is, never as markup.
+    """Return a console that prints a device's text as it is, never as markup or control codes.
 
     `file_width` is the number of columns of a table that goes to no terminal.
     """
     width = None if sys.stdout.isatty() else file_width
-    return Console(width=width, highlight=False, markup=False)
+    return _Screen(width=width, highlight=False, markup=False)

@@ -53,14 +53,22 @@ def watch(
     """
     if plain and host not in {"127.0.0.1", "::1", "localhost"}:
         raise InputError("--plain", host, "this broker is not on this machine", "Use TLS.")
-    context = None if plain else ssl.create_default_context(cafile=None if ca is None else str(ca))
+    try:
+        authority = None if ca is None else str(ca)
+        context = None if plain else ssl.create_default_context(cafile=authority)
+    except OSError as error:  # ssl.SSLError is one
+        problem = f"it is no file of CAs ({error.strerror or error})"
+        raise InputError("--ca", str(ca), problem, "Name a PEM file.") from None
     password = os.environ.get(_PASSWORD) or None
 
     def connect() -> Any:
         return open_broker(host, port, user, password, context)
 
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(hear(connect, out))
+        try:
+            asyncio.run(hear(connect, out))
+        except* InputError as errors:  # of a task: --out, or a missing extra
+            raise errors.exceptions[0] from None
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ SKEW_S = 300.0  # between the building's clock and ours
 POINTS_MAX = 65_536
 PAYLOAD_MAX = 64 * 1024
 TEXT_MAX = 512
+STATES_MAX = 64  # of one point
 LEAK = "RackLeakDetect"
 FAULT = "RackLeakSensorFault"
 TOPICS = tuple(
@@ -48,7 +49,9 @@ class Building:
 
     def __init__(self) -> None:
         self.points: dict[tuple[str, str], Point] = {}
-        self.refused = 0  # messages that nobody can mean, or one point too many
+        self.refused = 0  # messages that nobody can mean
+        self.unkept = False  # there are more points than are kept: none is told to be dry
+        self.left_wet: set[tuple[str, str]] = set()  # racks from which a wet point was moved away
 
     def take(self, topic: str, payload: bytes, now: float) -> None:
         """Take one message. What cannot be read makes its point unreadable, never dry."""
@@ -75,9 +78,14 @@ class Building:
         for (kind, tag), point in self.points.items():
             silent_s = now - point.heard_at
             told = (point.verdict, point.detail)
-            if point.verdict != "wet" and not 0 <= silent_s <= SILENCE_S:
+            if point.verdict != "wet" and self.unkept:
+                told = ("unreadable", f"the building has more than {POINTS_MAX} points")
+            elif point.verdict != "wet" and not 0 <= silent_s <= SILENCE_S:
                 told = ("unreadable", "silent")
             racks.setdefault(point.rack, {})[f"{kind}/{tag}"] = told
+        for rack, name in self.left_wet:
+            told = ("wet", "it was wet, and is another rack's now")
+            racks.setdefault(rack, {}).setdefault(name, told)
         for points in racks.values():
             if not any(name.startswith(f"{LEAK}/") for name in points):
                 points[LEAK] = ("unreadable", "no point tells of leaks")
@@ -87,17 +95,26 @@ class Building:
         rack = body.get("rackLocationId")
         known = self.points.get(key)
         good = isinstance(rack, str) and 0 < len(rack) <= 63 and rack.isprintable()
-        if not good or (known is None and len(self.points) >= POINTS_MAX):
+        if good and known is None and len(self.points) >= POINTS_MAX:
+            self.unkept = True
+            return
+        if not good:
             self.refused += 1
             if known is not None:
                 known.verdict = _keep_wet(known)
+                known.states = {}
                 known.detail = "its metadata cannot be read"
             return
         states = _read_states(body.get("stateText"), key[0])
-        if known is None or known.rack != rack:
+        if known is None:
             self.points[key] = Point(str(rack), key[0], states)
-        else:
-            known.states = states
+        elif (known.rack, known.states) != (rack, states):  # its value meant something else
+            if known.verdict == "wet" and known.rack != rack:
+                self.unkept = self.unkept or len(self.left_wet) >= POINTS_MAX
+            if known.verdict == "wet" and known.rack != rack and not self.unkept:
+                self.left_wet.add((known.rack, f"{key[0]}/{key[1]}"))
+            kept = _keep_wet(known)
+            self.points[key] = Point(str(rack), key[0], states, kept, "no value since its metadata")
 
     def _hear(self, point: Point, body: Mapping[str, Any], now: float) -> None:
         stamp = _number(body.get("timestamp"))
@@ -128,14 +145,15 @@ def _keep_wet(point: Point) -> str:
 
 
 def _read_states(listed: object, kind: str) -> Mapping[int, str]:
+    """Return what each integer means; {} where any entry, or their number, cannot be meant."""
     states: dict[int, str] = {}
-    for one in listed[:64] if isinstance(listed, Sequence) and not isinstance(listed, str) else ():
-        if not isinstance(one, Mapping) or not isinstance(one.get("text"), str):
-            continue
-        value = _number(one.get("value"))
-        text = "".join(c for c in one["text"].lower() if c.isalnum())[:64]
-        if value is None or value != int(value):
-            continue
+    if not isinstance(listed, list) or len(listed) > STATES_MAX:
+        return {}
+    for one in listed:
+        value = _number(one.get("value")) if isinstance(one, Mapping) else None
+        if value is None or value != int(value) or not isinstance(one.get("text"), str):
+            return {}
+        text = "".join(c for c in one["text"].lower() if c.isalnum())
         if int(value) in states:
             return {}  # one number with two meanings has none
         if text in _GOOD[kind]:
@@ -157,11 +175,18 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) and abs(number) < 1e15 else None
 
 
+def _pair(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice: nobody knows which is meant")
+    return found
+
+
 def _load(payload: bytes) -> Mapping[str, Any]:
     if len(payload) > PAYLOAD_MAX:
         return {}
     try:
-        body = json.loads(payload)
+        body = json.loads(payload, object_pairs_hook=_pair)
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, Mapping) else {}

@@ -60,14 +60,11 @@ def domain_of(rack: PlannedRack, unit: PlannedUnit) -> str:
 
 
 def build_graph(plan: RackPlan, tenants: Mapping[str, str] | None = None) -> ImpactGraph:
-    """Return the graph of a plan; `tenants` by tray. Raises InputError: a name stands twice."""
+    """Return the graph of a plan; `tenants` by tray."""
     needs: dict[str, tuple[Need, ...]] = {}
     units = [(rack, unit) for rack in plan.racks for unit in rack.units]
     switches: dict[str, list[str]] = {}
     for rack, unit in units:
-        if unit.name in needs:
-            remedy = "Give each unit of the site a name of its own."
-            raise InputError("units", unit.name, "this name stands in two racks", remedy)
         needs[unit.name] = ()
         if unit.kind is Kind.NVLINK_SWITCH:
             switches.setdefault(domain_of(rack, unit), []).append(unit.name)

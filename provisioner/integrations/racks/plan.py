@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
@@ -90,7 +92,10 @@ class RackPlan(Record):
     def _check(self) -> Self:
         _refuse_twice("rack", [rack.name for rack in self.racks])
         _refuse_twice("chassis_serial", [rack.chassis_serial for rack in self.racks])
-        _refuse_twice("bmc", [u.bmc for rack in self.racks for u in rack.units if u.bmc])
+        units = [unit for rack in self.racks for unit in rack.units]
+        _refuse_twice("name", [unit.name for unit in units])  # water and campaigns know them by it
+        addresses = [each for unit in units for each in (unit.bmc, unit.nvos) if each]
+        _refuse_twice("bmc", [each.lower().rstrip("/") for each in addresses])
         return self
 
     def find(self, name: str) -> PlannedRack:
@@ -110,11 +115,8 @@ def read_plan(file: Path) -> RackPlan:
 def read_record(file: Path, record: type[R]) -> R:
     """Return the record of a YAML or JSON file. Raises InputError that names the field."""
     written = read_text(file, BYTES_MAX)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _refuse_strange(file, yaml.parse(written, Loader=loader))
-        loaded = yaml.load(written, Loader=loader)  # noqa: S506 (plain values)
-        return record.model_validate(loaded)
+        return record.model_validate(_load(file, written))
     except yaml.YAMLError as error:
         raise InputError(str(file), "", f"is no YAML: {str(error)[:200]}", _REMEDY) from None
     except ValidationError as error:
@@ -123,16 +125,50 @@ def read_record(file: Path, record: type[R]) -> R:
         raise InputError(str(file), where, first["msg"][:200], _REMEDY) from None
 
 
+def _load(file: Path, written: str) -> Any:
+    def pair(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            raise _stands_twice(file, next(n for n in names if names.count(n) > 1))
+        return found
+
+    if written.lstrip()[:1] == "{":  # our own files; YAML knows no pair of \u escapes
+        with suppress(ValueError, RecursionError):
+            return json.loads(written, object_pairs_hook=pair)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    _refuse_strange(file, yaml.parse(written, Loader=loader))
+    return yaml.load(written, Loader=loader)  # noqa: S506 (plain values)
+
+
 def _refuse_strange(file: Path, events: Iterable[yaml.Event]) -> None:
-    """Refuse what no plan needs and what grows when it is built: aliases, and deep nesting."""
-    depth = 0
+    """Refuse aliases and deep nesting, which grow when they are built, and a key that stands twice:
+    of two values the last would silently be meant.
+    """
+    open_keys: list[set[str] | None] = [None]  # of each collection; None: a list
+    is_key = [False]
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             raise InputError(str(file), "", "uses YAML aliases", "Write each unit out.")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH_MAX:
+        if isinstance(event, yaml.CollectionEndEvent):
+            open_keys.pop()
+            is_key.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            keys = open_keys[-1]
+            if keys is not None and is_key[-1] and isinstance(event, yaml.ScalarEvent):
+                if event.value in keys:
+                    raise _stands_twice(file, event.value)
+                keys.add(event.value)
+            is_key[-1] = not is_key[-1]
+            if isinstance(event, yaml.CollectionStartEvent):
+                open_keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+                is_key.append(True)
+        if len(open_keys) > DEPTH_MAX + 1:
             raise InputError(str(file), "", f"nested more than {DEPTH_MAX} deep", _REMEDY)
+
+
+def _stands_twice(file: Path, key: str) -> InputError:
+    return InputError(str(file), key[:100], "this key stands twice in one object", "Keep one.")
 
 
 def _refuse_twice(field: str, values: list[str]) -> None:

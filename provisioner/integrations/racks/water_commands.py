@@ -17,6 +17,7 @@ import typer
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.cli.client.output import strip_controls
 from provisioner.cli.options.bmc_options import (
     CaOption,
     InsecureOption,
@@ -108,10 +109,22 @@ class Racked:
         if self.building is not None:
             name = f"{BUILDING}{self.rack.name}"
             before = self.store.units.get(name, UnitWater())
+            now = time.time()  # BMCs may have taken longer than its file is new
             told = read_building(self.building, self.rack.name, now)
             self.store.units[name] = fold_look(before, told, now)
         self.store.save()
         return {u.name: self.store.units.get(u.name, UnitWater()) for u in self.rack.units}
+
+    def judge(self, known: Mapping[str, UnitWater]) -> Mapping[str, tuple[WaterState, str]]:
+        """Return the state of each tray and switch and why, and last what the building says."""
+        judged = judge_water_in(self.rack, known)
+        units = [u.name for u in self.rack.units if u.kind is not Kind.POWER_SHELF]
+        told = {name: judged[name] for name in units}
+        if (state := self._ask_building()) is not None:
+            name = f"{BUILDING}{self.rack.name}"
+            asked = self.building is not None or state is WaterState.WET
+            told[name] = (state, self.store.units[name].because if asked else "give --building")
+        return told
 
     async def find_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
         """Look twice, and return what speaks against giving a unit power at either look."""
@@ -125,9 +138,12 @@ class Racked:
         return tuple(refused.values())
 
     def _ask_building(self) -> WaterState | None:
-        if self.building is None:
+        """Return what the building says; one that ever spoke of this rack has to be asked again."""
+        kept = self.store.units.get(f"{BUILDING}{self.rack.name}")
+        if kept is None or (self.building is None and not kept.slots and not kept.latched):
             return None
-        return self.store.units[f"{BUILDING}{self.rack.name}"].state
+        unread = self.building is None and kept.state is WaterState.DRY
+        return WaterState.UNKNOWN if unread else kept.state
 
     async def act(self, unit: PlannedUnit, reset: str) -> Blocker | None:
         """Send a reset, and return why it did not take effect. Water is asked again before it."""
@@ -213,21 +229,27 @@ def water(
                 racked = Racked(planned, transport, addresses, store, building)
                 known = await racked.look()
                 failed = await switch_wet_off(racked, known) if off else []
-                return judge_water_in(planned, known), failed
+                return racked.judge(known), failed
         finally:
             await transport.close()
 
     judged, failed = asyncio.run(run())
     _show_water(planned, judged, failed, as_json=as_json)
-    placed = [judged[u.name][0] for u in planned.units if u.kind is not Kind.POWER_SHELF]
-    raise typer.Exit(0 if set(placed) <= {WaterState.DRY} and not failed else 1)
+    states = {state for state, _ in judged.values()}
+    raise typer.Exit(0 if states <= {WaterState.DRY} and not failed else 1)
 
 
 async def switch_wet_off(racked: Racked, known: Mapping[str, UnitWater]) -> list[Blocker]:
     """Force each wet unit off, all at once; they are stored as wet already."""
-    wet = [u for u in find_wet(racked.rack, known) if u.name in racked.addresses]
-    told = await asyncio.gather(*(racked.act(unit, "ForceOff") for unit in wet))
-    return [one for one in told if one is not None]
+    wet = find_wet(racked.rack, known)
+    reached = [unit for unit in wet if unit.name in racked.addresses]
+    told = await asyncio.gather(*(racked.act(unit, "ForceOff") for unit in reached))
+    no_bmc = [
+        _fail(unit, Reason.POWER, "the plan names no `bmc` for it", "Switch it off by hand.")
+        for unit in wet
+        if unit not in reached
+    ]
+    return [*no_bmc, *(one for one in told if one is not None)]
 
 
 def _show_water(
@@ -237,19 +259,18 @@ def _show_water(
     *,
     as_json: bool,
 ) -> None:
-    units = [u for u in rack.units if u.kind is not Kind.POWER_SHELF]
     if as_json:
-        said = {u.name: {"state": judged[u.name][0], "why": judged[u.name][1]} for u in units}
+        said = {name: {"state": state, "why": why} for name, (state, why) in judged.items()}
         not_off = [one.model_dump(mode="json") for one in failed]
         typer.echo(json.dumps({"rack": rack.name, "units": said, "not_off": not_off}, indent=2))
         return
     table = Table("U", "unit", "water", "why", title=rack.name)
-    for unit in sorted(units, key=lambda u: -u.u):
-        state, why = judged[unit.name]
-        table.add_row(str(unit.u), unit.name, state.value, why)
+    heights = {unit.name: unit.u for unit in rack.units}
+    for name, (state, why) in sorted(judged.items(), key=lambda each: -heights.get(each[0], 0)):
+        table.add_row(str(heights.get(name, "-")), name, state.value, why)
     open_console().print(table)
     for one in failed:
-        typer.echo(f"not off: {one.subject}: {one.detail}. {one.unblock}")
+        typer.echo(f"not off: {one.subject}: {strip_controls(one.detail)}. {one.unblock}")
 
 
 def dry(
@@ -308,6 +329,9 @@ def power(
         raise InputError("UNIT", unit, problem, "A shelf feeds a whole rack: use its own console.")
     addresses = _addresses(rack, user, ca, insecure=insecure)
     reset = RESETS[act]
+    if act is PowerAct.ON and not file.is_file():  # another name, or lost: nobody knows the latch
+        remedy = "Name the file that `rack water` keeps, or look with it first: it makes one."
+        raise InputError("--water", str(file), "there is no such file, which is the latch", remedy)
     if act is not PowerAct.ON:
         lost = derive_impact(build_graph(planned), [unit])
         typer.echo(f"lost without {unit}: {', '.join(list(lost.lost)[1:40]) or 'nothing else'}")
@@ -329,7 +353,7 @@ def power(
 
     refused = asyncio.run(run())
     for one in refused:
-        typer.echo(f"refused: {one.subject}: {one.detail}. {one.unblock}", err=True)
+        typer.echo(f"refused: {one.subject}: {strip_controls(one.detail)}. {one.unblock}", err=True)
     if refused:
         raise typer.Exit(1)
     typer.echo(f"would send {reset} to {unit}. Nothing was done." if dry_run else f"{unit}: {act}")

@@ -27,8 +27,11 @@ class Table(table.Table):
 class _Screen(Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         """Render a text of anybody: what would move a cursor or set a title is shown instead."""
-        shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-        return super().render_str(shown, **settings)
+        return super().render_str(strip_controls(text), **settings)
+
+
+def strip_controls(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def show_table(listed: Table, empty: str) -> None:

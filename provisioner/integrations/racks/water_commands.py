@@ -17,7 +17,6 @@ import typer
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.transport import RedfishTransport
-from provisioner.cli.client.output import strip_controls
 from provisioner.cli.options.bmc_options import (
     CaOption,
     InsecureOption,
@@ -25,7 +24,7 @@ from provisioner.cli.options.bmc_options import (
     build_address,
 )
 from provisioner.cli.options.checked_options import JsonOption
-from provisioner.cli.options.tables import Table, open_console
+from provisioner.cli.options.tables import Table, open_console, strip_controls
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan, read_plan

@@ -232,7 +232,10 @@ class Atlas:
         """Read the places that changed since the last look, and all where a node is gone."""
         total = sum(group[-1] for group in await store.nodes.count_groups(None))
         while moved := await store.atlas.list_moved(self._places_seen, PLACES_AT_ONCE):
+            before = self._places_seen
             self._put(moved)
+            if self._places_seen == before:
+                break  # only nodes whose number is damaged, which come at each look
         if len(self._places) == total:
             return
         self._places = {}
@@ -281,7 +284,7 @@ async def read_changes(
     seq = (await store.journal.get_head())[0]
     changed = await store.atlas.list_changed(since, limit)
     rows = [(n, f) for n, _, f in await store.atlas.list_facts([name for name, _ in changed])]
-    newest = changed[-1][1] if changed else since
+    newest = max(since, *(number for _, number in changed)) if changed else since
     shown = rows if tenant is None else select_tenant(rows, tenant)
     return format_map(seq, shown, newest), newest, len(changed)
 

@@ -14,21 +14,22 @@ from served import WIDE, Served, run
 from sqlalchemy import text
 from test_api_routes import CLOSED, path_of, with_campaign_and_case
 
+from provisioner.api.fleet_atlas import Atlas, read_changes
+from provisioner.store.rows.node_rows import Fleet
 from provisioner.store.schema.schema import metadata
 
 VALUES = ("'{'", "''", "x'ff00'", "-1")  # what SQLite takes in any column
 # a whole list was lost for these
-FEW = ("certificates.revoked_at", "campaign_policies.body", "version_sets.body", "nodes.state")
-# the number of a node's newest change, by which every reader of the fleet goes on: such a value is
-# in no column of PostgreSQL, and in SQLite a list that lacks its node would be worse than none
-WHOLE = {"nodes.changed"}
+FEW = (
+    "certificates.revoked_at", "campaign_policies.body", "version_sets.body", "nodes.state",
+    "nodes.changed",
+)  # fmt: skip
 ALL = tuple(
     f"{name}.{column.name}"
     for name, listed in metadata.tables.items()
     for column in listed.columns
     if name != "tokens"  # who asks has one
     and not (column.primary_key or column.foreign_keys)  # a constraint keeps these
-    and f"{name}.{column.name}" not in WHOLE
 )
 
 
@@ -95,5 +96,37 @@ def test_a_revocation_whose_time_is_damaged_is_still_one() -> None:
         assert [row["id"] for row in listed if row["revoked_at"]] == [id_]
         assert alone["revoked_at"]
         assert not alone["in_force"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("value", [*VALUES, "9223372036854775807", "1e300", "1.5", "'7x'"])
+def test_a_node_whose_number_is_damaged_is_read_and_heals_with_its_next_write(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By that number every reader goes on; beside it each other node can still be written."""
+
+    async def scenario(served: Served) -> None:
+        nodes, atlas = served.store.nodes, served.store.atlas
+        every = {n.id for n in await nodes.list()}
+        capacity = await Atlas().count_capacity(served.store)
+        hurt, other, *_ = sorted(every)
+        await change(served, f"UPDATE nodes SET changed = {value} WHERE id = :id", id=hurt)
+        newest = await atlas.get_newest_change()
+        raw, seen, _ = await read_changes(served.store, newest, None, 1)
+        monkeypatch.setattr(nodes, "_fleet", Fleet())  # of a daemon that has read nothing yet
+        assert {n.id for n in await nodes.list()} == every
+        assert await Atlas().count_capacity(served.store) == capacity
+        for name in (other, hurt):
+            node = next(n for n in await nodes.list() if n.id == name)
+            await nodes.save(node.model_copy(update={"note": f"written {value}"}))
+        told = {n.id: n.note for n in await nodes.list()}
+        healed = await atlas.list_changed(seen, 10)
+
+        assert seen == newest
+        assert raw
+        assert told[other] == told[hurt] == f"written {value}"
+        assert healed == [(other, newest + 1), (hurt, newest + 2)]
+        assert await atlas.list_changed(newest + 2, 10) == []
 
     run(scenario)

@@ -12,7 +12,7 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Origin
 from provisioner.ports.errors import StaleWrite, StoreFailed
 from provisioner.store import open_store
-from provisioner.store.rows.node_rows import Fleet
+from provisioner.store.rows.node_rows import FIRST, Fleet
 
 
 def node(number: int) -> Node:
@@ -115,7 +115,7 @@ def test_those_who_ask_during_a_reading_are_answered_together_by_the_next_one() 
         others = [asyncio.create_task(fleet.nodes(rows.read)) for _ in range(100)]
 
         assert [len(nodes) for nodes in await asyncio.gather(*others)] == [2] * 100
-        assert rows.asked == [-1, 0]
+        assert rows.asked == [FIRST, 0]
         assert (await first)[0].id == "n0"
 
     asyncio.run(scenario())

@@ -458,8 +458,9 @@ async def _write_changes(ask: Ask, answer: web.StreamResponse, since: int) -> in
     tenant = None if ask.caller.staff else ask.caller.tenant
     more = True
     while more:
+        before = since
         raw, since, count = await read_changes(ask.parts.store, since, tenant, CHANGED_MAX)
-        more = count == CHANGED_MAX
+        more = count == CHANGED_MAX and since > before
         if count:
             await _write(ask, answer, b"event: fleet\ndata: " + raw + b"\n\n")
     return since

@@ -15,6 +15,8 @@ from provisioner.ports.errors import DamagedRow
 from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.rows import home_rows
 from provisioner.store.rows.node_rows import (
+    LAST_CHANGE,
+    number_change,
     read_alert_marks,
     read_certificate_marks,
     read_wave_marks,
@@ -132,13 +134,13 @@ def _generations(connection: Connection) -> list[tuple[str, int]]:
 
 
 def _newest_change(connection: Connection) -> int:
-    return int(connection.scalar(select(func.max(nodes.c.changed))) or 0)
+    return int(connection.scalar(LAST_CHANGE) or 0)
 
 
 def _changed(connection: Connection, after: int, limit: int) -> list[tuple[str, int]]:
     query = select(nodes.c.id, nodes.c.changed).where(nodes.c.changed > after)
     rows = connection.execute(query.order_by(nodes.c.changed, nodes.c.id).limit(limit))
-    return [(r[0], r[1]) for r in rows]
+    return [(r[0], number_change(r[1])) for r in rows]
 
 
 def read_facts(connection: Connection, names: Sequence[str]) -> list[tuple[str, int, Facts]]:

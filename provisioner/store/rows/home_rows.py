@@ -32,6 +32,7 @@ from provisioner.model.integrations.audit_export import ExportStatus
 from provisioner.model.node import State
 from provisioner.store.rows import credential_rows
 from provisioner.store.rows import journal as export_rows
+from provisioner.store.rows.node_rows import number_change
 from provisioner.store.rows.records import json_text
 from provisioner.store.schema.schema import (
     alerts,
@@ -363,7 +364,7 @@ def _placed(row: Row[Any]) -> Placed:
     where = None if pod is None or unit is None else (int(pod), int(unit))
     place = Place(kind, state, bool(tenant), where, _rails(tuple(RAIL.findall(ports or ""))))
     waits = None if reason is None else Waits(str(reason), unblock or "", detail or "")
-    return Placed(changed, name, place, waits)
+    return Placed(number_change(changed), name, place, waits)
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
-from sqlalchemy import Connection, Double, Integer, bindparam, cast, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Double,
+    Integer,
+    bindparam,
+    cast,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from provisioner.model.campaign import CampaignState
 from provisioner.model.location import Port
@@ -21,7 +33,12 @@ _NODE = select(nodes.c.body).where(nodes.c.id == bindparam("name"))
 _STORED = select(nodes.c.state, nodes.c.body).where(
     nodes.c.id == bindparam("name"), nodes.c.generation == bindparam("generation")
 )
-_LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0))
+# SQLite keeps whatever it is given, and takes each text for greater than each number
+COUNTED_BELOW = 2**62
+FIRST = -(2**63)  # a reader begins below a damaged number too
+LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0)).where(
+    nodes.c.changed < literal(COUNTED_BELOW, BigInteger)
+)
 
 
 def add_node(connection: Connection, node: Node) -> Node:
@@ -76,7 +93,14 @@ def save_node(connection: Connection, node: Node) -> Node:
 
 def _next_change(connection: Connection) -> int:
     """A number above every other one. Writers take turns: it is unique, and none comes late."""
-    return int(connection.scalar(_LAST_CHANGE) or 0) + 1
+    return int(connection.scalar(LAST_CHANGE) or 0) + 1
+
+
+def number_change(value: object) -> int:
+    """Return the number of a change, by which a reader goes on; 0 of a damaged cell: its node is
+    read at each look, until the next write numbers it again.
+    """
+    return value if isinstance(value, int) and value < COUNTED_BELOW else 0
 
 
 def _columns(node: Node) -> dict[str, object]:
@@ -108,7 +132,7 @@ Changed = Sequence[tuple[int, Node]]
 # made once: every tick and every turn asks
 _CHANGED = (
     select(nodes.c.changed, nodes.c.id, nodes.c.body)
-    .where(nodes.c.changed > bindparam("seen"))
+    .where(nodes.c.changed > bindparam("seen", type_=BigInteger))
     .order_by(nodes.c.changed)
 )
 _NAMED = select(nodes.c.id, nodes.c.kind, nodes.c.state, nodes.c.tenant, nodes.c.body).where(
@@ -127,7 +151,7 @@ class Fleet:
         self._known: dict[str, tuple[int, Node]] = {}
         self._places: dict[str, int] = {}  # of each readable node in `_listed`
         self._listed: list[Node] = []
-        self._seen = -1
+        self._seen = FIRST
         self._nodes: tuple[Node, ...] = ()
         self.damaged: tuple[Node, ...] = ()  # stand-ins, of rows that cannot be read
         self.guarded: tuple[Node, ...] = ()  # adopted and detached, readable or not, by id
@@ -205,7 +229,7 @@ class Fleet:
 def _after(connection: Connection, number: int) -> Changed:
     rows = connection.execute(_CHANGED, {"seen": number}).all()
     # past the cache of single nodes: a whole fleet would only drive everything else out of it
-    return tuple((changed, _parse(connection, name, body)) for changed, name, body in rows)
+    return tuple((number_change(c), _parse(connection, name, body)) for c, name, body in rows)
 
 
 def _parse(connection: Connection, name: str, body: str) -> Node:

@@ -52,7 +52,7 @@ def fleet(connection: Connection, tenant: str | None) -> Sequence[tuple[str, ...
     query = select(*columns).order_by(nodes.c.id)
     if tenant is not None:
         query = query.where(nodes.c.tenant == tenant)
-    return [tuple(row) for row in connection.execute(query)]
+    return [_texts(row) for row in connection.execute(query)]
 
 
 def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, str, str, str, int]]:
@@ -62,7 +62,12 @@ def summary(connection: Connection, tenant: str | None) -> Sequence[tuple[str, s
     if tenant is not None:
         query = query.where(n.tenant == tenant)
     groups = query.group_by(n.kind, n.state, n.release, n.tenant)
-    return [(r[0], r[1], r[2], r[3], r[4]) for r in connection.execute(groups)]
+    return [(*_texts(r[:4]), r[4]) for r in connection.execute(groups)]
+
+
+def _texts(row: Sequence[Any]) -> tuple[Any, ...]:
+    """SQLite keeps bytes in a column of texts, if it is given them; told as Python does."""
+    return tuple(map(str, row)) if bytes in map(type, row) else tuple(row)
 
 
 class CertificateRow(NamedTuple):

@@ -265,6 +265,7 @@ class CampaignNode(Record):
     leaves: tuple[str, ...] = ()  # of a host: the leaves it is cabled to
     rails: tuple[int, ...] = ()  # of a leaf: the rails it carries
     planes: tuple[int, ...] = ()  # of a switch
+    groups: tuple[str, ...] = ()  # of a switch: those of which one has to carry on
     tenant: str = ""  # "": not allocated
     gpus: int = 0
     in_service: bool = True  # serves or could serve; False: it already counts as out of service

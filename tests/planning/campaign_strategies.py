@@ -58,6 +58,7 @@ def fleets(draw: st.DrawFn, *, nested: bool = False, switches: bool = True) -> l
                     unit=f"su{unit}",
                     rails=(rail, *([2] if not nested and draw(st.integers(0, 3)) == 0 else [])),
                     planes=planes,
+                    groups=() if nested else draw(st.sampled_from([(), ("g",), ("g", "h")])),
                     minutes=20,
                 )
             )

@@ -136,6 +136,8 @@ def counts(
             may = members - _ceiling(rules.free_kept, members)
         elif domain in ("rail", "plane"):
             may = min(1, most_of(limits.get(Domain(domain), Limit(count=1)), members))
+        elif domain == "group":
+            may = max(1, members - 1)
         else:
             may = most_of(limits.get(Domain(domain)), members)
         found[key] = gone[key], max(0, may)
@@ -155,6 +157,7 @@ def keys(node: CampaignNode) -> list[tuple[str, object]]:
         found.append(("host.tenant", node.tenant) if node.tenant else ("host.idle", node.profile))
     found += [("switch.rail", r) for r in node.rails]
     found += [("switch.plane", p) for p in node.planes]
+    found += [("switch.group", g) for g in node.groups]
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
-from functools import lru_cache
 
 from provisioner import components
 from provisioner.control.node.explaining import read_facing_versions
@@ -24,11 +23,11 @@ from provisioner.planning.campaigns.campaign_moves import (
     find_pin_conflict,
     is_in_service,
 )
+from provisioner.planning.lifecycle.admission import rails_of
 from provisioner.planning.path.planner import PlanCache, PlanningNode, WayBack, plan_way_back
 from provisioner.planning.path.profiles import choose_profile
 from provisioner.planning.places.address_plan import AddressPlan
-from provisioner.planning.places.addressing import Addressing
-from provisioner.planning.places.place_ports import Ports
+from provisioner.planning.places.place_ports import find_switch, list_switch_groups
 from provisioner.settings import Settings
 from provisioner.store.sql_store import SqlStore
 
@@ -68,6 +67,7 @@ def read_standing(
             "leaves": tuple(sorted({p.switch for p in node.ports})),
             "rails": leaf_rails.get(node.id, ()),
             "planes": facts.planes or planes_of(node, plan),
+            "groups": list_switch_groups(node.id, plan) if node.kind is NodeKind.SWITCH else (),
             "tenant": node.tenant,
             "in_service": is_in_service(node),
             "recalled": taken_back,
@@ -95,26 +95,10 @@ def read_fleet(
     )
 
 
-def rails_of(nodes: Sequence[Node]) -> dict[str, tuple[int, ...]]:
-    """Return the rails whose cables end on each leaf."""
-    rails: dict[str, set[int]] = {}
-    for node in nodes:
-        for port in node.ports:
-            rails.setdefault(port.switch, set()).add(port.rail)
-    return {leaf: tuple(sorted(numbers)) for leaf, numbers in rails.items()}
-
-
 def planes_of(node: Node, plan: AddressPlan | None) -> tuple[int, ...]:
     """Return the plane of a switch, by its planned name; () where a fabric has only one."""
-    if plan is None or plan.planes < 2 or node.kind is not NodeKind.SWITCH:
-        return ()
-    place = _ports(plan).find_switch(node.id)
-    return () if place is None else (place.plane,)
-
-
-@lru_cache(maxsize=4)
-def _ports(plan: AddressPlan) -> Ports:
-    return Ports(Addressing(plan))
+    place = find_switch(node.id, plan) if node.kind is NodeKind.SWITCH else None
+    return (place.plane,) if place and plan and plan.planes > 1 else ()
 
 
 class Survey:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from provisioner.control.campaigns.campaign_facts import Survey, rails_of, read_fleet, read_standing
+from provisioner.control.campaigns.campaign_facts import Survey, read_fleet, read_standing
 from provisioner.control.campaigns.selecting import find_selected
 from provisioner.control.context import Context
 from provisioner.model.adoption.capability import Capability
@@ -52,6 +52,7 @@ from provisioner.planning.certification.fault_rates import (
     weigh_campaign,
 )
 from provisioner.planning.certification.regression import RegressionPolicy, judge_campaign
+from provisioner.planning.lifecycle.admission import rails_of
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import StaleWrite, StoreFailed
 from provisioner.settings import Settings

@@ -59,6 +59,7 @@ from provisioner.planning.lifecycle.decide import (
     View,
 )
 from provisioner.planning.lifecycle.journey import enter_state
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement
 from provisioner.ports import StaleWrite
 from provisioner.store.sql_store import SqlStore
@@ -77,9 +78,12 @@ ADMISSION = "/admission"
 class Disruptions:
     """Only switches have limits; a step on a host disrupts that host alone."""
 
-    def __init__(self, store: SqlStore, switches_down_percent: int) -> None:
+    def __init__(
+        self, store: SqlStore, switches_down_percent: int, plan: AddressPlan | None
+    ) -> None:
         self._store = store
         self._percent = switches_down_percent
+        self._plan = plan
 
     async def admit(self, hold: Hold, node: Node, step: Step) -> tuple[str, ...]:
         """Return why a step must wait; nothing: its place is taken, and `over` gives it back.
@@ -92,7 +96,7 @@ class Disruptions:
             active = await self._store.operations.list_active()
             taken = {o.node: Disruption(o.phase) for o in active if o.phase and o.node != node.id}
             nodes = await self._store.nodes.list()
-            reasons = find_admission_reasons(node, step, nodes, taken, self._percent)
+            reasons = find_admission_reasons(node, step, nodes, taken, self._percent, self._plan)
             if not reasons:
                 await hold.enter_phase(step.disruption.value)
             return reasons
@@ -138,7 +142,8 @@ class Performer:
         self._certifier = certifier
         self._repair_workflow = repair_workflow
         self._violations = violations or IsolationViolations(context.store, context.clock)
-        self._disruptions = Disruptions(context.store, context.settings.switches_down_percent)
+        percent = context.settings.switches_down_percent
+        self._disruptions = Disruptions(context.store, percent, tenancy.plan)
 
     async def perform(self, hold: Hold, node: Node, turn: Turn, view: View | None) -> Problems:
         """Carry out the decision; return the blockers, if any."""

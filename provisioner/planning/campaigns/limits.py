@@ -29,6 +29,7 @@ class Spot(NamedTuple):
     leaves: tuple[str, ...]
     rails: tuple[int, ...]
     planes: tuple[int, ...]
+    groups: tuple[str, ...]
     tenant: str
     profile: str
 
@@ -227,15 +228,21 @@ def switch_places(switches: Sequence[Spot], policy: Policy) -> Forest:
 
 
 def switch_rails(switches: Sequence[Spot], policy: Policy) -> Forest:
-    """Return the switches' groups by rail and plane, with at most one switch down in each."""
+    """Return the switches' groups by rail and plane, with at most one switch down in each, and
+    those of which one has to carry on.
+    """
     one = Limit(count=1)
     limits = {
         domain: one if count_allowed(policy.switch_limits.get(domain, one), 1) else Limit(count=0)
         for domain in (Domain.RAIL, Domain.PLANE)
     }
-    return _build_domains(
-        switches, limits, {Domain.RAIL: lambda n: n.rails, Domain.PLANE: lambda n: n.planes}
-    )
+    named: dict[str, set[int]] = {}
+    for number, switch in enumerate(switches):
+        for group in switch.groups:
+            named.setdefault(group, set()).add(number)
+    carrying = [Members(g, max(1, len(of) - 1), frozenset(of)) for g, of in named.items()]
+    keys = {Domain.RAIL: lambda n: n.rails, Domain.PLANE: lambda n: n.planes}
+    return _build_domains(switches, limits, keys, carrying)
 
 
 def count_used(places: Forest, out: Iterable[int]) -> list[int]:
@@ -251,8 +258,9 @@ def _build_domains(
     nodes: Sequence[Spot],
     limits: Mapping[Domain, Limit],
     keys: Mapping[Domain, Callable[[Spot], Iterable[object]]],
+    more: Iterable[Members] = (),
 ) -> Forest:
-    domains = []
+    domains = list(more)
     for domain, limit in limits.items():
         if domain not in keys:
             continue  # a domain of owners

@@ -10,6 +10,8 @@ from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, Placement, State
 from provisioner.model.plan import Disruption, Step
 from provisioner.model.switch import Counters, Wellness
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.places.place_ports import list_switch_groups
 
 # ------------------------------------------------------------------------------
 # Decide from measured loads which work an overloaded daemon postpones. Pure.
@@ -110,9 +112,13 @@ def has_too_many(driven: int, part: int) -> bool:
 # Decide whether a switch may go down: conflicting outages, remaining traffic, and recovery.
 
 
-def find_rails(switch: str, nodes: Iterable[Node]) -> frozenset[int]:
-    """Return the rails (or planes) whose cables end on this leaf; none for a spine."""
-    return frozenset(p.rail for n in nodes for p in n.ports if p.switch == switch)
+def rails_of(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
+    """Return the rails whose cables end on each leaf."""
+    rails: dict[str, set[int]] = {}
+    for node in nodes:
+        for port in node.ports:
+            rails.setdefault(port.switch, set()).add(port.rail)
+    return {leaf: tuple(sorted(numbers)) for leaf, numbers in rails.items()}
 
 
 def find_rail_conflicts(node: Node, nodes: Sequence[Node], down: Iterable[str]) -> tuple[str, ...]:
@@ -122,11 +128,12 @@ def find_rail_conflicts(node: Node, nodes: Sequence[Node], down: Iterable[str]) 
     """
     if node.kind is not NodeKind.SWITCH:
         return ()
-    mine = find_rails(node.id, nodes)
+    rails = rails_of(nodes)
+    mine = {*rails.get(node.id, ())}
     return tuple(
         f"{leaf} carries rail {min(shared)} as well and is down"
         for leaf in sorted(down)
-        if leaf != node.id and (shared := mine & find_rails(leaf, nodes))
+        if leaf != node.id and (shared := mine.intersection(rails.get(leaf, ())))
     )
 
 
@@ -189,6 +196,7 @@ def find_clean_ports(before: Counters, after: Counters) -> frozenset[str]:
 
 
 _CARRYING = frozenset({Placement.CUSTOMER, Placement.MIXED})  # includes hosts being drained
+_ABSENT = frozenset({State.DISCOVERED, State.INTAKE, State.QUARANTINED})
 # states of a switch that is not in service, or is leaving it
 UPGRADING = frozenset(
     {State.DISCOVERED, State.INTAKE, State.CONVERGING, State.VALIDATING, State.DRAINING}
@@ -211,16 +219,19 @@ def find_admission_reasons(
     nodes: Sequence[Node],
     disrupted: Mapping[str, Disruption],
     switches_down_percent: int,
+    plan: AddressPlan | None = None,
 ) -> tuple[str, ...]:
     """Return the reasons why `step` on `node` must wait; () if it may begin.
 
     `disrupted` maps the nodes with a disruption under way to its kind. A switch goes down only
     while no host on it is being validated or is in a customer's VRF, and only within the limit of
-    its tier. Two leaves that carry the same rail or plane never go down together.
+    its tier. Two leaves that carry the same rail or plane never go down together, and no group of
+    `plan` goes down as a whole.
     """
     if step.disruption is not Disruption.SWITCH or node.kind is not NodeKind.SWITCH:
         return ()
-    peers = [n for n in nodes if n.kind is NodeKind.SWITCH and tier_of(n) == tier_of(node)]
+    switches = [n for n in nodes if n.kind is NodeKind.SWITCH and n.state is not State.RETIRED]
+    peers = [n for n in switches if tier_of(n) == tier_of(node)]
     down = [n.id for n in peers if n.id != node.id and n.id in disrupted]
     reasons = []
     limit = switch_limit(len(peers), switches_down_percent)
@@ -229,7 +240,11 @@ def find_admission_reasons(
             f"{len(down)} of {len(peers)} {tier_of(node)} switches are down, limit {limit}"
         )
     reasons += find_rail_conflicts(node, nodes, down)
-    reasons += _find_plane_reasons(node, peers, down, switches_down_percent)
+    for group in list_switch_groups(node.id, plan):
+        others = [
+            n for n in switches if group in list_switch_groups(n.id, plan) and n.id != node.id
+        ]
+        reasons += _find_group_reasons(group, others, disrupted, switches_down_percent, reasons)
     using = [
         n.id
         for n in nodes
@@ -241,27 +256,27 @@ def find_admission_reasons(
     return tuple(reasons)
 
 
-def _find_plane_reasons(
-    node: Node, peers: Sequence[Node], down: Sequence[str], percent: int
+def _find_group_reasons(
+    group: str,
+    others: Sequence[Node],
+    disrupted: Mapping[str, Disruption],
+    percent: int,
+    said: Sequence[str],
 ) -> tuple[str, ...]:
-    """Apply the limit of the tier to each pod and plane too, so that no plane is interrupted.
-
-    For leaves, `together` already forbids two of one rail or plane.
+    """Apply the limit of the tier to a group too, and keep its last switch up whatever the limit:
+    one that is not taken in yet, or is quarantined, may carry nothing.
     """
-    if tier_of(node) == "leaf":
+    down = [n.id for n in others if n.id in disrupted]
+    out = sorted({*down, *(n.id for n in others if n.state in _ABSENT)})
+    limit = switch_limit(len(others) + 1, percent)
+    if said or not out:
         return ()
-    group = _group(node.id)
-    count = sum(_group(p.id) == group for p in peers)
-    mine = [name for name in down if _group(name) == group]
-    limit = switch_limit(count, percent)
-    if count == len(peers) or len(mine) < limit:
+    if len(down) >= limit:
+        return (f"{len(down)} of {len(others) + 1} {group} are down, limit {limit}",)
+    if len(out) < len(others):
         return ()
-    return (f"{len(mine)} of {count} {group} switches of one plane are down, limit {limit}",)
-
-
-def _group(name: str) -> str:
-    """Return tier, pod and plane of a spine: its planned name without its number."""
-    return name.rpartition("-")[0]
+    away = f"{out[0]} and {len(out) - 1} more are down, quarantined or not taken in"
+    return (f"no other of the {group} carries on: {away}; bring one back, or retire it",)
 
 
 def find_busy_neighbours(node: Node, nodes: Mapping[str, Node]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from provisioner.model.location import (
@@ -21,6 +22,7 @@ from provisioner.model.node import Node
 from provisioner.model.tenant import Tenant
 from provisioner.model.tenant_network import MARK, FilterMatch, GroupRule, PortFilter, Protocol
 from provisioner.planning.places import address_plan
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
 
 # ------------------------------------------------------------------------------
@@ -225,6 +227,33 @@ class Ports:
 
 def _cable(end: RailEnd) -> dict[str, int]:
     return {"rail": end.rail, "plane": end.plane, "link": end.link}
+
+
+@lru_cache(maxsize=4)
+def _ports(plan: AddressPlan) -> Ports:
+    return Ports(Addressing(plan))
+
+
+@lru_cache(maxsize=1 << 14)
+def find_switch(name: str, plan: AddressPlan | None) -> SwitchPlace | None:
+    return None if plan is None else _ports(plan).find_switch(name)
+
+
+def list_switch_groups(name: str, plan: AddressPlan | None) -> tuple[str, ...]:
+    """Return the groups of a switch above the leaves, of which one has to carry on: the superspines
+    of a spine's number, and those of a plane. A name that no plan writes is cut at its number.
+    """
+    if plan is None or (place := find_switch(name, plan)) is None:
+        group = name.rpartition("-")[0]
+        return (f"{group} switches of one plane",) if group and name[:5] != "leaf-" else ()
+    tier, pod, unit, number, plane = place
+    of_plane = f", plane {plane}" if plan.planes > 1 else ""
+    if tier == "superspine":
+        served = number // max(1, plan.superspines)
+        return f"superspines of spine number {served}{of_plane}", f"superspines{of_plane}"
+    if tier == "front":
+        return (f"front switches of pod {pod}, unit {unit}",)
+    return (f"spines of pod {pod}{of_plane}",) if tier == "spine" else ()
 
 
 # ------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from provisioner.checks import lldp
 from provisioner.checks.readers.sysfs import pci_of_interface
 from provisioner.integrations.sonic import config_db
 from provisioner.model.expected import ExpectedDpu
+from provisioner.model.host_packages import classify_package, name_driver_packages
 from provisioner.model.inventory import Device, DeviceKind, Inventory
 from provisioner.model.location import Port
 from provisioner.model.names import find_pci, is_named, normalize_pci, resolve_system, spell_port
@@ -136,7 +137,14 @@ def test_a_name_that_two_ports_share_in_two_meanings_is_never_taken_for_the_othe
         ("leaf/swp1s0", ["swp1s0"]),  # not swp1's too
         ("leaf/swp10", ["swp10"]),
         ("optic of leaf/swp1: no light", ["swp1"]),
+        ("(leaf/swp1s0), down", ["swp1s0"]),
+        ("leaf/swp1s0@NONE", ["swp1s0"]),  # as `ip link` writes a port with a lower one
         ("leaf", ["swp1", "swp1s0", "swp10"]),
+        # none of the ports: any may be meant, and a person is told all
+        *(
+            (f"leaf/{name}", ["swp1", "swp1s0", "swp10"])
+            for name in ("swp01", "swp1s00", "swp1_0", "SWP1", "swp1.100", "swp1-4", "br_default")
+        ),
     ],
 )
 def test_a_port_is_named_by_its_whole_name(text: str, ports: list[str]) -> None:
@@ -148,6 +156,64 @@ def test_a_port_is_named_by_its_whole_name(text: str, ports: list[str]) -> None:
 
     assert [p.interface for p in ports_of(text, node)] == ports
     assert is_named(["swp1"], "swp1s0 swp10") is False
+
+
+@pytest.mark.parametrize(
+    ("port", "subtype", "described", "meant"),
+    [
+        ("swp1s0", "ifname", "su0-n00 NIC_0", "swp1s0"),  # lldpd on Cumulus
+        ("swp1s0", "local", "", "swp1s0"),
+        ("su0-n00 NIC_0", "ifalias", "swp1s0", "swp1s0"),
+        ("1/1/1", "local", "swp1s0", "swp1s0"),  # a cage's number on the faceplate
+        ("swp1s0", "ifname", "swp1", "swp1s0"),  # the id counts, whatever is described
+        # another port than the planned ones: a fault of the cable, never the planned port
+        ("swp1", "ifname", "swp1s0", "swp1"),
+        ("SWP1S0", "ifname", "swp1s0", "SWP1S0"),  # Linux tells cases apart
+        ("swp1s00", "ifname", "swp1s0", "swp1s00"),
+        ("eth0", "ifname", "swp1s0", "eth0"),  # the switch's management port
+        ("swp1s0.100", "ifname", "swp1s0", "swp1s0.100"),
+        ("bridge", "ifname", "swp1s0", "bridge"),
+        ("br_default", "ifname", "swp1s0", "br_default"),
+        ("48:b0:2d:00:00:01", "mac", "swp1s0", ""),  # not known, so not judged
+        ("48-B0-2D-00-00-01", "local", "swp1s0", ""),
+    ],
+)
+def test_a_port_of_cumulus_is_what_its_id_says(
+    port: str, subtype: str, described: str, meant: str
+) -> None:
+    known = {("leaf", "swp1s0"), ("leaf", "swp1s1"), ("leaf", "swp10")}
+
+    named = lldp.Heard("leaf", port, subtype, described).named({}, known)
+
+    assert named == (("leaf", meant) if meant else None)
+
+
+@pytest.mark.parametrize(
+    ("names", "packaging"),
+    [
+        # NVIDIA's repository from 580 on pins by a package, and names Fabric Manager's packages
+        # after the driver's
+        (["nvidia-driver-pinning-580", "nvidia-open-580"], "nvidia-open"),
+        (["cuda-drivers-fabricmanager-570", "nvidia-open-570"], "nvidia-open"),
+        (["cuda-drivers-fabricmanager-570"], ""),
+        (["nvidia-driver-assistant", "cuda-drivers"], "nvidia"),
+        (["nvidia-open-580", "nvidia-driver-580-open"], "nvidia-open"),
+        # parts without a whole: which packaging they are of is not known
+        (["nvidia-headless-no-dkms-550-server-open"], ""),
+        (["nvidia-dkms-580-open"], ""),
+        (["nvidia-driver"], ""),
+    ],
+)
+def test_packages_beside_a_driver_are_no_packaging_of_it(names: list[str], packaging: str) -> None:
+    assert name_driver_packages(names) == packaging
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["nvidia-fabricmanager-dev", "nvidia-fabricmanager-dev-580", "libnccl-dev", "nvlink5-580"],
+)
+def test_a_package_whose_name_begins_alike_is_another(package: str) -> None:
+    assert classify_package(package, "1") is None
 
 
 @pytest.mark.parametrize("interface", ["Ethernet4", "Eth1/2"])

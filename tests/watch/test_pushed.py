@@ -112,6 +112,17 @@ def test_a_rails_address_or_a_leafs_port_names_the_node_and_the_rail(said, node,
         ({"instance": "leaf-3:9100", "device": "swp9"}, ("su0-n01", "rail3")),
         ({"instance": "leaf-3:9100", "device": "swp64"}, ("leaf-3", "swp64")),
         ({"switch": "leaf-3", "port": "swp9"}, ("su0-n01", "rail3")),
+        # snmp_exporter (IF-MIB's columns, by the switch's address), and gNMIc
+        ({"instance": "leaf-3", "ifName": "swp9", "ifIndex": "11"}, ("su0-n01", "rail3")),
+        ({"instance": "10.1.0.3", "ifDescr": "swp9"}, ("su0-n01", "rail3")),
+        ({"instance": "10.1.0.3:9116", "ifName": "swp64"}, ("leaf-3", "swp64")),
+        ({"source": "leaf-3:9339", "interface_name": "swp9"}, ("su0-n01", "rail3")),
+        ({"source": "10.1.0.3:9339", "interface_name": "swp9"}, ("su0-n01", "rail3")),
+        # a VLAN of a port, a lane of it, another case and the bridge are not the port
+        *(
+            ({"instance": "leaf-3:9100", "device": name}, ("leaf-3", name))
+            for name in ("swp9.100", "swp9s0", "swp90", "SWP9", "br_default", "bridge", "eth0")
+        ),
         ({"ip": "172.32.0.2"}, ("su0-n01", "rail1")),
         ({"instance": "172.32.0.2:9400", "gpu": "4"}, ("su0-n01", "4")),
         ({"instance": "su0-n01", "device": "mlx5_3"}, ("su0-n01", "mlx5_3")),

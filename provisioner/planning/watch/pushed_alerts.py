@@ -61,6 +61,8 @@ class Directory:
                 self._switches[node.id.lower()] = node.id
             if address := address_in(node.address):
                 self._add("address", address, node.id)
+                if node.kind is NodeKind.SWITCH:
+                    self._switches[address] = "" if address in self._switches else node.id
             for port in node.ports:
                 self._add_port(node, port)
             self._rails[node.id] = frozenset(p.rail for p in node.ports if p.address)
@@ -85,7 +87,8 @@ class Directory:
         interface = _word(said, "interface")
         names = [word for label in ("node", "hostname") if (word := _word(said, label))]
         if interface and not switch:  # an exporter on a switch, or for it: the node cabled there
-            meant = [self._switches.get(n, "") for word in names for n in _short(word)]
+            words = [n for word in names for n in (*_short(word), address_in(word))]
+            meant = [self._switches.get(n, "") for n in words]
             switch = next((s for s in meant if ("port", f"{s}/{interface}") in self._known), "")
             names = [] if switch else names
         for word in names:
@@ -185,9 +188,10 @@ C = Classification
 ORDINARY = (C.HARDWARE, C.SENSOR_WARNING, C.SENSOR_CRITICAL, C.SENSOR_FAILURE, C.LINK)
 _NAME = re.compile(r"[A-Za-z0-9][\w.:/ -]{0,127}")
 # labels that name a node, as Alertmanager's usual sources write them (dcgm-exporter: "Hostname")
-_NODE_LABELS = ("node", "hostname", "Hostname", "host", "nodename", "instance")
+_NODE_LABELS = ("node", "hostname", "Hostname", "host", "nodename", "instance", "source")
+# node_exporter on a switch: "device"; snmp_exporter: IF-MIB's columns; gNMIc: "interface_name"
+_PORT_LABELS = ("interface", "port", "device", "ifname", "ifName", "ifDescr", "interface_name")
 _TARGET_LABELS = ("target", "gpu", "device", "port", "interface", "rail", "sensor")
-_PORT_LABELS = ("interface", "port", "device", "ifname")  # node_exporter on a switch: "device"
 _SEVERITY = {"critical": (C.HARDWARE,), "error": (C.HARDWARE,), "warning": (C.SENSOR_WARNING,)}
 
 
@@ -295,7 +299,7 @@ def _alertmanager(item: dict[str, Any]) -> dict[str, Any] | None:
         (annotations[n] for n in ("summary", "description") if isinstance(annotations.get(n), str)),
         "",
     )
-    target = next((labels[n] for n in _TARGET_LABELS if labels.get(n)), "")
+    target = next((labels[n] for n in (*_TARGET_LABELS, *_PORT_LABELS) if labels.get(n)), "")
     labelled = _classes(labels.get("classifications", labels.get("classification", "")).split(","))
     ident = name
     classes = labelled or _SEVERITY.get(labels.get("severity", "").lower(), ())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.cli.client import calls, views
 from provisioner.cli.client.output import show_rows
 from provisioner.model.adoption.capability import Observation
 from provisioner.model.node import Node, NodeKind, Origin, State
@@ -62,3 +63,56 @@ def test_an_adopted_host_is_a_debt_with_its_date_and_what_it_waits_for(
 
     assert "serving, not certified: adopted 1970-01-02" in text
     assert "drain" in text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "shown"),
+    [
+        (None, None, None, "unknown"),
+        (6.0, 2.0, None, "2.00 to unknown"),
+        (0.0, None, 0.5, "unknown to 0.50"),
+        (0.0, 0.0, 0.0, "0.00 to 0.00"),
+        (1e6, 2.0, 1e9, "2.00 to"),
+    ],
+)
+def test_a_suspect_whose_interval_has_no_end_is_shown(
+    ratio: float | None, low: float | None, high: float | None, shown: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    evidence = {"ratio": ratio, "low": low, "high": high, "faults_with": 3, "faults_without": 0}
+    one = {"what": ["rack=r07"], "accused": True, "evidence": evidence, "decided_by": []}
+    views.show_suspects({"faults": 3, "node_days": 9.0, "items": [one]}, {})
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("told", "says", "not_said"),
+    [
+        ({}, "0 ports were judged", "No optic degrades"),
+        ({"ports": 16, "unknown": 16}, "16 of them unknown", "No optic degrades"),
+        ({"ports": 16, "unknown": 15}, "No optic degrades or flaps", "Not judged"),
+        ({"ports": 16, "unread": ["leaf-9"]}, "Not judged as a whole: leaf-9", "unknown: "),
+    ],
+)
+def test_optics_of_which_nothing_is_known_are_not_called_good(
+    told: dict[str, object], says: str, not_said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = {"items": [], "causes": [], "ports": 0, "unknown": 0, "unread": []}
+    views.show_optics({**none, **told}, {})
+    shown = capsys.readouterr().out
+    assert says in shown
+    assert not_said not in shown
+
+
+def test_a_space_that_could_not_be_read_shows_why_in_its_row_and_fails_the_check(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blocker = {"reason": "unreachable", "subject": "vms", "detail": "no answer", "unblock": "x"}
+    row = {"tenant": "red", "space": "", "clients": [], "exports": [], "quota_bytes": None}
+    row |= {"encrypted": False, "foreign": [], "steps": [], "blockers": []}
+    whole = {"items": [{**row, "space": "red"}]}
+    assert not calls.FAILS["storage check"](whole)
+    for odd in ({"blockers": [blocker]}, {"foreign": ["10.0.0.9"]}, {"steps": ["admit"]}):
+        assert calls.FAILS["storage check"]({"items": [*whole["items"], {**row, **odd}]})
+    show_rows("storage check", [{**row, "blockers": [blocker]}], list(row), "table")
+    assert "no answer" in capsys.readouterr().out

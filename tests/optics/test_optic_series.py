@@ -491,6 +491,8 @@ def test_the_fleets_optics_are_listed_with_what_they_share(tmp_path: Path) -> No
         series.settle()
         series.close()
     (tmp_path / "leaf-9" / "judged.json").write_text('{"rows": [3, {"port": "x"}], "sizes": {}}')
+    (tmp_path / "leaf-new").mkdir()  # its first day has not ended
+    (tmp_path / "stray").write_text("")
 
     told = read_fleet(tmp_path)
 
@@ -500,4 +502,35 @@ def test_the_fleets_optics_are_listed_with_what_they_share(tmp_path: Path) -> No
     assert {o.node for o in told.items if o.interface == "swp0"} == {"n4", "n5"}
     assert told.ports == 39 * 8
     assert [c.group for c in told.causes if c.group.startswith("lot")] == ["lot P odd"]
+    assert (told.unread, told.unknown) == (("leaf-9", "leaf-new"), 0)
     assert read_fleet(tmp_path / "none").ports == 0
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "", "{", "[]", "{}", '{"rows": null, "sizes": {}, "unknown": 0}',
+        '{"rows": [], "sizes": {}}', '{"rows": [], "sizes": [], "unknown": 0}',
+        '{"rows": [], "sizes": {"leaf l": "8"}, "unknown": 0}',
+        '{"rows": [], "sizes": {}, "unknown": true}', '{"rows": [{}], "sizes": {}, "unknown": 0}',
+        '{"rows": [{"port": "l/p", "groups": 3}], "sizes": {}, "unknown": 0}',
+    ],
+)  # fmt: skip
+def test_a_leaf_of_which_not_all_can_be_read_is_named_and_not_left_out(
+    tmp_path: Path, kept: str
+) -> None:
+    (tmp_path / "l").mkdir()
+    (tmp_path / "l" / "judged.json").write_text(kept)
+    told = read_fleet(tmp_path)
+    assert (told.unread, told.items, told.ports) == (("l",), (), 0)
+
+
+def test_ports_of_which_nothing_can_be_told_are_counted_apart(tmp_path: Path) -> None:
+    series = OpticSeries(tmp_path, days_kept=31)
+    for day in (0, 1):
+        at = datetime(2026, 5, 20 + day, 12, tzinfo=UTC).timestamp()
+        series.take("n1", "leaf-1/swp0", reading(0.8), at)
+    series.settle()
+    series.close()
+    told = read_fleet(tmp_path)
+    assert (told.ports, told.unknown, told.unread) == (1, 1, ())

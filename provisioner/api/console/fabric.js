@@ -71,10 +71,13 @@ function optics() {
     button.disabled = true;
     try {
       const told = await ask("/fabric/optics");
+      const unknown = told.unknown ? `, ${number(told.unknown)} of them unknown: too few days of readings` : "";
+      const judged = `${many(told.ports, "port")} judged at the end of the last day${unknown}${told.unread.length ? `; not judged as a whole: ${told.unread.join(", ")}` : ""}.`;
       place.replaceChildren(...[
         told.causes.length ? made("ul", {}, told.causes.map((c) => made("li", {}, made("span", { class: "strong" }, c.group), `: ${number(c.bad)} of ${number(c.all_bad)} ${c.of} ports, though it has ${number(c.ports)} of the fleet's ${number(c.fleet)}. Look for the cause there.`))) : null,
         told.items.length ? table("Optics that want something", [["Leaf"], ["Port"], ["Node"], ["Verdict"], ["What to do"], ["Flaps", "num"]], told.items.map((o) => [link(["nodes", o.switch], o.switch), o.interface, o.node ? link(["nodes", o.node], o.node) : "—", o.says,
-          [o.remedy, o.repaired_on ? `Changed on ${o.repaired_on}: ${o.proved ? "its light proves it." : "not proved by its light."}` : ""].filter(Boolean).join(" ") || "—", number(o.flaps)])) : empty(told.ports ? "No optic degrades or flaps." : "No optic was judged yet.", told.ports ? `${many(told.ports, "port")} judged at the end of the last day.` : "Ports are judged when a day of readings has ended."),
+          [o.remedy, o.repaired_on ? `Changed on ${o.repaired_on}: ${o.proved ? "its light proves it." : "not proved by its light."}` : ""].filter(Boolean).join(" ") || "—", number(o.flaps)])) : empty(told.ports > told.unknown ? "No optic degrades or flaps." : "No optic was judged yet.", "Ports are judged when days of readings have ended."),
+        made("p", { class: "quiet" }, judged),
       ].filter(Boolean));
     } catch (problem) {
       place.replaceChildren(made("p", { class: "bad" }, `${problem.title}. ${problem.unblock}`));

@@ -83,6 +83,7 @@ OVER = ("done", "running", "dry_run")
 VIEWS: Mapping[str, str] = {
     "explain": "views.show_explanation",
     "drift": "views.show_drift",
+    "switch optics": "views.show_optics",
     "node show": "views.show_node",
     "node parts": "views.show_parts",
     "node plan": "views.show_plan",
@@ -377,6 +378,7 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
     "webhook dead": lambda d: bool(d["items"]),
     "audit exports": lambda d: any(e["failing_since"] for e in d["items"]),
     "tenant audit": lambda d: bool(d["blockers"]),
+    "storage check": lambda d: any(s["blockers"] or s["foreign"] or s["steps"] for s in d["items"]),
     "watch status": lambda d: d["stale"] or bool(d["unwatched"]),
     "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),
 }

@@ -82,6 +82,19 @@ def show_usage(told: Document, _given: Document) -> None:
         _print(f"{told['behind']} events are not counted yet: ask again in a minute", "yellow")
 
 
+def show_optics(told: Document, _given: Document) -> None:
+    """Print the fleet's optics that want something, and of how many ports nothing is known."""
+    if told["items"] or told["ports"] > told["unknown"]:
+        show_rows("switch optics", told["items"], (), "table")
+    for one in told["causes"]:
+        share = f"{one['bad']} of {one['all_bad']} {one['of']} ports, though it has {one['ports']}"
+        _print(f"{one['group']}: {share} of {one['fleet']}: look for the cause there", "yellow")
+    days = "at the end of the last day; of those with too few days of readings nothing is known"
+    _print(f"{told['ports']} ports were judged, {told['unknown']} of them unknown, {days}.")
+    if told["unread"]:
+        _print(f"Not judged as a whole: {', '.join(told['unread'])}.", "yellow")
+
+
 def show_suspects(told: Document, _given: Document) -> None:
     """Print what faults accuse, with a plot of the rate ratios and their intervals."""
     _print(f"{told['faults']} faults in {told['node_days']:.0f} node-days")
@@ -92,8 +105,8 @@ def show_suspects(told: Document, _given: Document) -> None:
             {
                 "accused": "yes" if one["accused"] else "–",
                 "what": " and ".join(one["what"]),
-                "ratio": f"{seen['ratio']:.2f}",
-                "interval": f"{seen['low']:.2f} to {seen['high']:.2f}",
+                "ratio": _figure(seen["ratio"]),
+                "interval": f"{_figure(seen['low'])} to {_figure(seen['high'])}",
                 "plot": draw_ratio(seen["low"], seen["ratio"], seen["high"]),
                 "faults": f"{seen['faults_with']} with, {seen['faults_without']} without",
             }
@@ -105,16 +118,26 @@ def show_suspects(told: Document, _given: Document) -> None:
             _print(f"These always come together. To tell them apart, run: {told_apart}", "yellow")
 
 
-def draw_ratio(low: float, ratio: float, high: float) -> str:
-    """Return an interval on a line from a tenth to ten times, with a mark at one."""
-    width = 20
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
 
-    def place(value: float) -> int:
-        return round(min(max((math.log10(value) + 1) / 2, 0.0), 1.0) * width)
+
+def draw_ratio(low: float | None, ratio: float | None, high: float | None) -> str:
+    """Return an interval on a line from a tenth to ten times, with a mark at one.
+
+    An unknown end is the line's; without a ratio there is nothing to draw.
+    """
+    width = 20
+    if ratio is None:
+        return ""
+
+    def place(value: float | None, unknown: float = 0.1) -> int:
+        held = min(max(unknown if value is None else value, 0.1), 10.0)
+        return round((math.log10(held) + 1) / 2 * width)
 
     line = ["·"] * (width + 1)
     line[width // 2] = "|"
-    for at in range(place(low), place(high) + 1):
+    for at in range(place(low), place(high, 10.0) + 1):
         line[at] = "─"
     line[place(ratio)] = "●"
     return "".join(line)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -179,6 +178,11 @@ class FleetOptics(Record):
 
     items: tuple[FleetOptic, ...] = Field(description="Ports, by leaf.")
     ports: int = Field(description="Ports that were judged.")
+    unknown: int = Field(description="Those of them of which nothing can be told yet.")
+    unread: tuple[str, ...] = Field(
+        description="Leaves that are judged in part or not: their first day has not ended, or what"
+        " is kept of them is damaged."
+    )
     causes: tuple[OpticCause, ...] = Field(description="What they have in common beyond chance.")
 
 
@@ -294,7 +298,7 @@ def _show_optic(one: Kept, at_host: float | None) -> OpticView:
         **one.get_values(),
         state=found.state,
         end=found.end,
-        says=describe(found),
+        says=describe(found) if days or not one.now else "unknown: its first day has not ended.",
         remedy=found.remedy,
         since=found.since.isoformat() if found.since else "",
         until=found.until.isoformat() if found.until else "",
@@ -343,19 +347,29 @@ async def list_fleet_optics(ask: Ask) -> Reply:
 
 
 def read_fleet(folder: Path) -> FleetOptics:
-    """Return what stands in the files of all leaves; a damaged row is left out."""
+    """Return what stands in the files of all leaves, and the leaves of which not all does."""
     items: list[FleetOptic] = []
     groups_of: dict[str, tuple[str, ...]] = {}
     sizes: Counter[str] = Counter()
-    for leaf in sorted(folder.iterdir()) if folder.is_dir() else ():
-        rows, counted = read_judged(leaf)
-        sizes.update(counted)
-        for row in rows:
+    unknown = 0
+    unread: list[str] = []
+    leaves = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else ()
+    for leaf in leaves:
+        judged = read_judged(leaf)
+        sizes.update(judged.sizes)
+        unknown += judged.unknown
+        whole = judged.whole
+        for row in judged.rows:
             where = {"switch": leaf.name, "interface": str(row.get("port", "")).partition("/")[2]}
             known = {n: row[n] for n in FleetOptic.model_fields if row.get(n) is not None}
-            with suppress(ValueError):
-                items.append(FleetOptic(**{"repaired_on": "", "proved": None, **known, **where}))
-                groups_of[str(row["port"])] = tuple(row.get("groups", ()))
+            try:
+                one = FleetOptic(**{"repaired_on": "", "proved": None, **known, **where})
+                groups_of[f"{one.switch}/{one.interface}"] = tuple(map(str, row["groups"]))
+                items.append(one)
+            except (ValueError, TypeError, KeyError):
+                whole = False
+        if not whole:
+            unread.append(leaf.name)
     fleet = sum(count for group, count in sizes.items() if group.startswith("leaf "))
     names = [f"{one.switch}/{one.interface}" for one in items]
     degrading = [n for n, one in zip(names, items, strict=True) if one.state in BAD]
@@ -365,7 +379,9 @@ def read_fleet(folder: Path) -> FleetOptics:
         for word, bad in (("degrading", degrading), ("flapping", flapping))
         for cause in find_shared(bad, groups_of, sizes, fleet)
     )
-    return FleetOptics(items=tuple(items), ports=fleet, causes=causes)
+    return FleetOptics(
+        items=tuple(items), ports=fleet, unknown=unknown, unread=tuple(unread), causes=causes
+    )
 
 
 ROUTES = (

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from provisioner.integrations.optics.trends import (
     BAD,
@@ -338,6 +338,7 @@ class OpticSeries:
         """Judge a leaf's stored days; a port that was not read for long is accused no more."""
         verdicts = dict(self._verdicts)
         sizes: Counter[str] = Counter()
+        unknown = 0
         rows = []
         now = read_now(self._folder / leaf)
         for name, days in read_days(self._folder / leaf).items():
@@ -348,13 +349,14 @@ class OpticSeries:
             found = verdicts[port] = judge_port(port, days)
             groups = list_groups(leaf, days[-1])
             sizes.update(groups)
+            unknown += found.state == "unknown"
             if found.state in BAD or found.flaps >= FLAPS_MIN or found.repaired_on:
                 node = self._owner.get(port) or str(now.get(name, {}).get("node", ""))
                 said = {"says": describe(found), "groups": groups, "serial": days[-1].serial}
                 rows.append({"node": node, **asdict(found), **said})
         self._verdicts = verdicts
         new = self._folder / leaf / "judged.new"
-        new.write_text(json.dumps({"sizes": sizes, "rows": rows}, default=str))
+        new.write_text(json.dumps({"sizes": sizes, "unknown": unknown, "rows": rows}, default=str))
         new.replace(new.with_suffix(".json"))
 
     def list_standing(self) -> dict[str, list[Signal]]:
@@ -433,14 +435,23 @@ def read_now(folder: Path) -> dict[str, Any]:
     return {k: v for k, v in _read_object(folder / "now.json").items() if isinstance(v, dict)}
 
 
-def read_judged(folder: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Return a leaf's ports that degrade, flap or were repaired, and the ports of each group.
+class Judged(NamedTuple):
+    """A leaf as it was judged when its last day ended. `whole`: all of it could be read."""
 
-    They are as they were judged when the last day ended.
-    """
+    rows: Sequence[dict[str, Any]]  # its ports that degrade, flap or were repaired
+    sizes: Mapping[str, int]  # the ports of each group
+    unknown: int  # ports of which nothing can be told
+    whole: bool
+
+
+def read_judged(folder: Path) -> Judged:
     told = _read_object(folder / "judged.json")
-    rows = [row for row in told.get("rows", []) if isinstance(row, dict)]
-    return rows, {str(k): int(v) for k, v in dict(told.get("sizes", {})).items()}
+    rows, sizes, unknown = told.get("rows"), told.get("sizes"), told.get("unknown")
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    counted = sizes if isinstance(sizes, dict) else {}
+    counted = {k: v for k, v in counted.items() if type(v) is int}
+    whole = (known, counted) == (rows, sizes) and type(unknown) is int
+    return Judged(known, counted, unknown if type(unknown) is int else 0, whole)
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -446,7 +446,9 @@ class Judged(NamedTuple):
 
 def read_judged(folder: Path) -> Judged:
     told = _read_object(folder / "judged.json")
-    rows, sizes, unknown = told.get("rows"), told.get("sizes"), told.get("unknown")
+    rows = told.get("rows")
+    sizes = told.get("sizes")
+    unknown = told.get("unknown")
     known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     counted = sizes if isinstance(sizes, dict) else {}
     counted = {k: v for k, v in counted.items() if type(v) is int}

@@ -68,6 +68,19 @@ def test_no_quorum_is_asked_for_only_where_the_policy_says_so() -> None:
     assert parse_policy("quorum none").is_met({})
 
 
+def test_groups_may_be_nested_and_no_depth_of_them_ends_in_a_traceback() -> None:
+    def nest(depth: int) -> str:
+        groups = (f"group g{n} any {f'g{n - 1}' if n else 'w'}\n" for n in range(depth))
+        return f"witness w {REMORA}\n{''.join(groups)}quorum g{depth - 1}\n"
+
+    deepest = parse_policy(nest(32))
+    assert deepest.is_met({"w": 1})
+    assert not deepest.is_met({})
+    for depth in (33, 1000):
+        with pytest.raises(BadPolicy, match="more than 32 deep"):
+            parse_policy(nest(depth))
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -237,3 +238,27 @@ def test_a_witness_that_knows_more_or_another_log_is_told_and_nothing_is_written
         assert words in " ".join(done.stdout.split())
         assert done.returncode == 1
     assert not (place / "never.txt").exists()
+
+
+def test_a_slow_witness_holds_up_no_other(place: Path, witnessed: Witness) -> None:
+    asked = threading.Event()
+
+    class Slow(Witness):
+        def add(self, body: str) -> tuple[int, str]:
+            assert asked.wait(15)  # until the one behind it was asked
+            return super().add(body)
+
+    class Behind(Witness):
+        def add(self, body: str) -> tuple[int, str]:
+            asked.set()
+            return super().add(body)
+
+    slow, behind = Slow(), Behind()
+    for one in (slow, behind):
+        one.logs = witnessed.logs
+    with serve(slow) as first, serve(behind) as second:
+        lines = f"witness a {slow.verifier_key} {first}\nwitness b {behind.verifier_key} {second}"
+        (place / "policy.txt").write_text(f"{lines}\ngroup both all a b\nquorum both\n")
+        told = alone(["log", "witness", "--policy", "policy.txt", "--json"], place)
+
+    assert json.loads(told.stdout)["cosigned"] == ["a", "b"], told.stdout

@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from ipaddress import ip_address
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -102,7 +103,7 @@ def witness(
         context=context, data=data, server=server, token_file=token_file, ca_file=ca
     )
     if dry_run:
-        head = read_head(daemon)
+        head = asyncio.run(_read_newest(daemon))
         for name, url in asked.items():
             typer.echo(f"{name}: POST {url.rstrip('/')}/add-checkpoint")
         typer.echo(f"would send:\n{head.note}")
@@ -149,31 +150,42 @@ def read_head(daemon: Connection, since: int = 0) -> Head:
 async def _ask_all(
     daemon: Connection, policy: Policy, asked: dict[str, str]
 ) -> tuple[Head, dict[str, str], dict[str, str]]:
-    """Return one head, the lines of the witnesses that cosigned it, and the problems of others."""
-    try:
-        head = await asyncio.to_thread(read_head, daemon)
-    except NotCosigned as error:
-        raise NoAnswer(str(error)) from None
+    """Return one head, the lines of the witnesses that cosigned it, and the problems of others.
+
+    They are asked at once: a slow one holds up no other.
+    """
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         for _ in range(TRIES):
+            head = await _read_newest(daemon)
+
+            async def ask(name: str, url: str, head: Head = head) -> str:
+                answer = await _submit(daemon, session, url, head)
+                if lines := read_own_lines(answer, head.note, policy, name):
+                    return lines
+                raise NotCosigned("its answer has no cosignature by the policy's key")
+
+            told = await asyncio.gather(*starmap(ask, asked.items()), return_exceptions=True)
+            if any(isinstance(one, Moved) for one in told):
+                continue
             lines: dict[str, str] = {}
             problems: dict[str, str] = {}
-            try:
-                for name, url in asked.items():
-                    try:
-                        answer = await _submit(daemon, session, url, head)
-                        lines[name] = read_own_lines(answer, head.note, policy, name)
-                        if not lines[name]:
-                            raise NotCosigned("its answer has no cosignature by the policy's key")
-                    except (NotCosigned, BadPolicy) as error:
-                        lines.pop(name, None)
-                        problems[name] = str(error)
-            except Moved:
-                head = await asyncio.to_thread(read_head, daemon)
-                continue
+            for name, one in zip(asked, told, strict=True):
+                if isinstance(one, str):
+                    lines[name] = one
+                elif isinstance(one, NotCosigned | BadPolicy):
+                    problems[name] = str(one)
+                else:
+                    raise one
             return head, lines, problems
     raise NoAnswer("the log grew again and again while witnesses were asked; run it again")
+
+
+async def _read_newest(daemon: Connection) -> Head:
+    try:
+        return await asyncio.to_thread(read_head, daemon)
+    except NotCosigned as error:
+        raise NoAnswer(str(error)) from None
 
 
 async def _submit(daemon: Connection, session: aiohttp.ClientSession, url: str, head: Head) -> str:
@@ -223,7 +235,9 @@ async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> tuple[
             if len(content) > ANSWER_MAX:
                 raise NotCosigned(f"its answer is larger than {ANSWER_MAX} bytes")
             return answer.status, content.decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except TimeoutError:
+        raise NotCosigned(f"it gave no whole answer within {LIMIT_S:.0f} s") from None
+    except (aiohttp.ClientError, OSError) as error:
         words = str(error) or type(error).__name__
         raise NotCosigned(f"it cannot be reached: {words[:200]}") from None
 

@@ -22,6 +22,7 @@ from provisioner.planning.certification.evidence_log import Checkpoint
 LOG_KEY = 1  # signature types of signed notes
 COSIGNER_KEY = 4
 LINES_MAX = 1024  # of a policy
+DEPTH_MAX = 32  # of groups in groups
 COSIGNATURE_BYTES = 4 + 8 + 64  # key id, seconds since 1970, Ed25519
 PROOF_LINES_MAX = 63  # tlog-witness, add-checkpoint
 TIME_MAX = 2**63 - 1
@@ -94,6 +95,7 @@ class _Reader:
         self.groups: dict[str, Group] = {}
         self.quorum = ""
         self._keys: set[bytes] = set()
+        self._depths: dict[str, int] = {}  # of groups
         self._members: set[str] = set()
 
     def take(self, words: Sequence[str]) -> None:
@@ -108,6 +110,9 @@ class _Reader:
             case ["group", name, threshold, *members] if members:
                 self._check_new(name)
                 self.groups[name] = self._read_group(threshold, members)
+                self._depths[name] = 1 + max(self._depths.get(member, 0) for member in members)
+                if self._depths[name] > DEPTH_MAX:
+                    raise BadPolicy(f"its groups are more than {DEPTH_MAX} deep")
             case ["quorum", name] if not self.quorum:
                 if name != NONE:
                     self._check_known(name)

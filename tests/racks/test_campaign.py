@@ -258,7 +258,7 @@ def test_a_name_or_address_that_stands_in_two_racks_is_refused() -> None:
     with pytest.raises(ValidationError, match="`name` r000-t0 stands twice"):
         RackPlan.model_validate(site)
     for first, second in (
-        ("https://10.0.9.9", "HTTPS://10.0.9.9/"),
+        ("https://10.0.9.9", "https://10.0.9.9/"),
         ("https://a.b", "https://A.B"),
     ):
         site = deepcopy(GRAPH_SITE)
@@ -293,6 +293,17 @@ def test_a_campaign_is_printed_and_a_held_domain_is_told(tmp_path: Path) -> None
     assert "no such domain" in str(unknown.exception)
     wrong = {**GRAPH_ASKED, "targets": {"compute-tray": {"bios": "1"}}}
     assert "no compute-tray has a component bios" in invoke(tmp_path, "plan", asked=wrong).stdout
+
+
+def test_a_state_of_a_unit_that_no_rack_has_and_an_empty_target_are_refused(
+    tmp_path: Path,
+) -> None:
+    known = {"r000-t0": {"water": "dry"}}
+    for units, target, where in (({"r000-t9": {}} | known, "1", "r000-t9"), (known, " ", "pmc")):
+        asked = {"targets": {"power-shelf": {"pmc": target}}, "units": units}
+        told = invoke(tmp_path, "plan", asked=asked)
+        assert isinstance(told.exception, InputError)
+        assert where in str(told.exception)
 
 
 def test_an_impact_is_printed_with_its_reasons(tmp_path: Path) -> None:

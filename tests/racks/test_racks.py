@@ -12,11 +12,13 @@ import csv
 import json
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from pydantic import ValidationError
 from rack_trees import ROOT, Tree, liteon, switch, tray
 from typer.testing import CliRunner
 
@@ -42,7 +44,7 @@ from provisioner.integrations.racks.membership import (
     judge_rack,
     judge_water,
 )
-from provisioner.integrations.racks.plan import RackPlan, read_plan
+from provisioner.integrations.racks.plan import PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.model.input_error import InputError
 from provisioner.ports import BmcAddress
@@ -289,6 +291,23 @@ def test_a_key_that_stands_twice_is_refused_before_one_of_its_values_is_meant(
     (tmp_path / "racks.yaml").write_text(written)
     with pytest.raises(InputError, match="stands twice"):
         read_plan(tmp_path / "racks.yaml")
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [
+        ("https://10.0.0.1", True), ("https://[2001:db8::1]:8443/", True), ("", True),
+        ("http://127.0.0.1:8000", True), ("https://root:pw@10.0.0.1", False),
+        ("https://root@10.0.0.1", False), ("file:///etc/passwd", False), ("10.0.0.1", False),
+        ("https://10.0.0.1/redfish?x=pw", False), ("https://10.0.0.1\\@evil", False),
+        ("https://10.0.0.1\n", False), ("https://", False),
+    ],
+)  # fmt: skip
+def test_an_address_is_a_host_without_login_path_or_query(address: str, good: bool) -> None:
+    switch = {"name": "s", "kind": "nvlink-switch", "u": 1, "slot": 1, "tray_index": 0}
+    for field in ("bmc", "nvos"):
+        with nullcontext() if good else pytest.raises(ValidationError, match=field):
+            PlannedUnit.model_validate({**switch, field: address})
 
 
 def test_a_key_may_stand_again_in_another_object_and_as_a_value(tmp_path: Path) -> None:

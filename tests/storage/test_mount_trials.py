@@ -62,6 +62,28 @@ def test_an_answer_that_did_not_end_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "stdout",
+    [
+        f"client mount\n{DENIED}mount {OWN} 3",  # of 32
+        f"client mount\nmount {OWN} 0\n{DENIED}mount {OWN}",
+        f"client mount\nmount {OWN} 0\n{DENIED}{'x' * 300_000}\n",
+        f"client mount\nmount {OWN} 0\nmount {OWN} 32 denied\n{DENIED}",
+        f"client mount\nmount {OWN} 32 denied\nmount {OWN} 0\n{DENIED}",
+        "client none\nclient mount\n",
+        "client none",
+    ],
+)
+def test_a_line_that_is_cut_and_two_of_one_mount_show_nothing(stdout: str) -> None:
+    assert judged(stdout) == [(OPEN, UNKNOWN), (SHUT, UNKNOWN)]
+
+
+def test_a_mount_of_anothers_export_that_is_told_twice_is_not_called_refused() -> None:
+    for others in (f"{DENIED}mount {OTHER} 0\n", f"mount {OTHER} 0\n{DENIED}"):
+        told = judged(f"client mount\nmount {OWN} 0\n{others}")
+        assert told == [(OPEN, PASS), (SHUT, UNKNOWN)]
+
+
+@pytest.mark.parametrize(
     "mount",
     ["192.0.2.10:/a b", "192.0.2.10:/$(id)", "-o:/x", "192.0.2.10:/x;id", "x:/`id`", "/x", "h:x",
      "192.0.2.10:/x\nid", "'h:/x", "h:/ü"],

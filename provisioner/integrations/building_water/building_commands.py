@@ -79,8 +79,8 @@ async def open_broker(
     try:
         import aiomqtt
     except ImportError:
-        problem = "aiomqtt is not installed"
-        raise InputError("building-water", "", problem, "Install the extra.") from None
+        remedy = "Run: pip install 'gpu-provisioner[building-water]'."
+        raise InputError("building-water", "", "aiomqtt is not installed", remedy) from None
     client = aiomqtt.Client(
         host, port, username=user or None, password=password, tls_context=context, timeout=10
     )

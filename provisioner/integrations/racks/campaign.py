@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact, domain_of
@@ -74,10 +75,13 @@ class Limits(Record):
     per_loop: int = Field(default=4096, ge=1, le=4096)
 
 
+Version = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
+
+
 class CampaignFile(Record):
     """What a person writes: targets by kind and component, states by unit, limits."""
 
-    targets: Mapping[Kind, Mapping[str, str]] = Field(min_length=1, max_length=8)
+    targets: Mapping[Kind, Mapping[str, Version]] = Field(min_length=1, max_length=8)
     units: Mapping[str, UnitState] = Field(default={}, max_length=1 << 20)
     limits: Limits = Limits()
     durations_s: Mapping[ActKind, float] = Field(default={})

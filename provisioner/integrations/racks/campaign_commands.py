@@ -49,6 +49,10 @@ def plan(
     """
     planned = read_plan(racks)
     asked = read_record(campaign, CampaignFile)
+    names = {unit.name for rack in planned.racks for unit in rack.units}
+    if strange := sorted(asked.units.keys() - names):
+        problem = "the plan of the racks has no such unit, so that its state would count for none"
+        raise InputError(str(campaign), f"units.{strange[0]}", problem, "Correct its name.")
     made = plan_campaign(planned, asked)
     rows = predict(made)
     jobs = _choose(made, domain)

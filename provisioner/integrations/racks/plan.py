@@ -28,6 +28,10 @@ _REMEDY = "Correct it; docs/racks.md has an example."
 Name = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
 
 
+# https://HOST: a login, a path or a query in it would stand in messages
+Address = Annotated[str, StringConstraints(max_length=256, pattern=r"^(https?://[^\s/@?#\\]+/?)?$")]
+
+
 class PlannedUnit(Record):
     """One unit of a rack.
 
@@ -37,8 +41,8 @@ class PlannedUnit(Record):
     name: str = Field(min_length=1, max_length=63, pattern=NAME)
     kind: Kind
     u: int = Field(ge=1, le=64)
-    bmc: str = Field(default="", max_length=256)  # https://HOST of its BMC
-    nvos: str = Field(default="", max_length=256)  # https://HOST of an NVLink switch's NVOS
+    bmc: Address = ""  # of its BMC
+    nvos: Address = ""  # of an NVLink switch's NVOS
     slot: int | None = Field(default=None, ge=0, le=255)
     tray_index: int | None = Field(default=None, ge=0, le=255)
     domain: str = Field(default="", max_length=63)  # where one rack holds several

@@ -16,6 +16,7 @@ from provisioner.model.storage import SpaceState
 from provisioner.ports import ShellCommand, ShellOutput
 
 LIMIT_S = 120.0
+TOLD_MAX = 256 * 1024  # characters of an answer
 # what goes into a shell's line: a server by address or name, and a plain path
 _MOUNT = re.compile(
     r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,253}):(/[\w./-]{0,1023})", re.ASCII
@@ -71,11 +72,14 @@ def read_trial(output: ShellOutput) -> Mapping[str, tuple[bool, str]] | None:
 
 def read_words(text: str) -> Mapping[str, tuple[bool, str]] | None:
     """Return the same of a whole answer."""
-    lines = text[:65_536].splitlines()
-    if lines[:1] == ["client none"]:
+    lines = text.split("\n")
+    if len(text) > TOLD_MAX or lines.pop():  # a line that is cut may tell of another code: 3 of 32
+        return {}
+    if lines == ["client none"]:
         return None
     if lines[:1] not in (["client mount"], ["client nfs-ls"]):
         return {}
+    twice: set[str] = set()
     tried: dict[str, tuple[bool, str]] = {}
     for line in lines[1:]:
         if (told := _TOLD.fullmatch(line)) is None:
@@ -83,8 +87,9 @@ def read_words(text: str) -> Mapping[str, tuple[bool, str]] | None:
         code = int(told[2])
         words = (told[3] or "").strip()
         mounted = code in (0, _MOUNTED) or "opendir" in words
+        twice |= {told[1]} & tried.keys()
         tried[told[1]] = (mounted, words or f"the client ended with {code}")
-    return tried
+    return {mount: seen for mount, seen in tried.items() if mount not in twice}
 
 
 def judge_mounts(

@@ -34,8 +34,16 @@ def first_words(node: ast.AST) -> Iterator[str]:
             words = part.elts[0]
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.args:
             words = part.args[0] if part.func.id == "run" else None
+        if isinstance(words, ast.BinOp):  # in a folder: folder + "/tool"
+            words = words.right
         if isinstance(words, ast.Constant) and isinstance(words.value, str):
-            yield words.value
+            yield words.value.rpartition("/")[2]
+
+
+def is_path(node: ast.AST) -> bool:
+    """Whether it is the path of a program: folder + "/tool"."""
+    right = node.right if isinstance(node, ast.BinOp) else None
+    return isinstance(right, ast.Constant) and str(right.value).startswith("/")
 
 
 def tools_of_modules() -> set[str]:
@@ -45,6 +53,8 @@ def tools_of_modules() -> set[str]:
             is_call = isinstance(node, ast.Call) and ast.unparse(node.func) in (
                 "tools.read",
                 "tools.write",
+                "read",
+                "write",
             )
             is_line = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
                 "line",
@@ -52,6 +62,7 @@ def tools_of_modules() -> set[str]:
                 "simulation",
                 "words",
             )
+            is_line |= isinstance(node, ast.List) and bool(node.elts) and is_path(node.elts[0])
             if is_call or is_line:
                 found |= {w for w in first_words(node) if _TOOL.fullmatch(w)}
     return found
@@ -101,13 +112,89 @@ def test_each_row_names_a_tool_that_is_run() -> None:
     assert listed <= tools_of_modules() | tools_of_agent() | tools_of_roles()
 
 
+RUNNERS = ("command", "shell", "raw", "script", "expect", "win_command")
+# where a failure of the tool may stand, with the reason; anywhere else it is a failure of the task
+FAILURES_READ = {
+    "Read the running driver": "before the first reboot none runs: the result then asks for one",
+}
+
+
+def tasks_in(value: object) -> Iterator[dict[str, object]]:
+    """Yield every task of a file, those of blocks and handlers too."""
+    if isinstance(value, list):
+        for part in value:
+            yield from tasks_in(part)
+    elif isinstance(value, dict):
+        yield value
+        for key in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks", "handlers"):
+            yield from tasks_in(value.get(key, []))
+
+
+def command_tasks() -> list[tuple[str, str, dict[str, object]]]:
+    """(file, runner, task) of each task of playbooks, roles and the collection that runs a tool."""
+    return [
+        (str(file.relative_to(ROOT)), runner, task)
+        for file in (*(ROOT / "ansible").rglob("*.yml"), *(ROOT / "ansible").rglob("*.yaml"))
+        if ".venv" not in file.parts
+        for task in tasks_in(yaml.safe_load(file.read_text(encoding="utf-8")))
+        for runner in RUNNERS
+        for key in (runner, f"ansible.builtin.{runner}", f"ansible.legacy.{runner}", "action",
+                    "local_action")
+        if key in task and (key not in ("action", "local_action") or runner in str(task[key]))
+    ]  # fmt: skip
+
+
+def test_each_task_runs_its_tool_by_a_list_of_words_whose_first_has_a_row() -> None:
+    """No shell, and no line of text: `tools_of_roles` sees each tool, and so has each a row."""
+    seen = tools_of_roles()
+    tasks = command_tasks()
+
+    assert len(tasks) > 10
+    for file, runner, task in tasks:
+        told = task.get(f"ansible.builtin.{runner}")
+        assert runner == "command", (file, task["name"])
+        assert isinstance(told, dict), (file, task["name"])
+        assert set(told) <= {"argv", "chdir", "creates", "removes"}, (file, task["name"])
+        words = told["argv"]
+        tool = words[0] if isinstance(words, list) else re.findall(r"\['([^']+)'", str(words))[0]
+        assert tool in seen, (file, task["name"], tool)
+
+
+def test_no_task_takes_every_failure_of_its_tool_for_an_answer() -> None:
+    """Codes by which a tool says that there is none are named; another one fails the task."""
+    deaf = {
+        str(task["name"])
+        for _, _, task in command_tasks()
+        if task.get("failed_when") in (False, "false") or task.get("ignore_errors")
+    }
+
+    assert deaf == set(FAILURES_READ)
+
+
+def test_only_what_the_table_reads_starts_a_process() -> None:
+    """A module or a part of the agent that starts one itself would have no row."""
+    words = re.compile(
+        r"run_command\(|subprocess\.\w+\(|os\.(?:system|popen|exec|spawn)|create_subprocess"
+        r"|processutils\.|pty\.spawn"
+    )
+    starts = {
+        file.name
+        for folder in (PLUGINS, AGENT)
+        for file in folder.rglob("*.py")
+        if words.search(file.read_text(encoding="utf-8"))
+    }
+
+    # `tools` runs what modules name, `dms` DOCA's server, which has a row; `commands` is the agent's
+    assert starts == {"tools.py", "dms.py", "commands.py"}
+
+
 def test_no_module_takes_whatever_exit_code_for_an_answer() -> None:
     """Codes by which a tool answers are named one by one: another one proves no absence."""
     reads = [
         node
         for file in PLUGINS.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tools.read"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tools.read", "read")
     ]
 
     words = {keyword.arg for node in reads for keyword in node.keywords}

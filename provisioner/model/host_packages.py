@@ -44,9 +44,7 @@ PER_SITE = tuple(kind for _, kind in _PER_SITE)
 
 
 def classify_package(package: str, version: str) -> tuple[str, str] | None:
-    """Return (component kind, version) of an installed package, or None if it is not in the
-    table.
-    """
+    """Return (component kind, version) of an installed package; None if the table lacks it."""
     for pattern, kind in (*_NEEDED, *_PER_SITE):
         if pattern.fullmatch(package):
             return kind, f"{package}={version}" if kind == STORAGE_CLIENT else version

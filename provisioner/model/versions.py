@@ -220,9 +220,7 @@ def is_same_version(grammar: str, a: str, b: str) -> bool:
 
 
 def compare(grammar: str, a: str, b: str) -> int | None:
-    """Return -1 if `a` is older than `b`, 0 if equal, 1 if newer, None if they cannot be
-    compared.
-    """
+    """Return -1 if `a` is older than `b`, 0 if equal, 1 if newer, None if not comparable."""
     if is_same_version(grammar, a, b):
         return 0
     if grammar == "opaque":

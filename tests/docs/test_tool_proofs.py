@@ -184,7 +184,7 @@ def test_only_what_the_table_reads_starts_a_process() -> None:
         if words.search(file.read_text(encoding="utf-8"))
     }
 
-    # `tools` runs what modules name, `dms` DOCA's server, which has a row; `commands` is the agent's
+    # `dms` starts the server of DOCA, which has a row; `commands` is of the agent
     assert starts == {"tools.py", "dms.py", "commands.py"}
 
 

@@ -20,15 +20,7 @@ from provisioner.adapters.redfish import (
     updates,
 )
 from provisioner.adapters.redfish.hardware_tree import HardwareTree, read_tree
-from provisioner.adapters.redfish.parsing import (
-    at,
-    link,
-    mac,
-    number,
-    objects,
-    path_of,
-    text,
-)
+from provisioner.adapters.redfish.parsing import at, link, mac, number, objects, path_of, text
 from provisioner.adapters.redfish.parts import power_of
 from provisioner.adapters.redfish.service import (
     Pause,

@@ -438,9 +438,7 @@ class Campaigns:
         notices: Sequence[TenantNotice],
         now: float,
     ) -> None:
-        """Write rows with the notices of their nodes; after a crash the next turn decides the
-        rest.
-        """
+        """Write rows with their nodes' notices; after a crash the next turn decides the rest."""
         by_node: dict[str, list[TenantNotice]] = {}
         for notice in notices:
             by_node.setdefault(notice.node, []).append(notice)

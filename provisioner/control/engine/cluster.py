@@ -327,9 +327,7 @@ class Cluster:
         self._fitness = Fitness()
 
     async def _measure(self, peers: Sequence[Standing], probe: Probe) -> Standing:
-        """Return our standing. Only devices that accept no connection from us either count as
-        silent.
-        """
+        """Return our standing. Only what accepts no connection from us either counts as silent."""
         heard = permit.take_heard(self._threads.steady_s() - HEARD_S)
         quiet = [where for where, answered in heard.items() if not answered]
         own = list(self._remembered if not self._fitness.fit else quiet[: membership.SAMPLE_MAX])

@@ -105,9 +105,7 @@ class Overload:
 
 
 def list_notices() -> tuple[str, ...]:
-    """Return this process's own notices: a clock that differs, a change that is being rolled
-    out.
-    """
+    """Return this process's own notices: a clock that differs, a change that rolls out."""
     by_subject = permit.get_scope().notices
     return tuple(notice for subject in sorted(by_subject) for notice in by_subject[subject])
 

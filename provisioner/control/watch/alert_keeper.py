@@ -186,9 +186,7 @@ class AlertKeeper:
             return await self._write(node, stored, tuple(changed.values()))
 
     async def tidy(self, nodes: Mapping[str, Node]) -> None:
-        """Record changes by time alone: flapping that ended, proofs that came, overrides that
-        ended.
-        """
+        """Record changes by time alone: ends of flapping and of overrides, proofs that came."""
         now = self._clock.now()
         for override in await self.book.list_overrides():
             if override.until <= now:

@@ -200,9 +200,7 @@ class Artifacts:
         return resolved if isinstance(resolved, Blocker) else None
 
     async def renew_offer(self, name: str, sha256: str) -> Blocker | None:
-        """Verify a file as `offer` does, for a device that may have begun to pull before this
-        start.
-        """
+        """Verify a file as `offer` does, for a device that may pull since before this start."""
         return await self.offer_file(name, sha256)
 
     async def confirm_offer(

@@ -16,9 +16,7 @@ from provisioner.ports import PortError, Unreachable
 
 
 async def check_quiet(site: Site, node: Node) -> Blocker | None:
-    """Return None if no BMC of this node has a running task, and no background copy is under
-    way.
-    """
+    """Return None if no BMC of this node has a running task, and no background copy runs."""
     answers = await asyncio.gather(*(_quiet(site, node, bmc.name) for bmc in node.bmcs))
     return next((f for f in answers if f is not None), None)
 

@@ -10,12 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from provisioner.checks.check import CheckContext, Unreadable
-from provisioner.checks.fabric import (
-    fabric_checks,
-    fabric_workloads,
-    nccl_path,
-    training_step,
-)
+from provisioner.checks.fabric import fabric_checks, fabric_workloads, nccl_path, training_step
 from provisioner.checks.fabric.nccl_judge import average_bus_gb_s
 from provisioner.checks.readers.nccl_log import NcclLog
 from provisioner.checks.readers.nccl_output import (

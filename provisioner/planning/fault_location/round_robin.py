@@ -58,9 +58,7 @@ def pair_across(groups: Sequence[Sequence[str]], number: int) -> list[tuple[str,
 def split_into_groups(
     groups: Sequence[Sequence[str]], size: int, number: int
 ) -> list[tuple[str, ...]]:
-    """Return disjoint groups of about `size` for a collective: neighbours in round 0, then
-    mixed.
-    """
+    """Return disjoint groups of about `size`: neighbours in round 0, then mixed ones."""
     ordered = [name for group in groups for name in group]
     if not ordered:
         return []

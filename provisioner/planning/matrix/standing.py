@@ -12,15 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from provisioner.model.base import Record
-from provisioner.model.matrix import (
-    LIBRARIES,
-    UNKNOWN,
-    LibraryName,
-    Matrix,
-    Pin,
-    Profile,
-    Release,
-)
+from provisioner.model.matrix import LIBRARIES, UNKNOWN, LibraryName, Matrix, Pin, Profile, Release
 from provisioner.model.tenant import LibraryMinimum
 from provisioner.planning.path.conditions import grammar_of, parse_terms, satisfies_term
 from provisioner.planning.path.distances import Ways, normalize_version

@@ -320,9 +320,7 @@ def select_observed_faults(
 def judge_cables(
     node: Node, others: Iterable[Node], inventory: Inventory, host: Ends | None, heard: Heard
 ) -> tuple[GateRow, ...]:
-    """Return one row for each fault, or one row with the number of cables confirmed at both
-    ends.
-    """
+    """Return a row for each fault, or one with the number of cables confirmed at both ends."""
     check = GateCheck.CABLES
     if host is None:
         reading = "the host does not report the LLDP neighbours of its cards"

@@ -97,9 +97,7 @@ def list_occupied(state: NetworkState, removed: Iterable[str]) -> Iterator[Block
 def _list_conflicts(
     state: NetworkState, desired: LeafNetworks, managed: Collection[str]
 ) -> Iterator[Blocker]:
-    """Return blockers for our VNIs or targets in foreign VRFs, and for our VRFs with foreign
-    VNIs.
-    """
+    """Return blockers for our VNIs or targets in foreign VRFs, and for ours with foreign VNIs."""
     for vrf, network in sorted(desired.vrfs.items()):
         foreign_vnis = state.vrfs.get(vrf, VrfNetwork()).vnis - network.vnis
         if foreign_vnis:

@@ -5,19 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Double,
-    Integer,
-    bindparam,
-    cast,
-    func,
-    insert,
-    literal,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Connection, Double, bindparam, cast, func, insert, select, update
 
 from provisioner.model.campaign import CampaignState
 from provisioner.model.location import Port
@@ -37,7 +25,7 @@ _STORED = select(nodes.c.state, nodes.c.body).where(
 COUNTED_BELOW = 2**62
 FIRST = -(2**63)  # a reader begins below a damaged number too
 LAST_CHANGE = select(func.coalesce(func.max(nodes.c.changed), 0)).where(
-    nodes.c.changed < literal(COUNTED_BELOW, BigInteger)
+    nodes.c.changed < bindparam("below", COUNTED_BELOW, BigInteger)
 )
 
 
@@ -317,8 +305,8 @@ def read_alert_marks(connection: Connection, _now: float) -> Marks:
 
 def read_wave_marks(connection: Connection, _now: float) -> Marks:
     """Return the wave of a node in the campaign under way, the newest one of several."""
-    wave = cast(func.coalesce(json_text(campaign_nodes.c.body, "progress.wave"), "0"), Integer)
-    canaries = cast(json_text(campaigns.c.body, "policy.canary.size"), Integer)
+    wave = cast(func.coalesce(json_text(campaign_nodes.c.body, "progress.wave"), "0"), BigInteger)
+    canaries = cast(json_text(campaigns.c.body, "policy.canary.size"), BigInteger)
     query = (
         select(campaign_nodes.c.node, campaigns.c.id, wave, canaries)
         .select_from(campaign_nodes.join(campaigns, campaigns.c.id == campaign_nodes.c.campaign))

@@ -34,9 +34,7 @@ WINDOW = 5000  # rows of the journal that one page looks at
 def nodes_page(
     connection: Connection, *, after: str, limit: int, narrowed: Mapping[str, Collection[str]]
 ) -> tuple[Node, ...]:
-    """Return nodes by id, after one. `narrowed`: column of COLUMNS -> the values that it may
-    have.
-    """
+    """Return nodes by id, after one. `narrowed`: column of COLUMNS -> its allowed values."""
     query = select(nodes.c.id, nodes.c.body).order_by(nodes.c.id).limit(limit)
     if after:
         query = query.where(nodes.c.id > after)

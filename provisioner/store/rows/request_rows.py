@@ -264,9 +264,7 @@ def add_request(connection: Connection, asked: ChangeRequest) -> ChangeRequest:
 def save_request(
     connection: Connection, asked: ChangeRequest, by: str, now: float
 ) -> ChangeRequest:
-    """Record the outcome of a request; `StaleWrite` if another writer was faster since it was
-    read.
-    """
+    """Record the outcome of a request; `StaleWrite` if another writer was faster."""
     stored = asked.model_copy(update={"generation": asked.generation + 1})
     mine = (requests.c.id == asked.id) & (requests.c.generation == asked.generation)
     if connection.execute(update(requests).where(mine).values(**_columns(stored))).rowcount != 1:

@@ -31,6 +31,7 @@ from provisioner.cli.client.output import (
 )
 from provisioner.cli.client.preparing import FILED, Given, Spec, build_body, format_text
 from provisioner.model.input_error import InputError
+from provisioner.model.shipped_tables import read_table
 
 # opens a data directory, with overlays of the matrix, where no daemon is asked
 OpenOffline = Callable[[Place, Sequence[Path]], Connection]
@@ -79,47 +80,10 @@ ROWS_MAX = 100_000  # rows read of a list that is filtered or sorted here
 ENDLESS = ("event list",)  # its cursor marks the place to continue, also when no event came
 WORD = re.compile(r"{(\w+)}")
 OVER = ("done", "running", "dry_run")
-# commands whose answers have a function of their own for display: `module.function`
-VIEWS: Mapping[str, str] = {
-    "explain": "views.show_explanation",
-    "drift": "views.show_drift",
-    "switch optics": "views.show_optics",
-    "node show": "views.show_node",
-    "node parts": "views.show_parts",
-    "node plan": "views.show_plan",
-    "node erasure": "views.show_erasure",
-    "node proof": "views.show_proof",
-    "node libraries": "views.show_libraries",
-    "node rejudge": "views.show_rejudgement",
-    "node summary": "views.show_summary",
-    "intake": "views.show_intake",
-    "hardware set": "views.show_intake",
-    "node action": "console_views.show_action",
-    "adopt": "views.show_adoption",
-    "certificate show": "views.show_certificate",
-    "node certificate": "views.show_certificate",
-    "certificate keys": "views.show_keys",
-    "agents ca": "views.show_authority",
-    "cohort show": "views.show_cohorts",
-    "cohort suspects": "views.show_suspects",
-    "recovery list": "views.show_recovery",
-    "tenant apply": "views.show_tenant_change",
-    "tenant shrink": "views.show_tenant_change",
-    "tenant delete": "views.show_tenant_change",
-    "tenant audit": "views.show_tenant_audit",
-    "watch status": "campaign_views.show_watch",
-    "node console": "console_views.show_console_lines",
-    "node syslog": "console_views.show_log_lines",
-    "campaign show": "campaign_views.show_campaign",
-    "campaign preview": "campaign_views.show_preview",
-    "campaign report": "campaign_views.show_report",
-    "campaign rehearse": "campaign_views.show_rehearsal",
-    "case show": "campaign_views.show_case",
-    "case report": "campaign_views.show_repairs",
-    "usage show": "views.show_usage",
-    "usage course": "views.show_usage_course",
-    "usage focus": "views.show_focus",
-}
+# functions of their own, as `module.function`: `view` displays an answer, `prepare` its options
+_ANSWERS = read_table("provisioner.cli.client", "answers.csv")
+VIEWS = {row["command"]: row["view"] for row in _ANSWERS if row["view"]}
+PREPARED = {row["command"]: row["prepare"] for row in _ANSWERS if row["prepare"]}
 
 
 def run_command(command: str, spec: Spec, given: Given, open_offline: OpenOffline) -> None:
@@ -382,22 +346,10 @@ FAILS: Mapping[str, Callable[[Any], bool]] = {
     "watch status": lambda d: d["stale"] or bool(d["unwatched"]),
     "cohort compare": lambda d: any(c["effect"] == "worse" for c in d["items"]),
 }
-# commands that convert their options before the request: `module.function`
 # whose dry run has a view of its own
 # lists that are printed for machines as their rows alone, whatever stands beside them
 PLAIN = frozenset({"drift"})
 SHOWN_DRY = frozenset({"intake", "adopt", "hardware set"})
-PREPARED: Mapping[str, str] = {
-    "token create": "preparing.make_token",
-    "tenant set-user-data": "preparing.read_user_data",
-    "webhook add": "preparing.make_webhook_secret",
-    "webhook rotate": "preparing.make_next_secret",
-    "campaign create": "preparing.read_policy",
-    "policy set": "preparing.read_policy",
-    "intake": "preparing.read_list",
-    "adopt": "preparing.read_adoption",
-    "case factory": "preparing.read_factory_logins",
-}
 
 
 def _write_text(text: str, out: Path | None) -> None:

@@ -45,30 +45,8 @@ SINGULAR = {
     "releases": "--release",
     "tenants": "--for-tenant",
 }
-EXAMPLES: Mapping[str, str] = {
-    "node": "su0-n03",
-    "switch": "leaf-su0-r0",
-    "tenant": "red",
-    "certificate": "su0-n03",
-    "campaign": "c0001",
-    "case": "su0-n03-c0001",
-    "rack": "su0-rack1",
-    "release": "spectrum-x-1.2.0",
-    "newer": "spectrum-x-1.3.0",
-    "operation": "r12",
-    "request": "r12",
-    "token": "3f2a9c01",
-    "session": "81c2d07e",
-    "view_name": "mine",
-    "webhook": "pager",
-    "action": "3f2a9c01de45",
-    "bmc": "host",
-    "pin": "rack:su0-rack1",
-    "key": "laptop",
-    "policy_name": "bmc-firmware",
-    "matrix_file": "1",
-    "image_name": "ubuntu-22.04-hgx-7.qcow2",
-}
+_WORDS = read_table("provisioner.api", "path_words.csv")
+EXAMPLES = {row["word"]: row["example"] for row in _WORDS if row["example"]}
 
 
 SCALARS: Mapping[type, str] = {str: "text", int: "integer", float: "number", bool: "flag"}

@@ -19,6 +19,7 @@ from provisioner.api.problem import MEDIA, Problem
 from provisioner.api.route import PREFIX, STREAM_MEDIA, Effect, Route, list_media
 from provisioner.api.routes.home import Document, Page
 from provisioner.model.events import EVENTS, Event, EventKind
+from provisioner.model.shipped_tables import read_table
 from provisioner.planning.watch.webhooks import CONTENT_TYPE, TYPE_PREFIX
 
 # ------------------------------------------------------------------------------
@@ -135,31 +136,7 @@ def list_fields(schemas: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str
             yield record, field, inner
 
 
-WORDS = {
-    "node": "Name of a node.",
-    "switch": "Name of a switch.",
-    "tenant": "Name of a tenant.",
-    "certificate": "Id of a certificate.",
-    "campaign": "Id of a campaign: c0001.",
-    "case": "Id of a case: su0-n03-c0001.",
-    "rack": "Name of a rack.",
-    "release": "Name of a release in the matrix.",
-    "newer": "Name of the release to move to.",
-    "operation": "Id of an operation: r12, or su0-n03:7.",
-    "request": "Id of a request: r12.",
-    "token": "Id of a token, as listed.",
-    "session": "Id of a session, as a list says.",
-    "view_name": "Name of a saved view, as its owner keeps it.",
-    "pin": "Id of a pin: fleet, node:NAME or rack:NAME.",
-    "action": "Id of an action of the node, as listed.",
-    "bmc": "Name of a BMC of the node: host.",
-    "webhook": "Name of a webhook: small letters, digits and dashes.",
-    "key": "Name of a key: small letters, digits, dots, dashes and underscores.",
-    "file": "Name of a file of the page.",
-    "matrix_file": "Number of a file of the matrix: 0 is the base.",
-    "policy_name": "Name of a policy: small letters, digits, dots and dashes.",
-    "image_name": "Name of a file of the artifact store.",
-}
+WORDS = {row["word"]: row["means"] for row in read_table("provisioner.api", "path_words.csv")}
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",

@@ -153,6 +153,22 @@ def test_a_guid_that_was_in_no_network_when_its_node_was_quarantined_is_fenced(s
     assert play(scenario) == ((False, rows, 0) if fenced else (True, [], 1))
 
 
+@pytest.mark.parametrize(("looks", "fenced"), [(1, False), (2, True)])
+def test_one_look_that_misses_a_network_fences_no_guid_that_served_in_it(looks, fenced):
+    async def scenario(bench: Bench) -> Any:
+        await bench.node(state=State.QUARANTINED, **STRANGER)
+        bench.put(GUID, RED.pkey)
+        await bench.watch.look()
+        del bench.ufm.partitions[f"{RED.pkey:#x}"]["guids"][GUID]
+        for _ in range(looks):
+            await bench.watch.look()
+        bench.put(GUID, RED.pkey)
+        await bench.watch.look()
+        return RED.pkey in bench.networks(), len(bench.watch.listed)
+
+    assert play(scenario) == ((False, 0) if fenced else (True, 1))
+
+
 @pytest.mark.parametrize("before", [State.DISCOVERED, State.QUARANTINED])
 def test_a_guid_that_served_before_its_node_was_quarantined_is_only_listed(before):
     async def scenario(bench: Bench) -> Any:

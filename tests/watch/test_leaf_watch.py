@@ -367,16 +367,19 @@ def test_a_machine_that_serves_since_before_its_intake_is_not_cut_off_by_its_qua
         await bench.look()
         await bench.node(state=State.QUARANTINED, **STRANGER)
         await bench.look()
-        served = bench.vrf(), await bench.rows(), len(bench.watch.listed)
-        bench.put("default")
-        await bench.look()
-        bench.put("RED")
-        await bench.look()
+        served = [(bench.vrf(), await bench.rows(), len(bench.watch.listed))]
+        for looks in (1, 2):
+            bench.put("default")
+            for _ in range(looks):
+                await bench.look()
+            bench.put("RED")
+            await bench.look()
+            served += [(bench.vrf(), await bench.rows(), len(bench.watch.listed))][: 2 - looks]
         return served, bench.vrf()
 
     served, vrf = play(scenario)
 
-    assert served == ("RED", [], 1)
+    assert served == [("RED", [], 1)] * 2  # a single look that misses its network cuts it off never
     assert vrf == "MAINT"  # it was idle again, and ours
 
 

@@ -169,6 +169,8 @@ class LeafWatch:
         self._ports_unknown = ""  # one of them whose ports cannot be read
         # per leaf: ports that were in no customer's network at an earlier look
         self._idle: dict[str, frozenset[str]] = {}
+        # those that served as a stranger's: idle is what is seen so twice, as one look may be wrong
+        self._served: dict[str, frozenset[str]] = {}
         self._due: dict[str, float] = {}
         self._lane = ReadQueue(LEAVES_MAX, self._begin)
         self.read: dict[str, float] = {}  # leaf -> when all its ports were read, for people
@@ -203,6 +205,7 @@ class LeafWatch:
             del self._due[name]
             self.read.pop(name, None)
             self._idle.pop(name, None)
+            self._served.pop(name, None)
         for name in leaves:
             if name not in self._due:
                 share = crc32(name.encode()) / 2**32
@@ -247,7 +250,9 @@ class LeafWatch:
         self._list(leaf, suspects.listed)
         idle = set(self._owners.find_ports(leaf)) - set(ports)
         listed = {name.partition("/")[2] for name in suspects.listed}
-        self._idle[leaf] = (self._idle.get(leaf, frozenset()) | idle) - listed
+        served = self._served.get(leaf, frozenset())
+        self._idle[leaf] = (self._idle.get(leaf, frozenset()) | (idle - served)) - listed
+        self._served[leaf] = (served - idle) | listed
         if self._apart is not None:
             await self._apart.check_leaf(leaf, self._owners.find_ports(leaf))
 

@@ -50,8 +50,10 @@ class PartitionWatch:
         self._clock = context.clock
         self._settings = context.settings
         self._partitions = partitions
-        # GUIDs of ours that were in no customer's network at the last look before they came to one
+        # GUIDs of ours that were in no customer's network at the last look before they came to one;
+        # one that served a customer as a stranger's has to be seen so twice: one look may be wrong
         self._idle: frozenset[str] = frozenset()
+        self._served: frozenset[str] = frozenset()
         self._silent = ""  # why UFM could not be read, as the log has it
 
         async def move(ports: Sequence[Port], node: Node | None) -> MoveOutcome:
@@ -83,7 +85,8 @@ class PartitionWatch:
         suspects, self.listed = self._judge(members, owners, damaged, await self._vrfs())
         idle = {g for g in owners if members.get(g, frozenset()) <= entitlement.SITE_VRFS}
         listed = {name.partition(" ")[0] for name in self.listed}
-        self._idle = ((self._idle & owners.keys()) | idle) - listed
+        self._idle = ((self._idle & owners.keys()) | (idle - self._served)) - listed
+        self._served = (self._served - idle) | listed
         if not suspects:
             return
         before = await self._store.nodes.list_named(suspects)

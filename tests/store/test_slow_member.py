@@ -265,6 +265,24 @@ def test_a_write_that_was_taken_for_granted_is_tried_before_it_is_refused(rehear
     assert isinstance(doubled.error, AssertionError)
 
 
+@pytest.mark.parametrize("value", ["returning", "on its way, RETURNING *", "RETURNING id --"])
+@pytest.mark.parametrize("write", ["UPDATE nodes SET rack = :v WHERE id = 'n1'",
+                                   "DELETE FROM nodes WHERE rack = :v OR id = 'n1'"])  # fmt: skip
+def test_a_value_with_a_word_of_sql_is_a_value(rehearsing, write, value):
+    """Of a campaign's row, for one: "the node is returning" ended each daemon that led."""
+    _, rehearsal_ = rehearsing
+    commit(rehearsal_, add("n1"))
+
+    def work(c):
+        # taken for one row at first, so that the whole is tried without guesses
+        nobody = c.execute(text("UPDATE nodes SET rack = 'x' WHERE id = 'nobody'")).rowcount
+        return nobody, c.execute(text(write), {"v": value}).rowcount
+
+    [done] = commit(rehearsal_, work)
+
+    assert (done.result, done.error) == ((0, 1), None)
+
+
 def test_work_that_is_always_overtaken_is_given_up_and_says_so(rehearsing, database):
     _, rehearsal_ = rehearsing
     rehearsal_._patience_s = 0.3

@@ -175,7 +175,8 @@ class RehearsalCursor(psycopg.Cursor[Any]):
             self._guess = 1
             script.steps.append((text, COUNTED, "1"))
         else:
-            self._try(script, text, word)
+            # by the statement: a value of it may have the word as well
+            self._try(script, text, word, returns=RETURNING.search(str(query)) is not None)
         return self
 
     def executemany(self, query: Any, params_seq: Iterable[Any], **_options: Any) -> None:
@@ -189,7 +190,7 @@ class RehearsalCursor(psycopg.Cursor[Any]):
             changed += max(self.rowcount, 0)
         self._guess = changed
 
-    def _try(self, script: Script, text: str, word: str) -> None:
+    def _try(self, script: Script, text: str, word: str, *, returns: bool) -> None:
         """Run a statement after this work's writes, take all back, and record what it gave.
 
         In one message: locks that the server gives meanwhile are gone before it answers.
@@ -200,7 +201,7 @@ class RehearsalCursor(psycopg.Cursor[Any]):
             before = []
         # SQLAlchemy asks an INSERT for the number that a sequence gave, which is another one when
         # it is committed, and which no row function uses
-        gives_rows = not writes or (word != "INSERT" and RETURNING.search(text) is not None)
+        gives_rows = not writes or (word != "INSERT" and returns)
         digested = gives_rows and word in {"SELECT", "WITH", *WRITES}
         said = ["BEGIN"]
         if before or writes:

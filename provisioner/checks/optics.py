@@ -15,6 +15,13 @@ from provisioner.checks.readers.mlxlink_ports import MLXLINK
 from provisioner.checks.readers.optic_modules import OpticModule, read_modules
 from provisioner.model.cohort import Evidence, Finding, Gate, Severity
 
+# what is measured of each lane: both ends' light and bias tell which end ages
+_BY_LANE = {
+    "rx_power_dbm": "light received",
+    "tx_power_dbm": "light sent",
+    "optic_bias_ma": "bias current",
+}
+
 
 def _findings(evidence: Mapping[str, Evidence], context: CheckContext) -> Iterator[Finding]:
     for module in read_modules(evidence, context):
@@ -41,8 +48,9 @@ def _judge_module(module: OpticModule) -> Iterator[Finding]:
 def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping[str, float]:
     measured: dict[str, float] = {}
     for module in read_modules(evidence, context):
-        for lane, value in enumerate(module.received_dbm):
-            measured[f"rx_power_dbm/{module.part} lane {lane}"] = value
+        for name, words in _BY_LANE.items():
+            for lane, value in enumerate(module.get_lanes(words)):
+                measured[f"{name}/{module.part} lane {lane}"] = value
         if (heat := module.temperature_c) is not None:
             measured[f"optic_temperature_c/{module.part}"] = heat
     return measured

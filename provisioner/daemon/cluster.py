@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from provisioner.adapters.bounded_http import accepts_connection
+from provisioner.daemon.telemetry import read_version
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
 from provisioner.planning.watch import membership
@@ -129,7 +129,7 @@ async def open_cluster(
     seat = Seat(
         database,
         name,
-        _built(),
+        read_version(),
         settings.lease_s,
         works=works,
         place=_place(data),
@@ -164,10 +164,3 @@ def end_at_once(why: str) -> NoReturn:
 def _place(data: Path) -> str:
     """Return a name of this data directory that no other daemon has."""
     return f"{socket.gethostname()}:{data.resolve()}"
-
-
-def _built() -> str:
-    try:
-        return version("gpu-provisioner")
-    except PackageNotFoundError:  # run from a copy of its files
-        return "unknown"

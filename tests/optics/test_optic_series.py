@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from provisioner.integrations.optics.optics_commands import optics
-from provisioner.integrations.optics.port_routes import find_host_light, read_fleet, read_kept
+from provisioner.integrations.optics.port_routes import read_fleet, read_kept
 from provisioner.integrations.optics.series import (
     QUANTITIES,
     LeafSeries,
@@ -27,7 +27,6 @@ from provisioner.integrations.optics.series import (
 )
 from provisioner.integrations.optics.trends import Day, find_shared, judge_port
 from provisioner.model.alert import Alert, Classification
-from provisioner.model.cohort import CheckResult, Gate, HealthReport, Verdict
 from provisioner.model.link_reading import DARK_DBM, Limits, LinkReading, OpticReading, make_limits
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
@@ -388,22 +387,6 @@ def test_a_reading_of_another_host_or_a_damaged_file_tells_nothing(tmp_path: Pat
     away = node.model_copy(update={"ports": (node.ports[0].model_copy(update={"switch": "../x"}),)})
     assert [one.now for one in read_kept(away, tmp_path, [])] == [{}]
     assert [one.now for one in read_kept(node, None, [])] == [{}, {}, {}]
-
-
-def test_the_hosts_light_is_told_only_where_each_card_is_known(tmp_path: Path) -> None:
-    node, _ = fill_days(tmp_path)
-
-    def report(cards: int) -> HealthReport:
-        light = {f"rx_power_dbm/0000:{n:02x}:00.0 lane {lane}": 1.0 + n + lane
-                 for n in range(cards) for lane in (0, 1)}  # fmt: skip
-        result = CheckResult(check="optics", gate=Gate.A, verdict=Verdict.PASS, measured=light)
-        return HealthReport(
-            node="n1", inventory_digest="", started_at=1.0, ended_at=2.0, results=(result,)
-        )
-
-    assert find_host_light(node, report(3)) == {0: 1.0, 1: 2.0, 2: 3.0}
-    assert find_host_light(node, report(2)) == {}
-    assert find_host_light(node, None) == {}
 
 
 def test_a_counter_that_fell_or_was_not_read_adds_nothing(tmp_path: Path) -> None:

@@ -194,13 +194,12 @@ class OpticModule:
     missing: tuple[str, ...]
     faults: tuple[str, ...] = ()  # flags that the module has raised
 
-    @property
-    def received_dbm(self) -> tuple[float, ...]:
-        """The light that every lane receives; () where it is not reported."""
-        light = next((r for r in self.readings if r.words == "light received"), None)
-        if light is None:
+    def get_lanes(self, words: str) -> tuple[float, ...]:
+        """Return a quantity of every lane, light in dBm; () where it is not reported."""
+        found = next((r for r in self.readings if r.words == words), None)
+        if found is None:
             return ()
-        return light.lanes if light.unit == "dBm" else tuple(map(_convert_to_dbm, light.lanes))
+        return tuple(map(_convert_to_dbm, found.lanes)) if found.unit == "mW" else found.lanes
 
     @property
     def temperature_c(self) -> float | None:

@@ -17,7 +17,9 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.route import VIEWERS, Route
+from provisioner.integrations.optics.ends import join_ends, read_host_days
 from provisioner.integrations.optics.series import (
+    DAYS_KEPT,
     NAME,
     describe,
     read_days,
@@ -34,7 +36,6 @@ from provisioner.integrations.optics.trends import (
 )
 from provisioner.model.alert import Alert
 from provisioner.model.base import Record
-from provisioner.model.cohort import HealthReport
 from provisioner.model.location import Port
 from provisioner.model.node import Node
 from provisioner.model.times.instant import InstantOrNone
@@ -69,7 +70,7 @@ class RailView(Link):
 
 
 class OpticDay(Record):
-    """Medians of one day at the leaf's end; null: unknown."""
+    """Medians of one day at one end of a cable; null: unknown."""
 
     day: str = Field(description="Date in UTC.")
     rx_dbm: float | None = Field(description="Light received, dBm; -40: none.")
@@ -101,6 +102,12 @@ class OpticView(Link):
     low_alarm_dbm: float | None = Field(description="The module's alarm limit of light received.")
     host_rx_dbm: float | None = Field(
         description="Light that the host's end received at its last validation; null: unknown."
+    )
+    host_proved: bool | None = Field(
+        description="Whether the host's end proves that repair too; null: not read around it."
+    )
+    host_days: tuple[OpticDay, ...] = Field(
+        description="Days of validations at the host's end, which counts no flaps."
     )
     flaps: int = Field(description="Changes of carrier in the days that are judged.")
     days: tuple[OpticDay, ...] = Field(description="Its days, the oldest first.")
@@ -253,32 +260,17 @@ async def list_rails(ask: Ask) -> Reply:
 
 async def list_optics(ask: Ask) -> Reply:
     node, kept = await _read(ask)
-    report = await ask.parts.store.evidence.get_report(node.id)
-    at_host = find_host_light(node, report)
-    items = tuple(_show_optic(one, at_host.get(one.port.rail)) for one in kept)
+    since = ask.parts.clock.now() - DAYS_KEPT * 86_400
+    reports = await ask.parts.store.evidence.list_reports(node.id, since)
+    inventory = await ask.parts.store.evidence.get_inventory(node.id)
+    at_host = await asyncio.to_thread(read_host_days, node, reports, inventory)
+    items = tuple(_show_optic(one, at_host.get(one.port.nic_slot, [])) for one in kept)
     return Reply(Optics(node=node.id, items=items))
 
 
-def find_host_light(node: Node, report: HealthReport | None) -> dict[int, float]:
-    """Return rail -> the light that its card received on the darkest lane at the last validation.
-
-    The n-th rail's card is the n-th by its address, as in tests among nodes; where there are not as
-    many cards with a reading as rails, nobody knows which is whose, and nothing is told.
-    """
-    results = () if report is None else report.results
-    lanes: dict[str, list[float]] = {}
-    for name, value in (m for r in results if r.check == "optics" for m in r.measured.items()):
-        head, _, part = name.partition("/")
-        if head == "rx_power_dbm":
-            lanes.setdefault(part.partition(" lane ")[0], []).append(value)
-    rails = sorted({p.rail for p in node.ports if p.rail >= 0})
-    if len(lanes) != len(rails):
-        return {}
-    return {rail: min(lanes[card]) for rail, card in zip(rails, sorted(lanes), strict=True)}
-
-
-def _show_optic(one: Kept, at_host: float | None) -> OpticView:
-    found = one.verdict
+def _show_optic(one: Kept, at_host: Sequence[Day]) -> OpticView:
+    joined = join_ends(one.verdict, one.days, at_host)
+    found = joined.verdict
     days = one.days[-DAYS_SHOWN:]
     last = days[-1] if days else None
     kept: dict[str, Any] = (
@@ -309,7 +301,9 @@ def _show_optic(one: Kept, at_host: float | None) -> OpticView:
         part=str(newest.get("part", "")),
         lot=str(newest.get("lot", "")),
         low_alarm_dbm=newest.get("low"),
-        host_rx_dbm=at_host,
+        host_rx_dbm=at_host[-1].values.get("rx_dbm") if at_host else None,
+        host_proved=joined.proved,
+        host_days=tuple(_show_day(day) for day in at_host[-DAYS_SHOWN:]),
         flaps=found.flaps,
         days=tuple(_show_day(day) for day in days),
     )

@@ -142,8 +142,10 @@ def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_ro
 
     assert (tickets, sinks, pdus) == (None, [], {})
     packages = {"provisioner.integrations", *(f"provisioner.integrations.{n}" for n in OURS)}
-    # a route is declared with its records and its handler; these two modules read what was kept
-    routes = {f"provisioner.integrations.optics.{n}" for n in ("port_routes", "series", "trends")}
+    # a route is declared with its records and its handler; these modules read what was kept
+    routes = {
+        f"provisioner.integrations.optics.{n}" for n in ("ends", "port_routes", "series", "trends")
+    }
     assert set(loaded) == packages | routes
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from provisioner.cli.client import calls, views
 from provisioner.cli.client.output import show_rows
+from provisioner.cli.options import tables
 from provisioner.model.adoption.capability import Observation
 from provisioner.model.node import Node, NodeKind, Origin, State
 from provisioner.model.outcome import Blocker, Reason
@@ -116,3 +118,23 @@ def test_a_space_that_could_not_be_read_shows_why_in_its_row_and_fails_the_check
         assert calls.FAILS["storage check"]({"items": [*whole["items"], {**row, **odd}]})
     show_rows("storage check", [{**row, "blockers": [blocker]}], list(row), "table")
     assert "no answer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [20, 40, 79, 80, 81, 100, 200])
+def test_no_table_is_cut_at_its_edge(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables.open_console, "__defaults__", (width,))
+    rng = random.Random(width)
+    for _ in range(40):
+        names = [f"f{n}" for n in range(rng.randint(1, 9))]
+        words = ["x" * rng.randint(1, 14) for _ in range(30)]
+        rows = [{n: " ".join(rng.sample(words, rng.randint(1, 6))) for n in names} for _ in "abc"]
+        show_rows("none", rows, names, "table")
+        lines = capsys.readouterr().out.splitlines()
+        assert {len(line) for line in lines} == {len(lines[0])}
+        assert len(lines[0]) <= width
+        assert all(line[-1] in "┓┃┩│┘" for line in lines)
+        shown = "".join(lines[3:])
+        kept = names[: lines[0].count("┳") + 1]
+        assert all(shown.count(c) >= 1 for row in rows for n in kept for c in row[n][:1])

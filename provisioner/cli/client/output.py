@@ -72,8 +72,10 @@ def show_rows(command: str, rows: Sequence[Row], fields: Sequence[str], form: st
     console = open_console()
     kept = count_columns(widths, console.width)
     table = Table()
-    for title, width in zip(titles[:kept], widths, strict=False):
-        table.add_column(title, min_width=min(width, console.width // 2))
+    whole_widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    shared = share_width(widths[:kept], whole_widths, console.width)
+    for title, width in zip(titles, shared, strict=False):
+        table.add_column(title, width=width)
     for row_cells in cells:
         table.add_row(*map(Text, row_cells[:kept]))
     console.print(table)
@@ -105,6 +107,22 @@ def count_columns(widths: Sequence[int], width: int) -> int:
         if used > width and number >= KEPT_MIN:
             return number
     return len(widths)
+
+
+def share_width(least: Sequence[int], whole: Sequence[int], width: int) -> list[int]:
+    """Return the width of each column: its least one, and a share of the room that is left.
+
+    `rich` shrinks columns below their least widths, grows them again, and cuts the table's edge.
+    """
+    most = (width - 1) // KEPT_MIN - EDGES
+    shared = [min(each, most) for each in least]
+    room = max(width - 1 - sum(each + EDGES for each in shared), 0)
+    wanting = sorted(range(len(shared)), key=lambda n: whole[n] - shared[n])
+    for done, n in enumerate(wanting):
+        more = min(whole[n] - shared[n], room // (len(wanting) - done))
+        shared[n] += more
+        room -= more
+    return shared
 
 
 def _columns(

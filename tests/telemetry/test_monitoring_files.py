@@ -21,7 +21,7 @@ from measured_site import scraped, site
 from prometheus_client.parser import text_string_to_metric_families
 
 FILES = Path(__file__).parents[2] / "docs" / "monitoring"
-TRIES = ("alerts_test.yaml", "alerts_days_test.yaml")
+TRIES = ("alerts_test.yaml", "alerts_days_test.yaml", "alerts_exporters_test.yaml")
 NAME = re.compile(r"\b(?:provisioner|process)_[a-z_]+\b")
 MISSING = "prometheus is not installed: apt-get install prometheus"
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
@@ -34,8 +34,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-def rules() -> list[dict[str, object]]:
-    (group,) = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+def rules(file: str = "alerts.yaml") -> list[dict[str, object]]:
+    (group,) = yaml.safe_load((FILES / file).read_text())["groups"]
     return group["rules"]
 
 
@@ -47,7 +47,10 @@ def queries() -> list[str]:
 @promtool
 def test_the_rules_fire_when_they_should_and_only_then():
     checked = subprocess.run(
-        ["promtool", "check", "rules", "alerts.yaml"], cwd=FILES, capture_output=True, text=True
+        ["promtool", "check", "rules", "alerts.yaml", "alerts_exporters.yaml"],
+        cwd=FILES,
+        capture_output=True,
+        text=True,
     )
     tried = subprocess.run(
         ["promtool", "test", "rules", *TRIES], cwd=FILES, capture_output=True, text=True
@@ -60,8 +63,9 @@ def test_the_rules_fire_when_they_should_and_only_then():
 def test_every_rule_is_tried_and_says_what_to_do():
     tried = "".join((FILES / name).read_text() for name in TRIES)
 
-    assert [r["alert"] for r in rules() if f'alertname="{r["alert"]}"' not in tried] == []
-    assert all(r["annotations"]["summary"] and r["annotations"]["remedy"] for r in rules())
+    every = [*rules(), *rules("alerts_exporters.yaml")]
+    assert [r["alert"] for r in every if f'alertname="{r["alert"]}"' not in tried] == []
+    assert all(r["annotations"]["summary"] and r["annotations"]["remedy"] for r in every)
 
 
 def test_rules_and_dashboard_ask_for_metrics_that_exist(url: str):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,9 +56,11 @@ class Daemon:
     log: Path
     process: subprocess.Popen[bytes] | None = None
     ends: list[int] = field(default_factory=list)  # exit codes, the oldest first
+    began: int = 0  # where in its log its present life begins
 
     def start(self) -> None:
         with self.log.open("ab") as out:
+            self.began = out.tell()
             self.process = subprocess.Popen(
                 self.command, stdout=out, stderr=out, env=self.environment
             )
@@ -89,6 +91,11 @@ class Daemon:
         assert self.process is not None
         self.ends.append(self.process.wait())
         self.process = None
+
+    def leads(self) -> bool:
+        """Whether it is alive and has said in this life that it leads: a lead ends with a life."""
+        alive = self.process is not None and self.process.poll() is None
+        return alive and b"this daemon leads" in self.log.read_bytes()[self.began :]
 
     def said(self, words: str) -> int:
         """How often its log says so."""
@@ -187,8 +194,11 @@ class Fleet:
 async def fleet(
     server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
     ports: dict[int, int] | None = None,
+    ahead_s: Sequence[float] = (),
 ) -> AsyncIterator[Fleet]:  # fmt: skip
-    """`ports`: daemon -> the port by which it reaches the database, if not the server's own."""
+    """`ports`: daemon -> the port by which it reaches the database, if not the server's own.
+    `ahead_s`: how far each daemon's wall clock is ahead.
+    """
     database = server.make()
     asked = running.Asked(nodes=hosts, speed=speed)
     async with running.run_simulator(asked, folder / "site") as site:
@@ -207,7 +217,7 @@ async def fleet(
                 shutil.copy(first / "master.key", data / "master.key")
             url = server.url(database, (ports or {}).get(number, 0))
             command = [
-                sys.executable, "-m", "provisioner", "serve", "--data", str(data),
+                *_program(ahead_s[number] if ahead_s else 0.0), "serve", "--data", str(data),
                 "--database", url, "--matrix", str(MATRIX), "--matrix", str(files.overlay),
                 "--artifacts", str(files.artifacts), "--artifact-port", str(free_port()),
                 "--settings", str(settings), "--simulator", str(folder / "site" / "control.sock"),
@@ -226,6 +236,20 @@ async def fleet(
                     daemon.process.kill()
                     daemon.process.wait()
             await there.store.close()
+
+
+def _program(ahead_s: float) -> list[str]:
+    """The program, on a machine whose wall clock is ahead: as it reads it, since a container has
+    the machine's clock.
+    """
+    if not ahead_s:
+        return [sys.executable, "-m", "provisioner"]
+    words = (
+        "import runpy, time; real = time.time; "
+        f"time.time = lambda: real() + {ahead_s}; "
+        "runpy.run_module('provisioner', run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-c", words]
 
 
 def _settings(asked: running.Asked) -> dict[str, Any]:

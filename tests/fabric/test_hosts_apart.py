@@ -10,6 +10,7 @@ from release_rig import CANARY, LEAF, NODE, Bench, play, trees
 
 from provisioner.execution.tenancy.release_sequence import HostsApart, ReleaseOutcome
 from provisioner.integrations.cumulus.port_filter import NAME
+from provisioner.model.node import State
 from provisioner.model.recovery import GateCheck, RowVerdict
 
 FEW = frozenset({0, 3, 7})  # of the in-band network, with the planted faults, and the last
@@ -136,6 +137,20 @@ def test_a_leaf_that_is_not_read_is_unknown() -> None:
     rows = play(scenario, FEW, **ON)
 
     assert [r.subject for r in rows if r.verdict is RowVerdict.UNKNOWN] == [LEAF]
+
+
+def test_without_another_host_in_maintenance_the_proof_says_that_nobody_tried() -> None:
+    async def scenario(bench: Bench) -> Any:
+        kept = await prepare(bench)
+        away = bench.node(CANARY).model_copy(update={"state": State.INTAKE})
+        await bench.rig.store.nodes.save(away)
+        return await kept.rows(bench.node())
+
+    rows = play(scenario, FEW, **ON)
+
+    assert [(r.verdict, r.seen) for r in rows][len(FEW) :] == [
+        (RowVerdict.NONE, "no other host in maintenance could be asked")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from virtual_time import VirtualClock, run
 
 from provisioner.execution.tenancy import release_recheck as sending
-from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
 from provisioner.planning.release import release_probes
 from provisioner.planning.release.release_probes import Partners, Ping, ProbeSet
+from provisioner.ports import ShellCommand, ShellOutput
+from provisioner.settings import Settings
 
 HERE = "127.0.0.1"
 needs_ip = pytest.mark.skipif(
@@ -112,3 +119,64 @@ def test_nodes_are_spread_over_the_canaries_of_their_tenant() -> None:
     assert partners.choose_canary("su0-n00", "GREEN") == ""
     off = Partners(nodes=(), tenants=(), rdma="off", canaries=canaries)
     assert off.choose_canary("su0-n00", "RED") == ""
+
+
+class Shell:
+    """Hosts that answer each echo, and count the logins."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    async def run(self, _host: str, _address: str, commands: Sequence[ShellCommand]) -> Any:
+        self.lines += [c.line for c in commands] or ["a login for nothing"]
+        return [ShellOutput(0, "10.0.0.9,56 0\n", "") for _ in commands]
+
+
+def test_each_tool_sends_its_own_probes_and_a_host_without_probes_is_not_logged_in_to() -> None:
+    shell = Shell()
+    echo, route = (ping(c, "10.0.0.9") for c in (GateCheck.SHUT_OUT, GateCheck.HOST_ROUTE))
+    sets = (ProbeSet("n", HERE, (echo, route)), ProbeSet("m", HERE, ()))
+    site: Any = SimpleNamespace(shell=shell)
+
+    answers = asyncio.run(sending.answers_of(site, sets))
+
+    assert answers == {("n", echo): 0, ("n", route): 0}
+    assert ["ping" in line for line in shell.lines] == [True, False]
+    assert ["ip route get" in line for line in shell.lines] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("refused", "rounds"),
+    [
+        ({}, 1),
+        ({GateCheck.REACHES: 2}, 3),  # it answers from the third round on
+        ({GateCheck.REACHES: 99}, 6),  # for as long as routes may take to follow
+        ({GateCheck.REACHES: 99, GateCheck.RDMA: 99}, 6),
+        ({GateCheck.RDMA: 99}, 1),
+        ({GateCheck.HOST_ROUTE: 99}, 1),
+        ({GateCheck.REACHES: 99, GateCheck.HOST_ROUTE: 99}, 1),
+    ],
+)
+def test_addresses_that_may_still_answer_are_tried_again_at_the_polls_pace(
+    refused: dict[GateCheck, int], rounds: int
+) -> None:
+    tried = 0
+
+    class Hosts:
+        async def run(self, *given: Any) -> list[ShellOutput]:
+            nonlocal tried
+            tried += 1
+            ends = [tried <= refused.get(GateCheck(c.name.split()[0]), 0) for c in given[2]]
+            return [ShellOutput(0, f"10.0.0.9,56 {int(end)}\n", "") for end in ends]
+
+    async def main() -> tuple[GateRow, ...]:
+        settings = Settings(release_settle_s=10.0, switch_poll_s=2.0)
+        site: Any = SimpleNamespace(shell=Hosts(), clock=VirtualClock(), settings=settings)
+        checks = (GateCheck.REACHES, GateCheck.HOST_ROUTE, GateCheck.RDMA)
+        own = ProbeSet("n", HERE, tuple(ping(c, "10.0.0.9") for c in checks))
+        return await sending.run_probes(site, [own])
+
+    rows = run(main())
+
+    assert tried == rounds
+    assert {r.check for r in rows if r.bad} == {c for c, n in refused.items() if n > rounds}

@@ -45,6 +45,7 @@ TABLE = (
             "tests/planning/test_release_rows_whole.py",
             "tests/planning/test_release_ask.py",
             "tests/planning/test_release_proof.py",
+            "tests/planning/test_release_packets.py",
             "tests/planning/test_port_isolation.py",
             "tests/fabric/test_release_probe_sets.py",
             "tests/fabric/test_release_sequence.py",
@@ -60,8 +61,13 @@ TABLE = (
             "tests/fabric/test_release_order.py",
             "tests/fabric/test_release_parts.py",
             "tests/fabric/test_release_recheck.py",
+            "tests/fabric/test_release_probe_sets.py",
+            "tests/fabric/test_release_probed_again.py",
             "tests/fabric/test_cables_at_intake.py",
             "tests/fabric/test_release_elsewhere.py",
+            "tests/fabric/test_hosts_apart.py",
+            "tests/watch/test_apart_watch.py",
+            "tests/tenants/test_keeper.py",
         ),
     ),
     Row(
@@ -93,6 +99,8 @@ TABLE = (
             "tests/switches/test_leaf_filters.py",
             "tests/switches/test_leaf_waiters.py",
             "tests/switches/test_leaf_descriptions.py",
+            "tests/switches/test_switch_systems.py",
+            "tests/sim/test_reaching_bmcs.py",
         ),
     ),
     Row(
@@ -102,6 +110,7 @@ TABLE = (
             "tests/switches/test_small_tenancy.py",
             "tests/switches/test_small_quiet.py",
             "tests/switches/test_small_fence.py",
+            "tests/fabric/test_cables_at_intake.py",
         ),
     ),
     Row(
@@ -127,7 +136,11 @@ TABLE = (
     Row(
         "epochs and fencing in the store",
         ("provisioner.store.rows.operation_rows:*",),
-        ("tests/store/test_store_fencing.py", "tests/store/test_store_rows.py"),
+        (
+            "tests/store/test_store_fencing.py",
+            "tests/store/test_store_handover.py",
+            "tests/store/test_store_rows.py",
+        ),
         "not server and not threads and not file",  # what is written is the same on every database
     ),
     Row(
@@ -145,6 +158,7 @@ TABLE = (
             "tests/api/test_oidc_keys.py",
             "tests/api/test_oidc_sign_in.py",
             "tests/api/test_session_rules.py",
+            "tests/api/test_api_scopes.py",
         ),
     ),
 )
@@ -210,4 +224,17 @@ EQUIVALENT |= {
     f"provisioner.execution.tenancy.{function}: {change}": "the lists have one length by making"
     for function in _ZIPS
     for change in ("zip(strict=True) => no argument", "True in strict=True => False")
+}
+
+# Needs of a case that are judged together: an act of the table has both of a pair or neither.
+EQUIVALENT |= {
+    f"provisioner.execution.actions.once:_OF_CASES: {change}": "each act has its other need too"
+    for change in (
+        *(
+            f"{{Need.GROUND, Need.FEW, Need.ORDERED, Need.CLEAN}} => without Need.{name}"
+            for name in ("GROUND", "FEW", "ORDERED", "CLEAN")
+        ),
+        "Need.GROUND => Need.FEW",
+        "Need.ORDERED => Need.CLEAN",
+    )
 }

@@ -59,6 +59,15 @@ def test_every_single_check_that_is_missing_is_named() -> None:
         assert reasons(report=report(results=results)) == [(Reason.CHECK_SKIPPED, name)]
 
 
+def test_evidence_that_the_profile_requires_is_missing_whatever_changed() -> None:
+    wanted = checks.list_required_results(NodeKind.HOST)[0]
+    others = tuple(r for r in report().results if r.check != wanted)
+
+    changed_little = {"report": report(results=others, selected=()), "demanded": ()}
+    assert reasons(**changed_little) == []
+    assert reasons(**changed_little, proofs=(wanted,)) == [(Reason.CHECK_SKIPPED, wanted)]
+
+
 def test_the_worst_finding_speaks_and_says_what_to_do() -> None:
     findings = (
         Finding(part="host", severity=Severity.CONFIG, detail="a setting"),

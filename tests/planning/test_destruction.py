@@ -375,6 +375,23 @@ def test_the_leaf_with_the_most_nodes_counts() -> None:
     assert judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), "node": mine}))
 
 
+def test_the_leaf_with_the_most_nodes_is_not_the_first_one() -> None:
+    facts = crowd(Limits.LEAF, leaf="leaf-2")
+    near = host("a0", leaf="leaf-1")  # alone at the first leaf, and before the others by its name
+    ports = (*host(leaf="leaf-1").ports, *host(leaf="leaf-2").ports)
+    mine = host(tenant="red", location=Location(rack="r1"), ports=ports)
+    changes = {
+        "node": mine,
+        "nodes": [*facts.nodes, near],
+        "cases": [*facts.cases, confirmed("a0")],
+    }
+
+    refused = judge_destruction(Destruction.DISKS, "n1", Facts(**{**vars(facts), **changes}))
+
+    assert refused is not None
+    assert f"{Limits.LEAF + 1} nodes of one leaf were cut off" in refused.detail
+
+
 def test_what_its_tenant_gave_up_is_no_part_of_a_crowd() -> None:
     facts = crowd(Limits.SITE)
     mine = host()

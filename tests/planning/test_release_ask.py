@@ -9,7 +9,8 @@ from release_world import PEER, good_leaf
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind, State
 from provisioner.model.recovery import PeerState
-from provisioner.model.tenant import Outside, Tenant
+from provisioner.model.tenant import Outside, Phase, Tenant
+from provisioner.model.tenant_network import GroupRule, SecurityGroup
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release.port_isolation import (
     FAR_LEAVES_MAX,
@@ -56,6 +57,21 @@ def test_a_tenant_of_ours_is_held_to_what_it_asked_for() -> None:
     assert ask.peers == {("leaf-0", PEER)}
     assert ask.defaults == {"0.0.0.0/0", "::/0"}
     assert ask.storage_of == (("OLD", "STORE"), ("RED", "STORE"))
+
+
+def test_ports_have_their_groups_filters_while_the_tenants_network_stands() -> None:
+    rule = GroupRule(protocol="tcp", ports=(443,), source="10.0.0.0/8")
+    web = SecurityGroup(name="web", rails=(1,), rules=(rule,))
+    guards = {}
+    for phase in Phase:
+        red = RED.model_copy(update={"phase": phase, "security_groups": (web,)})
+        guards[phase] = ask_of(NODE, "RED", (red,), mtu=9216).guards
+
+    assert guards.pop(Phase.READY) == {
+        ("leaf-0", "swp1"): "",
+        ("leaf-1", "swp1"): "provisioner_sg_RED_web",
+    }
+    assert set(guards.values()) == {None}
 
 
 def test_without_a_plan_the_configured_target_counts() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, RED, SmallSite, described, ok, play
 
+from provisioner.execution.tenancy import leaf
 from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
-from provisioner.model.switch import Move
+from provisioner.model.switch import Move, Place
 from provisioner.ports import Reply
 
 ON = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}
@@ -339,3 +340,52 @@ def test_a_request_is_given_half_a_minute() -> None:
         return [a.timeout_s for a in site.transport.asked]
 
     assert play(scenario) == [30.0]
+
+
+# --- where a port is, by its filters
+
+
+GUARD = frozenset({"provisioner_sg_RED_web"})
+FREE = Place("RED", False, False)
+
+
+@pytest.mark.parametrize(
+    ("move", "seen", "there"),
+    [
+        (Move("swp1", "RED"), {FREE}, True),
+        (Move("swp1", "RED"), {FREE, FREE._replace(vrf="MAINT")}, False),
+        (Move("swp1", "RED"), {FREE._replace(denied=True)}, False),
+        (Move("swp1", "RED"), {FREE._replace(apart=True)}, False),
+        (Move("swp1", "RED", apart=True), {FREE._replace(apart=True)}, True),
+        (Move("swp1", "RED", apart=True), {FREE}, False),
+        (Move("swp1", "RED", apart=None), {FREE, FREE._replace(apart=True)}, True),
+        (Move("swp1", "RED", apart=None), {FREE._replace(denied=True)}, False),
+        (Move("swp1", "RED", guard=min(GUARD)), {FREE._replace(guards=GUARD)}, True),
+        (Move("swp1", "RED", guard=min(GUARD)), {FREE, FREE._replace(guards=GUARD)}, False),
+        (Move("swp1", "RED"), {FREE._replace(guards=GUARD)}, False),
+        (Move("swp1", "RED", denied=True), {FREE._replace(vrf="BLUE", denied=True)}, True),
+        (Move("swp1", "RED", denied=True), {FREE, FREE._replace(denied=True)}, False),
+        (Move("swp1", "", apart=True), {FREE._replace(apart=True, guards=GUARD)}, True),
+        (Move("swp1", "", apart=True), {FREE, FREE._replace(apart=True)}, False),
+    ],
+)
+def test_every_tree_has_the_port_and_its_filters_as_the_move_asks(
+    move: Move, seen: set[Place], there: bool
+) -> None:
+    assert leaf._is_there(move, seen) is there
+
+
+def test_a_leaf_without_the_filter_has_none_in_any_tree() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        before = await site.leaf().filter_state()
+        await site.leaf().move([APART])
+        return before, await site.leaf().filter_state()
+
+    before, after = play(scenario, **ON)
+
+    assert before.filters == dict.fromkeys(TREES)
+    assert None not in after.filters.values()
+    assert {held for ports in before.ports.values() for _, held in ports.values()} == {False}
+    assert {tree: ports["swp1"] for tree, ports in after.ports.items()} == dict.fromkeys(
+        TREES, ("MAINT", True)
+    )

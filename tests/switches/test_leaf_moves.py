@@ -85,6 +85,22 @@ def test_the_looks_at_a_revision_come_later_and_later() -> None:
     assert 30.0 <= times[-1] - times[0] < 31.1
 
 
+def test_the_looks_at_a_port_that_does_not_follow_come_later_and_later() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.switch.faults.add("moves_ignored")
+        outcome = await site.leaf().move([RED])
+        return outcome, site.times("GET /interface/swp1?rev=operational")
+
+    outcome, times = play(scenario, switch_poll_s=1.0, switch_apply_limit_s=30.0)
+
+    assert described(outcome) == [(Reason.ISOLATION, "leaf-0")]
+    pauses = [round(b - a, 3) for a, b in itertools.pairwise(times[1:])]  # after the first look
+    assert pauses[:3] == [0.2, 0.2, 0.2]
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 1.0
+    assert 30.0 <= times[-1] - times[1] < 31.1
+
+
 def test_a_revision_that_is_refused_is_told_in_the_switchs_words() -> None:
     async def scenario(site: SmallSite) -> Any:
         site.switch.faults.add("apply_fails")

@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from small_site import SmallSite, play, replacing
 
+from provisioner.execution.tenancy.spaces import TenantSpaces
+from provisioner.execution.tenancy.tenancy import plan_move
 from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, RowVerdict
-from provisioner.model.tenant import PortPlacement
+from provisioner.model.tenant import PortPlacement, Tenant
+from provisioner.model.tenant_network import GroupRule, SecurityGroup
 from provisioner.ports import Unreachable
+from provisioner.settings.fabric import StorageSystem
 
 SILENT = Unreachable("connection refused", maybe_executed=False)
+MAC = "7c:fe:90:80:9f:05"
+HOST = Node(id="host-1", kind=NodeKind.HOST)
+HTTPS = GroupRule(protocol="tcp", ports=(443,), source="10.0.0.0/8")
+WEB = SecurityGroup(name="web", nodes=(HOST.id,), rules=(HTTPS,))
+RED = Tenant(name="red", vrf="RED", security_groups=(WEB,))
 BLOCKER = Blocker(reason=Reason.TRESPASS, subject="node", detail="revoked", unblock="wait")
 
 
@@ -104,6 +115,20 @@ def test_whom_ports_hear_is_told_of_each_ethernet_port() -> None:
     }
 
 
+def test_macs_that_leaves_learned_are_listed_and_a_silent_leaf_lists_none() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.switch.planted.macs = {MAC: "swp2"}
+        learned = await site.tenancy.learned(["leaf-0", "leaf-1"])
+        silence(site, "leaf-0")
+        return learned, await site.tenancy.learned(["leaf-0", "leaf-1"])
+
+    learned, silent = play(scenario)
+
+    assert MAC in learned["leaf-0", "swp2"]
+    assert {leaf for leaf, _ in silent} <= {"leaf-1"}
+    assert silent == {at: macs for at, macs in learned.items() if at[0] == "leaf-1"}
+
+
 def test_leaves_know_nothing_of_partitions() -> None:
     async def scenario(site: SmallSite) -> Any:
         guid = Port(
@@ -147,6 +172,30 @@ def test_the_address_goes_along_with_the_port() -> None:
     assert set(denied["interface"]["swp1"]) == {"acl"}
 
 
+@pytest.mark.parametrize(("node", "guard"), [(HOST, "provisioner_sg_RED_web"), (None, "")])
+def test_a_port_gets_the_filter_of_the_groups_that_name_its_node(
+    node: Node | None, guard: str
+) -> None:
+    port = Port(switch="leaf-0", interface="swp1", rail=0, nic_slot="NIC_0", address="10.0.0.0/31")
+
+    move = plan_move(port, "RED", "label", RED, node)
+
+    assert (move.interface, move.vrf, move.address) == ("swp1", "RED", "10.0.0.0/31")
+    assert (move.description, move.guard, bool(move.rules)) == ("label", guard, bool(guard))
+    assert plan_move(port, "RED", "label", None, node).guard == ""
+
+
+def test_a_fence_needs_nothing_of_the_tenants_rows() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        async def damaged() -> Any:
+            raise AssertionError("a fence must not wait for tenants")
+
+        site.tenancy._store.tenants.list = damaged  # type: ignore[method-assign]
+        return await site.tenancy.fence(site.ports())
+
+    assert play(scenario).blockers == ()
+
+
 def test_the_first_obstacle_ends_the_way_to_a_customer() -> None:
     async def scenario(site: SmallSite) -> Any:
         site.switch.faults.add("apply_fails")
@@ -188,6 +237,32 @@ def test_objections_are_read_before_each_leaf() -> None:
 
     assert (outcome.blockers, asked) == ((BLOCKER,), 2)
     assert outcome.placements == placed("RED", "default")
+
+
+@pytest.mark.parametrize(("asked_at_most", "objected"), [(3, False), (2, True)])
+def test_objections_are_read_once_more_before_storage_is_opened(
+    asked_at_most: int, objected: bool
+) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        asked = 0
+        system = StorageSystem(provider="sim", address="storage.example")
+        settings = site.settings.model_copy(update={"storage": system})
+        storage: Any = None  # no tenant of the site has any: nothing is asked of it
+        site.tenancy.spaces = TenantSpaces(storage, site.store, site.clock, settings)
+
+        async def objections() -> tuple[Blocker, ...]:
+            nonlocal asked
+            asked += 1
+            return (BLOCKER,) if asked > asked_at_most else ()
+
+        entered = await site.tenancy.move(site.ports(), "RED", objections=objections, node=HOST)
+        return entered, await site.tenancy.move(site.ports(), "MAINT", node=HOST)
+
+    entered, left = play(scenario)
+
+    assert (entered.blockers, entered.persisted) == ((BLOCKER,) if objected else (), not objected)
+    assert (entered.placements, len(entered.revisions)) == (placed("RED", "RED"), 2)
+    assert (left.blockers, left.persisted, left.placements) == ((), True, placed("MAINT", "MAINT"))
 
 
 def test_a_move_whose_end_cannot_be_read_proves_nothing() -> None:

@@ -271,9 +271,7 @@ def parse_network(prefix: str) -> Network:
 
 
 def _covers(outer: Network, inner: Network) -> bool:
-    if outer.version != inner.version or outer.prefixlen > inner.prefixlen:
-        return False
-    return inner.network_address in outer
+    return outer.prefixlen <= inner.prefixlen and inner.network_address in outer
 
 
 def _row(check: GateCheck, subject: str, problem: str, seen: str = "") -> GateRow:

@@ -1,0 +1,124 @@
+"""Which BMC or switch is reached with which login, and what keeps an act from being sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from bmc_wire import Wire
+
+from provisioner.execution.actions.reach import Reach
+from provisioner.integrations.sim.redfish.redfish_logs import DRY, WET
+from provisioner.model.node import BmcRef, Node, NodeKind
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import AccountLocked, BmcAddress, Call, Reply, Secret, Unreachable
+from provisioner.runtime.switch_systems import make_switches
+
+HOST = BmcRef(name="host", url="https://bmc.example")
+NODE = Node(id="n0", kind=NodeKind.HOST, bmcs=(HOST,))
+LEAF = Node(id="leaf-0", kind=NodeKind.SWITCH, address="https://10.0.0.8", os="cumulus")
+ROOT = "/redfish/v1"
+
+
+class Logins:
+    """Every login is stored, except those of `unknown`."""
+
+    async def current(self, name: str) -> tuple[str, Secret] | None:
+        return None if name.startswith("unknown/") else ("admin", Secret("x"))
+
+
+class Bmc(Wire):
+    """A BMC; `root` is the status of its service root for who presents no login."""
+
+    def __init__(self, root: int = 200) -> None:
+        super().__init__("supermicro")
+        self.root = root
+        self.asked: list[tuple[str, bool]] = []
+
+    async def request(self, address: BmcAddress, call: Call) -> Reply:
+        self.asked.append((call.path, bool(address.username)))
+        if call.path == ROOT and self.root != 200 and not address.username:
+            return Reply(self.root, {}, b"{}")
+        return await super().request(address, call)
+
+
+def reach_of(bmc: Bmc) -> Reach:
+    nothing: Any = None
+    return Reach(bmc, make_switches(nothing), Logins(), pause=bmc.sleep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("node", "bmc", "reason"),
+    [(NODE, "card", Reason.NOT_OFFERED), (NODE.model_copy(update={"id": "unknown"}), "host",
+                                          Reason.LOGIN_REFUSED)],
+)  # fmt: skip
+def test_a_bmc_that_cannot_be_reached_is_named(node: Node, bmc: str, reason: Reason) -> None:
+    refused = asyncio.run(reach_of(Bmc()).redfish(node, bmc))
+
+    assert isinstance(refused, Blocker)
+    assert (refused.reason, refused.subject) == (reason, f"{node.id}/{bmc}")
+
+
+def test_a_login_that_is_being_changed_is_held_by_one_and_used_by_nobody() -> None:
+    reach = reach_of(Bmc())
+
+    async def main() -> Any:
+        with reach.hold_login("n0/host") as first, reach.hold_login("leaf-0/api"):
+            with reach.hold_login("n0/host") as second:
+                pass
+            with pytest.raises(AccountLocked):  # the second one gave nothing free
+                await reach.redfish(NODE, "host")
+            switch = await reach.switch(LEAF)
+        with reach.hold_login("n0/host") as again:
+            pass
+        return first, second, again, switch, await reach.redfish(NODE, "host")
+
+    first, second, again, switch, client = asyncio.run(main())
+
+    assert (first, second, again) == (True, False, True)
+    assert (switch.reason, switch.subject) == (Reason.ACCOUNT_LOCKED, "leaf-0/api")
+    assert not isinstance(client, Blocker)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_service_root_that_wants_a_login_is_asked_again_with_it(status: int) -> None:
+    bmc = Bmc(status)
+    client = asyncio.run(reach_of(bmc).redfish(NODE, "host"))
+
+    assert not isinstance(client, Blocker)
+    assert [login for path, login in bmc.asked if path == ROOT][:2] == [False, True]
+
+
+def test_a_bmc_that_is_starting_is_given_no_vendor_and_asked_again() -> None:
+    bmc = Bmc(503)
+    reach = reach_of(bmc)
+
+    async def main() -> Any:
+        with pytest.raises(Unreachable) as starting:
+            await reach.redfish(NODE, "host")
+        assert not starting.value.maybe_executed
+        assert not any(login for _, login in bmc.asked)
+        bmc.root = 200
+        return await reach.redfish(NODE, "host")
+
+    assert not isinstance(asyncio.run(main()), Blocker)
+
+
+@pytest.mark.parametrize(("state", "refused"), [(DRY, False), (WET, True)])
+def test_no_act_goes_to_a_wet_host_or_its_cards(state: str, refused: bool) -> None:
+    bmc = Bmc()
+    bmc.client.machine.leak_detectors = {"Chassis_0_LeakDetector_0_ColdPlate": state}
+
+    blocker = asyncio.run(reach_of(bmc).refuse_wet(NODE))
+
+    assert (blocker is not None) is refused
+
+
+def test_detectors_are_behind_the_bmc_of_the_host() -> None:
+    bmc = Bmc()
+    cards = NODE.model_copy(update={"bmcs": (HOST.model_copy(update={"name": "card"}),)})
+
+    assert asyncio.run(reach_of(bmc).refuse_wet(cards)) is None
+    assert bmc.asked == []
+    assert asyncio.run(reach_of(Bmc(503)).refuse_wet(NODE)) is None  # silence decides nothing

@@ -180,3 +180,16 @@ def test_addresses_that_may_still_answer_are_tried_again_at_the_polls_pace(
 
     assert tried == rounds
     assert {r.check for r in rows if r.bad} == {c for c, n in refused.items() if n > rounds}
+
+
+def test_a_tool_whose_output_is_missing_was_not_sent() -> None:
+    class Cut:
+        async def run(self, *_: Any) -> list[ShellOutput]:
+            return [ShellOutput(0, "10.0.0.9,56 1\n", "")]
+
+    echo, route = (ping(c, "10.0.0.9") for c in (GateCheck.SHUT_OUT, GateCheck.HOST_ROUTE))
+    site: Any = SimpleNamespace(shell=Cut())
+
+    assert asyncio.run(sending.answers_of(site, [ProbeSet("n", HERE, (echo, route))])) == {
+        ("n", echo): 1
+    }

@@ -219,11 +219,22 @@ EQUIVALENT: dict[str, str] = {
 }
 
 # `strict` of a zip whose lists have one length by their making: gather answers each request.
-_ZIPS = ("tenancy:_answers",)
+_ZIPS = (
+    "execution.tenancy.tenancy:_answers",
+    "execution.tenancy.tenancy:sort_by_switch",
+    "execution.tenancy.release_sequence:HostsApart.rows",
+    "execution.tenancy.release_recheck:TenantSessions.missing",
+    "integrations.cumulus.port_reading:read_filter_state",
+)
+_OF_ZIP = ("zip(strict=True) => no argument", "True in strict=True => False")
 EQUIVALENT |= {
-    f"provisioner.execution.tenancy.{function}: {change}": "the lists have one length by making"
+    f"provisioner.{function}: {change}": "the lists have one length by making"
     for function in _ZIPS
-    for change in ("zip(strict=True) => no argument", "True in strict=True => False")
+    for change in _OF_ZIP
+}
+EQUIVALENT |= {
+    f"provisioner.{_ZIPS[-1]}: {change} #2": "the lists have one length by making"
+    for change in _OF_ZIP
 }
 
 # Needs of a case that are judged together: an act of the table has both of a pair or neither.

@@ -239,3 +239,12 @@ def test_checks_from_the_future_are_said_to_be_that_and_a_small_step_of_the_cloc
 
     assert of(NOW + 40.0) == ()
     assert of(NOW + 90.0) == ("the checks are dated 90 s in the future: a clock was wrong",)
+
+
+def test_people_read_the_cause_and_not_that_the_certificate_was_revoked_for_it() -> None:
+    revoked = BLOCKER.model_copy(update={"reason": Reason.CERTIFICATE_INVALID})
+    cause = BLOCKER.model_copy(update={"reason": Reason.DRIFT})
+
+    assert certification.list_causes([revoked, cause]) == (cause,)
+    assert certification.list_causes([revoked]) == (revoked,)
+    assert certification.list_causes([]) == ()

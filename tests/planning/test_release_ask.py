@@ -74,6 +74,14 @@ def test_ports_have_their_groups_filters_while_the_tenants_network_stands() -> N
     assert set(guards.values()) == {None}
 
 
+def test_only_the_front_end_has_a_packet_size_of_its_own() -> None:
+    ask = ask_of(NODE, "RED", (RED,), mtu=9216, front_mtu=1500)
+    plain = ask_of(NODE, "RED", (RED,), mtu=9216)
+
+    assert [ask.find_mtu(port("leaf-0", rail)) for rail in (-1, 0, 1)] == [1500, 9216, 9216]
+    assert plain.find_mtu(port("leaf-0", -1)) == 9216
+
+
 def test_without_a_plan_the_configured_target_counts() -> None:
     assert ask_of(NODE, "RED", (RED,), mtu=9216).target == ""
     bare = RED.model_copy(update={"l3vni": 0})

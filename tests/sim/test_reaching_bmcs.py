@@ -24,8 +24,10 @@ ROOT = "/redfish/v1"
 class Logins:
     """Every login is stored, except those of `unknown`."""
 
+    password = "x"
+
     async def current(self, name: str) -> tuple[str, Secret] | None:
-        return None if name.startswith("unknown/") else ("admin", Secret("x"))
+        return None if name.startswith("unknown/") else ("admin", Secret(self.password))
 
 
 class Bmc(Wire):
@@ -103,6 +105,22 @@ def test_a_bmc_that_is_starting_is_given_no_vendor_and_asked_again() -> None:
         return await reach.redfish(NODE, "host")
 
     assert not isinstance(asyncio.run(main()), Blocker)
+
+
+def test_a_bmc_is_asked_for_its_vendor_once_and_a_new_password_is_used_at_once() -> None:
+    bmc = Bmc()
+    reach = reach_of(bmc)
+
+    async def main() -> list[Any]:
+        clients = [await reach.redfish(NODE, "host") for _ in range(2)]
+        reach.credentials.password = "y"  # type: ignore[attr-defined]
+        return [*clients, await reach.redfish(NODE, "host")]
+
+    first, same, changed = asyncio.run(main())
+
+    assert first is same
+    assert (first.address.secret.reveal(), changed.address.secret.reveal()) == ("x", "y")
+    assert bmc.asked.count((ROOT, False)) == 1
 
 
 @pytest.mark.parametrize(("state", "refused"), [(DRY, False), (WET, True)])

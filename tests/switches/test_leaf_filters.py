@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from provisioner.integrations.cumulus.port_filter import NAME
 from provisioner.model.host_filter import DatabaseMark, PortLabel, write_label
 from provisioner.model.outcome import Reason
 from provisioner.model.switch import Move, Place
+from provisioner.model.tenant_network import FilterMatch
 from provisioner.ports import Reply
 
 ON = {"lookup_networks": ("10.64.0.0/16",), "lookup_reached": ("10.64.0.2/32",)}
@@ -389,3 +391,26 @@ def test_a_leaf_without_the_filter_has_none_in_any_tree() -> None:
     assert {tree: ports["swp1"] for tree, ports in after.ports.items()} == dict.fromkeys(
         TREES, ("MAINT", True)
     )
+
+
+RULES = (FilterMatch("permit", "icmp"), FilterMatch("deny"))
+GUARDED = Move("swp1", "RED", guard=min(GUARD), rules=RULES)
+
+
+@pytest.mark.parametrize(
+    ("applied", "in_force", "holds"),
+    [(RULES, RULES, True), (RULES[1:], RULES, False), (RULES, RULES[1:], False),
+     (RULES, None, False)],
+)  # fmt: skip
+def test_a_tenants_filter_holds_where_its_rules_are_applied_and_in_force(
+    applied: Any, in_force: Any, holds: bool
+) -> None:
+    class Read:
+        async def read_networks(self, _vrfs: Any) -> Any:
+            name = GUARDED.guard
+            return SimpleNamespace(filters={name: applied}, filters_in_force={name: in_force})
+
+    reading: Any = Read()
+    assert asyncio.run(leaf._guards_hold(reading, [GUARDED])) is holds
+    nothing: Any = None  # without a tenant's filter, nothing is read
+    assert asyncio.run(leaf._guards_hold(nothing, [RED])) is True

@@ -8,10 +8,47 @@ from typing import Any
 import pytest
 from small_site import NOT_SENT, RED, SmallSite, ok, play, replacing
 
+from provisioner.execution.tenancy.leaf import SharedReading
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
 
 BLOCKER = Blocker(reason=Reason.TRESPASS, subject="node", detail="revoked", unblock="wait")
+
+
+def test_a_shared_reading_begins_when_the_one_before_it_is_over() -> None:
+    async def main() -> tuple[list[int], int]:
+        reads = most = running = 0
+
+        async def read() -> int:
+            nonlocal reads, most, running
+            reads, running = reads + 1, running + 1
+            most = max(most, running)
+            mine = reads
+            for _ in range(5):
+                await asyncio.sleep(0)
+            running -= 1
+            return mine
+
+        shared = SharedReading(read, "test")
+        first = asyncio.create_task(shared.ask())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        later = await asyncio.gather(shared.ask(), shared.ask())
+        return [await first, *later], most
+
+    assert asyncio.run(main()) == ([1, 2, 2], 1)
+
+
+def test_a_leaf_that_is_closed_ends_the_reading_of_its_ports() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf = site.leaf()
+        waiting = asyncio.create_task(leaf.vrfs(["swp1"]))
+        await asyncio.sleep(0)
+        await leaf.close()
+        (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+        return isinstance(ended, asyncio.CancelledError), site.lines()
+
+    assert play(scenario) == (True, [])
 
 
 async def objects() -> tuple[Blocker, ...]:

@@ -111,6 +111,7 @@ TABLE = (
             "tests/switches/test_small_quiet.py",
             "tests/switches/test_small_fence.py",
             "tests/fabric/test_cables_at_intake.py",
+            "tests/tenants/test_security_groups.py",
         ),
     ),
     Row(

@@ -185,6 +185,27 @@ def test_a_port_gets_the_filter_of_the_groups_that_name_its_node(
     assert plan_move(port, "RED", "label", None, node).guard == ""
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_groups_that_were_changed_during_a_move_make_it_be_tried_again(changed: bool) -> None:
+    async def scenario(site: SmallSite) -> Any:
+        plain = RED.model_copy(update={"security_groups": ()})
+        await site.store.tenants.put(plain)
+
+        async def change() -> tuple[Blocker, ...]:
+            if changed:
+                await site.store.tenants.put(RED)
+            return ()
+
+        return await site.tenancy.move(site.ports()[:1], "RED", objections=change, node=HOST)
+
+    outcome = play(scenario)
+
+    assert [(b.reason, b.subject) for b in outcome.blockers] == (
+        [(Reason.PRECONDITION, "red")] if changed else []
+    )
+    assert outcome.persisted is not changed
+
+
 def test_a_fence_needs_nothing_of_the_tenants_rows() -> None:
     async def scenario(site: SmallSite) -> Any:
         async def damaged() -> Any:

@@ -112,6 +112,7 @@ class Fleet:
     database: str
     daemons: list[Daemon]
     clock: WallClock
+    files: DemoFiles
     used: bool = False  # DBOS' tables are there
 
     async def reconnect(self) -> None:
@@ -193,16 +194,19 @@ class Fleet:
 @asynccontextmanager
 async def fleet(
     server: Server, folder: Path, *, hosts: int, daemons: int = 3, speed: float = SPEED,
-    ports: dict[int, int] | None = None,
+    ports: dict[int, int] | None = None, offer: Callable[[DemoFiles], None] | None = None,
     ahead_s: Sequence[float] = (),
 ) -> AsyncIterator[Fleet]:  # fmt: skip
     """`ports`: daemon -> the port by which it reaches the database, if not the server's own.
-    `ahead_s`: how far each daemon's wall clock is ahead.
+    `offer`: adds to the site's files, say a release; hosts' systems are deployed then, too.
+    `ahead_s`: of each daemon's wall clock.
     """
     database = server.make()
     asked = running.Asked(nodes=hosts, speed=speed)
     async with running.run_simulator(asked, folder / "site") as site:
         files = prepare_files(folder / "site", await site.get("/expected"), hosts)
+        if offer is not None:
+            offer(files)
         told = await site.get("/clock")
         clock = WallClock(told["speed"], told["epoch"])
         first = folder / "d0"
@@ -222,10 +226,12 @@ async def fleet(
                 "--artifacts", str(files.artifacts), "--artifact-port", str(free_port()),
                 "--settings", str(settings), "--simulator", str(folder / "site" / "control.sock"),
             ]  # fmt: skip
+            if offer is not None:
+                command += ["--ssh-key", str(_make_key(folder)), "--agent-port", str(free_port())]
             log = folder / f"d{number}.log"
             made.append(Daemon(f"d{number}", command, server.environment, log))
         store = open_store(server.url(database))
-        there = Fleet(site, store, server, database, made, clock)
+        there = Fleet(site, store, server, database, made, clock, files)
         try:
             for daemon in made:
                 daemon.start()
@@ -236,6 +242,13 @@ async def fleet(
                     daemon.process.kill()
                     daemon.process.wait()
             await there.store.close()
+
+
+def _make_key(folder: Path) -> Path:
+    key = folder / "host-key"
+    if not key.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    return key
 
 
 def _program(ahead_s: float) -> list[str]:

@@ -10,18 +10,25 @@ import contextlib
 import os
 import sys
 import time
+from collections import Counter
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import next_release
 import pytest
-from fleet import SPEED, Daemon, Fleet, fleet
+from fleet import MATRIX, SPEED, Daemon, Fleet, fleet
 from postgres_server import Server
 
+from provisioner.control.campaigns.campaign_requests import CampaignRequests
+from provisioner.control.context import Context
+from provisioner.daemon.data import read_matrix
+from provisioner.model.campaign import CampaignState, Policy, Progress
 from provisioner.model.node import Node, State
 from provisioner.planning.lifecycle.operator_requests import reclaim_node
 from provisioner.ports.errors import StaleWrite
+from provisioner.settings import Settings
 
 MINUTES = float(os.environ.get("HA_MINUTES", "10"))
 LIMIT_S = 1200.0
@@ -120,6 +127,88 @@ def test_three_daemons_that_work_for_minutes_grow_neither_in_memory_nor_in_descr
     assert len(told) >= 2
     assert sum(handed) >= 2, "nothing was done meanwhile"
     assert {code for codes in ended for code in codes} <= {os.EX_TEMPFAIL}
+
+
+CAMPAIGN = {
+    "canary": {"size": 1, "soak_s": 300},
+    "waves": [{"upto": {"count": 1}, "soak_s": 300}, {}],
+    "tenants": {"notice_s": 60},
+    "allow_irreversible": True,
+}
+
+
+async def begin_campaign(there: Fleet) -> str:
+    requests = CampaignRequests(
+        Context(there.store, there.clock, Settings()),
+        there.store.campaigns,
+        read_matrix([MATRIX, there.files.overlay]),
+    )
+    drawn = await requests.create(next_release.NEXT, "kind=host", Policy.model_validate(CAMPAIGN))
+    assert drawn.campaign is not None, drawn.blockers
+    found = await requests.survey(drawn.campaign)
+    steps = sorted({s for r in found.rows for s in r.facts.one_way})
+    begun = await requests.start(drawn.campaign.id, "ann", steps)
+    assert begun.blockers == (), begun.blockers
+    return drawn.campaign.id
+
+
+async def borders(there: Fleet, name: str) -> tuple[tuple[int, str], ...]:
+    """Where each wave of a campaign stands: a border lies between two answers that differ."""
+    rows = await there.store.campaigns.list_rows(name)
+    waves: dict[int, Counter[Progress]] = {}
+    for row in rows:
+        waves.setdefault(row.progress.wave, Counter())[row.progress.state] += 1
+    return tuple((w, ",".join(sorted(map(str, states)))) for w, states in sorted(waves.items()))
+
+
+def test_a_campaign_whose_leader_dies_at_each_border_of_a_wave_admits_each_host_once(
+    server, tmp_path, capsys
+):
+    seen: list[Any] = []
+    killed: list[str] = []
+
+    async def scenario() -> tuple[dict[str, Any], list[Any], Any]:
+        async with fleet(server, tmp_path, hosts=3, offer=next_release.offer) as there:
+            await there.until(lambda: all_released(there), LIMIT_S, "every host is released")
+            name = await begin_campaign(there)
+
+            async def over() -> bool:
+                now = await borders(there, name)
+                if not seen or seen[-1] != now:
+                    seen.append(now)
+                    for daemon in [d for d in there.daemons if d.leads()]:
+                        killed.append(daemon.name)
+                        daemon.kill()
+                        daemon.start()
+                campaign = await there.store.campaigns.get(name)
+                assert campaign is not None
+                return campaign.state is not CampaignState.STARTED
+
+            await there.until(over, LIMIT_S, "the campaign ends")
+            events = await there.store.journal.list(limit=100_000)
+            return await there.truth(), list(events), await there.store.campaigns.get(name)
+
+    truth, events, campaign = asyncio.run(scenario())
+
+    admitted = [
+        (str(r["node"]), float(r["at"]))
+        for r in events
+        if r["kind"] == "campaign_node" and r["detail"]["progress"] == "admitted"
+    ]
+    done = {
+        str(r["node"]): float(r["at"])
+        for r in events
+        if r["kind"] == "campaign_node" and r["detail"]["progress"] == "done"
+    }
+    with capsys.disabled():
+        sys.stdout.write(f"\n{len(killed)} leaders died at {len(seen)} borders\n")
+    assert (campaign.state, campaign.reason) == (CampaignState.DONE, "")
+    assert truth["violations"] == []
+    assert sorted(Counter(name for name, _ in admitted).values()) == [1, 1, 1]
+    (canary, begun_at), (_, followed_at), _ = sorted(admitted, key=lambda a: a[1])
+    # the canary is through its soak before anybody follows
+    assert followed_at >= done[canary] >= begun_at + CAMPAIGN["canary"]["soak_s"]
+    assert len(killed) >= 4
 
 
 AHEAD_S = (28.0, -28.0, 60.0)  # of the daemons' wall clocks; the limit is 30 s on either side

@@ -171,9 +171,10 @@ class TenantSpaces:
         owner = next((t for t in tenants if t.name == node.tenant), None)
         if owner is None or owner.file_storage is None or trials is None:
             return ()
-        named = [self.name(t) for t in (owner, *tenants) if t.file_storage is not None]
+        spaces = (self.name(t) for t in (owner, *tenants) if t.file_storage is not None)
+        named = list(dict.fromkeys(spaces))[:MOUNTED_MAX]
         try:
-            seen = await self._spaces.read(named := list(dict.fromkeys(named))[:MOUNTED_MAX])
+            seen = await self._spaces.read(named)
         except PortError as problem:
             seen = blocked(problem, TURN)
         if isinstance(seen, Blocker):

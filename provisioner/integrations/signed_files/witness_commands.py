@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from ipaddress import ip_address
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -38,6 +37,7 @@ from provisioner.integrations.signed_files.witnessing import (
     write_submission,
 )
 from provisioner.model.input_error import InputError
+from provisioner.model.integrations.partition import is_loopback
 from provisioner.runtime.shipped import read_text
 
 ANSWER_MAX = 64 * 1024  # bytes; a cosignature has some 200
@@ -251,11 +251,7 @@ def _check_url(where: str, url: str) -> None:
         raise InputError(where, url[:100], "this is no URL", "Correct it.") from None
     if parts.scheme == "https" and host and not parts.username:
         return
-    try:
-        local = ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if parts.scheme != "http" or not local:
+    if parts.scheme != "http" or not is_loopback(host):
         remedy = "Name the https address that the witness publishes."
         raise InputError(where, url[:100], "a witness is asked over https", remedy)
 

@@ -210,6 +210,13 @@ class Ask:
             )
 
 
+def get_vault(parts: ApiParts) -> Credentials:
+    """Return the vault. Raises Refused in a process without one."""
+    if parts.vault is None:
+        raise build_refusal(409, "vault", "This process has no credentials", "Ask the daemon.")
+    return parts.vault
+
+
 # ------------------------------------------------------------------------------
 # A reading of one BMC of a node during a request; the BMC is only read.
 

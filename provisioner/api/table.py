@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.api import tenant_keys, tenant_user_data, webhook_changes
+from provisioner.api import tenant_keys, tenant_user_data
 from provisioner.api.changes import Execute, Foresee
 from provisioner.api.route import Route
 from provisioner.api.routes import (
@@ -41,7 +41,6 @@ from provisioner.api.routes import (
     storage,
     tenants,
     usage,
-    webhooks,
 )
 from provisioner.api.routes.declared import hardware, images, matrix_files, policies
 from provisioner.model.access import ChangeKind
@@ -89,7 +88,6 @@ ALL: tuple[Route, ...] = (
     *requests.ROUTES,
     *events.ROUTES,
     *events.AUDIT_ARCHIVES_ROUTES,
-    *webhooks.ROUTES,
     *site.RECOVERY_ROUTES,
     *site.ROUTES,
     *certificates.SIGNING_KEYS_ROUTES,
@@ -102,6 +100,12 @@ ALL: tuple[Route, ...] = (
     *home.PAGES_ROUTES,
     *(r for one in find_integrations() if one.routes for r in load_reference(one, one.routes)),
 )
+_BROUGHT: Mapping[ChangeKind, tuple[Execute, Foresee | None]] = {
+    kind: acts
+    for one in find_integrations()
+    if one.changes
+    for kind, acts in load_reference(one, one.changes).items()
+}
 
 EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.NODE_RETRY: nodes.change_node,
@@ -158,14 +162,6 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.IMAGE_PUT: images.publish_image,
     ChangeKind.IMAGE_DESCRIBE: images.describe_image,
     ChangeKind.IMAGE_DELETE: images.remove_image,
-    ChangeKind.WEBHOOK_ADD: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_SET: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_REMOVE: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_AGAIN: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_DROP: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_PAUSE: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_RESUME: webhook_changes.change_webhook,
-    ChangeKind.WEBHOOK_ROTATE: webhook_changes.change_webhook,
     ChangeKind.RECOVERY_SETTLE: site.change_recovery,
     ChangeKind.RECOVERY_FINISH: site.change_recovery,
     ChangeKind.CLOCK_ACCEPT: site.change_site,
@@ -180,6 +176,7 @@ EXECUTORS: Mapping[ChangeKind, Execute] = {
     ChangeKind.AUDIT_ARCHIVE: events.change_journal,
     ChangeKind.AUDIT_PRUNE: events.change_journal,
     ChangeKind.BUNDLE_SEAL: site.seal_manifest,
+    **{kind: execute for kind, (execute, _) in _BROUGHT.items()},
 }
 
 # the forecasts that a person reads before a change; a kind without one has its route's summary
@@ -222,9 +219,6 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.POLICY_DELETE: policies.foresee_policy,
     ChangeKind.IMAGE_PUT: images.foresee_upload,
     ChangeKind.IMAGE_DELETE: images.foresee_removal,
-    ChangeKind.WEBHOOK_SET: webhook_changes.foresee_merge,
-    ChangeKind.WEBHOOK_REMOVE: webhook_changes.foresee_loss,
-    ChangeKind.WEBHOOK_DROP: webhook_changes.foresee_loss,
     ChangeKind.RECOVERY_SETTLE: site.foresee_settlement,
     ChangeKind.CLOCK_ACCEPT: site.foresee_clock,
     ChangeKind.MATRIX_RELOAD: matrix_files.foresee_matrix,
@@ -234,4 +228,5 @@ FORECASTS: Mapping[ChangeKind, Foresee] = {
     ChangeKind.TOKEN_REVOKE: credentials.foresee_revocation,
     ChangeKind.AUDIT_ARCHIVE: events.foresee_archiving,
     ChangeKind.AUDIT_PRUNE: events.foresee_prune,
+    **{kind: foresee for kind, (_, foresee) in _BROUGHT.items() if foresee},
 }

@@ -12,12 +12,11 @@ from pydantic import Field, field_validator
 
 from provisioner.api.changes import Forecast, Outcome, build_failure, build_objection
 from provisioner.api.operations import OperationView
-from provisioner.api.parts import ApiParts, Ask, Reply
+from provisioner.api.parts import ApiParts, Ask, Reply, get_vault
 from provisioner.api.problem import Refused, refuse_missing
 from provisioner.api.route import ANYBODY, OPERATORS_AND_TENANTS, Effect, Route
 from provisioner.api.routes import tenants
 from provisioner.api.scopes import require_scope
-from provisioner.api.webhook_changes import get_vault
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.tenant import Tenant, TenantUserData, name_user_data

@@ -73,6 +73,7 @@ class Integration:
     `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
     readings of optics (`control/watch/watched_nodes.OpticKeeper`).
     `routes` names a sequence of `api.route.Route`, always served; their handlers load the rest.
+    `changes` names a mapping of `ChangeKind` to what carries it out and what foresees it, or None.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
     `metrics` takes (settings, clock, token, version) and returns a `Metrics`.
     `commands` are typer applications or functions by the name of their command; a name of two words
@@ -102,6 +103,7 @@ class Integration:
     spaces: str = ""
     optic_series: str = ""
     routes: str = ""
+    changes: str = ""
     metrics: str = ""
     switch_system: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)

@@ -9,8 +9,8 @@ from served import Served, run
 
 from provisioner.cli.client.preparing import build_body
 from provisioner.cli.client.surface import read_specs
+from provisioner.integrations.webhooks.posted_events import secret_of
 from provisioner.model.integrations.webhook import secret_name
-from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret, StaleWrite
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.repositories.vault import Vault

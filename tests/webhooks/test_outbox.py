@@ -17,10 +17,10 @@ import pytest
 from receiver import Receiver, verified
 from webhook_rig import SECRET, Site, run
 
+from provisioner.integrations.webhooks.posted_events import secret_of
 from provisioner.model.case import TenantNotice
 from provisioner.model.integrations.webhook import secret_name
 from provisioner.model.node import Node, NodeKind
-from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 
 

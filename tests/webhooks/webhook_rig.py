@@ -13,9 +13,9 @@ from receiver import Receiver, receiving
 from provisioner.control.watch.alert_keeper import AlertKeeper
 from provisioner.control.watch.outbox import Outbox
 from provisioner.daemon.data import Data, open_data
+from provisioner.integrations.webhooks.posted_events import secret_of
 from provisioner.integrations.webhooks.webhook_posts import open_posts
 from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
-from provisioner.planning.watch.webhooks import secret_of
 from provisioner.ports import Secret
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings

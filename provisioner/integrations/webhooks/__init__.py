@@ -1,4 +1,4 @@
-"""Posts of events to webhooks, behind `ports.webhooks.WebhookPosts`."""
+"""Webhooks: their receivers, changes of them, and posts of events to them."""
 
 from provisioner.runtime.integrations import Integration
 
@@ -6,4 +6,6 @@ INTEGRATION = Integration(
     name="webhooks",
     about="Signed events to receivers over HTTP.",
     webhook_posts="provisioner.integrations.webhooks.webhook_posts:open_posts",
+    routes="provisioner.integrations.webhooks.webhook_routes:ROUTES",
+    changes="provisioner.integrations.webhooks.webhook_changes:CHANGES",
 )

@@ -15,9 +15,10 @@ import aiohttp
 from yarl import URL
 
 from provisioner.adapters.bounded_http import FAILURES, open_session, time_limit
+from provisioner.integrations.webhooks import posted_events as form
 from provisioner.model.integrations.outbound import refuse_address
 from provisioner.model.integrations.webhook import JournalRow, PostOutcome, Webhook
-from provisioner.planning.watch import webhooks as form
+from provisioner.planning.watch.webhooks import CONTENT_TYPE, event_id
 from provisioner.ports import Clock, Secret
 from provisioner.settings import Settings
 
@@ -52,7 +53,7 @@ class HttpPosts:
     ) -> PostOutcome:
         """Try once. The body is the same each time, the timestamp and the signature are not."""
         body = form.cloud_event(row, self._site)
-        id_ = form.event_id(row)
+        id_ = event_id(row)
         now = int(self._clock.now())
         try:
             host = URL(webhook.url).raw_host or ""
@@ -60,7 +61,7 @@ class HttpPosts:
                 return PostOutcome(delivered=False, error=f"refused: {why}"[:ERROR_MAX])
             keys = [secret.reveal() for secret in secrets]
             headers = {
-                "Content-Type": form.CONTENT_TYPE,
+                "Content-Type": CONTENT_TYPE,
                 "webhook-id": id_,
                 "webhook-timestamp": str(now),
                 "webhook-signature": form.make_signature(keys, id_, now, body),

@@ -10,10 +10,11 @@ import hmac
 from collections.abc import Awaitable, Callable
 
 from provisioner.api.operations import OperationView
-from provisioner.api.parts import Ask, Reply
+from provisioner.api.parts import Ask, Reply, get_vault
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import OPERATORS, VIEWERS, Effect, Route
-from provisioner.api.webhook_changes import (
+from provisioner.integrations.webhooks.posted_events import check, key_of, secret_of
+from provisioner.integrations.webhooks.webhook_changes import (
     FIELDS,
     MATCH,
     DeadLetter,
@@ -30,13 +31,12 @@ from provisioner.api.webhook_changes import (
     check_merged,
     find_webhook,
     format_fields,
-    get_vault,
     merge_webhook,
 )
 from provisioner.model.access import ChangeKind
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.webhook import WebhookStatus, secret_name
-from provisioner.planning.watch.webhooks import check, event_id, key_of, secret_of
+from provisioner.planning.watch.webhooks import event_id
 from provisioner.ports import Secret
 
 TAG = "webhooks"

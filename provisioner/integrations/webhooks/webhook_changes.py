@@ -12,16 +12,15 @@ from collections.abc import Mapping
 
 from pydantic import Field, field_validator
 
-from provisioner.api.changes import Forecast, Outcome, build_objection
-from provisioner.api.parts import ApiParts
-from provisioner.api.problem import build_refusal
+from provisioner.api.changes import Execute, Forecast, Foresee, Outcome, build_objection
+from provisioner.api.parts import ApiParts, get_vault
+from provisioner.integrations.webhooks.posted_events import check
 from provisioner.model.access import ChangeKind, ChangeRequest, RequestState
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.webhook import Webhook, WebhookStatus, secret_name
 from provisioner.model.times.instant import Instant, InstantOrNone
-from provisioner.planning.watch.webhooks import check, list_changes
-from provisioner.ports import Credentials
+from provisioner.planning.watch.webhooks import list_changes
 from provisioner.settings import Settings
 
 # ------------------------------------------------------------------------------
@@ -206,13 +205,6 @@ def check_certificates(pem: str) -> None:
         raise InputError("--ca-file", "", problem, "Send certificates as PEM.") from None
 
 
-def get_vault(parts: ApiParts) -> Credentials:
-    """Return the vault. Raises Refused in a process without one."""
-    if parts.vault is None:
-        raise build_refusal(409, "vault", "This process has no credentials", "Ask the daemon.")
-    return parts.vault
-
-
 async def change_webhook(parts: ApiParts, asked: ChangeRequest) -> Outcome:
     book = parts.store.webhooks
     name = asked.subject
@@ -316,3 +308,15 @@ async def foresee_loss(parts: ApiParts, asked: ChangeRequest) -> Forecast:
     else:
         lines.append("They are never sent. The journal keeps them.")
     return Forecast(tuple(lines))
+
+
+CHANGES: Mapping[ChangeKind, tuple[Execute, Foresee | None]] = {
+    ChangeKind.WEBHOOK_ADD: (change_webhook, None),
+    ChangeKind.WEBHOOK_SET: (change_webhook, foresee_merge),
+    ChangeKind.WEBHOOK_REMOVE: (change_webhook, foresee_loss),
+    ChangeKind.WEBHOOK_AGAIN: (change_webhook, None),
+    ChangeKind.WEBHOOK_DROP: (change_webhook, foresee_loss),
+    ChangeKind.WEBHOOK_PAUSE: (change_webhook, None),
+    ChangeKind.WEBHOOK_RESUME: (change_webhook, None),
+    ChangeKind.WEBHOOK_ROTATE: (change_webhook, None),
+}

@@ -20,6 +20,8 @@ LINE_MAX = 4096  # NCCL cuts its own lines at 1,024 bytes
 KINDS_MAX = 100_000  # different paths of one log; a whole pod has far fewer
 _MARK = b" NCCL "
 _CHANNEL = b" NCCL INFO Channel "
+# a way is told once for each of up to 64 channels, one after the other: one line stands for all
+_RUN = re.compile(rb"\n([^ \n]+ \[\d+\] NCCL INFO Channel )\d\d(/[^\n]*)(?:\n\1\d\d\2)*(?=\n)")
 _HEAD = re.compile(rb"(?:^|[\s>:])([^\s:<>\[\]]{1,255}):(\d{1,10}):(\d{1,10}) \[(\d{1,4})\]$")
 _PATH = re.compile(
     rb"Channel \d{1,4}(?:/(\d))? : (\d{1,6})\[([0-9a-f]{1,16})\] -> (\d{1,6})\[([0-9a-f]{1,16})\]"
@@ -47,10 +49,9 @@ SOCKET = "Socket"
 
 @dataclass(frozen=True, order=True)
 class Path:
-    """One way that a rank's data leaves or enters its host."""
+    """One way that a rank's data leaves or enters its host, to whatever ranks."""
 
     rank: int  # whose log it is in
-    peer: int
     sends: bool
     network: str
     device: int  # of NCCL's own list of devices in that process
@@ -92,45 +93,35 @@ class NcclLog:
         self.version = ""
         self.host = ""  # where the next bytes are from; "": as they name it themselves
         self._rest = b""
-        self._seen: set[tuple[bytes, bytes]] = set()
+        self._seen: set[tuple[bytes, bytes, bytes]] = set()
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, of any length."""
         text = self._rest + chunk
         whole = text[: text.rfind(b"\n") + 1]
         self._rest = text[len(whole) :][: LINE_MAX + 1]
-        # a way is told once for each of up to 64 channels: the channel's number alone differs, and
-        # one line stands for all; a rank's own lines stand together, and have one head
-        at = whole.find(_CHANNEL)
-        head = whole[whole.rfind(b"\n", 0, at) + 1 : at + len(_CHANNEL)]
-        first, *others = whole.split(head) if at > 0 else [whole]
-        pieces = {each[2:] for each in others}
-        if not all(each.endswith(b"\n") for each in pieces) or first[-1:] not in (b"", b"\n"):
-            pieces.clear()  # a head within a line: two lines are mixed
-            first = whole
-        rests = [first]
-        for piece in pieces:
-            tail, _, rest = piece.partition(b"\n")
-            if self._is_new(head, tail):
-                self._take(head + b"00" + tail)
-            rests.append(rest)
-        for line in b"".join(rests).split(b"\n"):
+        others, *found = _RUN.split(b"\n" + whole)
+        for head, tail in dict.fromkeys(zip(found[::3], found[1::3], strict=True)):
+            self._take_way(head, tail)
+        for line in b"".join([others, *found[2::3]]).split(b"\n"):
             if (at := line.find(_CHANNEL)) > 0:
                 at += len(_CHANNEL)
-                if self._is_new(line[:at], line[at + 2 :]):
-                    self._take(line)
+                self._take_way(line[:at], line[at + 2 :])
             elif _MARK in line:
                 self._take(line)
-            elif line.startswith(b"NCCL version ") and (found := _VERSION.match(line)):
-                self.version = found[1].decode()  # of one rank, without its name
+            elif line.startswith(b"NCCL version ") and (named := _VERSION.match(line)):
+                self.version = named[1].decode()  # of one rank, without its name
 
-    def _is_new(self, head: bytes, tail: bytes) -> bool:
-        key = (head, tail)
-        if key in self._seen:
-            return False
-        if len(self._seen) < KINDS_MAX:
-            self._seen.add(key)
-        return True
+    def _take_way(self, head: bytes, tail: bytes) -> None:
+        """Take the line of a way, unless one was told that differs in no more than its channel and
+        the rank at its far end.
+        """
+        before, far, after = tail.partition(b" -> " if b"] [send] " in tail else b" : ")
+        key = (head, before, after[after.find(b"[") :] if far else b"")
+        if key not in self._seen:
+            if len(self._seen) < KINDS_MAX:
+                self._seen.add(key)
+            self._take(head + b"00" + tail)
 
     def end(self) -> NcclLog:
         """Take the last line. One without its end is cut."""
@@ -235,14 +226,11 @@ class NcclLog:
             self.damaged += 1
             return
         sends = found[6] == b"send"
-        source = int(found[2])
-        target = int(found[4])
-        rank = source if sends else target
+        rank = int(found[2] if sends else found[4])
         self.path_of.setdefault(rank, (process.host, process.pid))
         self.paths.add(
             Path(
                 rank=rank,
-                peer=target if sends else source,
                 sends=sends,
                 network=found[7].decode("ascii", "replace"),
                 device=int(found[8]),

@@ -49,10 +49,15 @@ CLEAN = (
 )
 
 # NCCL's own logs of this host's ranks: without the ways inside it, each way once for all channels
+# and for all ranks at its far end, so that an all-to-all of 64 nodes has a few lines a rank too
 LOG_BYTES = 400_000
+_WAY = (
+    'k=$0; sub(/Channel [0-9][0-9]/, "", k);'
+    ' if (k ~ /\\[send\\]/) sub(/-> [0-9]+/, "", k); else sub(/ : [0-9]+/, "", k)'
+)
 GATHER = (
     f"for f in {fabric_workloads.LOGS}*; do [ -f $f ] || continue; echo == log $f; grep -a NCCL $f"
-    " | grep -avE ' via (P2P|SHM)/' | awk '{k=$0; sub(/Channel [0-9][0-9]/, \"\", k)} !s[k]++'"
+    f" | grep -avE ' via (P2P|SHM)/' | awk '{{{_WAY}}} !s[k]++'"
     f" | head -c {LOG_BYTES}; echo; done; echo gathered"
 )
 _GATHERED = re.compile(

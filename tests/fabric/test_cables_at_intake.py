@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from release_rig import CANARY, PEER, Bench, play
+from release_rig import CANARY, NODE, PEER, Bench, play
 from test_release_order import TWO, alone
+from test_release_recheck import silence as silence_host
 
 from provisioner.model.node import State
 from provisioner.model.outcome import Reason
@@ -42,3 +43,38 @@ def test_a_cable_in_another_nodes_port_is_named_at_both_ends() -> None:
     assert without == ()
     assert {b.reason for b in found} == {Reason.CABLING}
     assert CANARY not in str(found)
+
+
+@pytest.mark.parametrize("hears", [False, True])
+def test_macs_are_read_where_a_port_hears_nobody_and_name_the_other_node(hears: bool) -> None:
+    macs = {NODE: "0c:42:a1:00:00:01", PEER: "0c:42:a1:00:00:02"}
+
+    async def scenario(bench: Bench) -> Any:
+        mine, other = (bench.node(name).ports[0].interface for name in (NODE, PEER))
+        for name, mac in macs.items():
+            await bench.give_mac(name, "NIC_3", mac)
+        bench.leaf.planted.macs = {macs[PEER]: mine, macs[NODE]: other}
+        if not hears:
+            bench.leaf.neighbours.clear()
+            silence_host(bench)
+        node = bench.node().model_copy(update={"state": State.INTAKE})
+        calls = len(bench.rig.switches.calls)
+        found = await bench.releases.list_miscablings(node)
+        paths = [path for _, _, path in bench.rig.switches.calls[calls:]]
+        return found, any("mac" in path for path in paths)
+
+    found, read = play(scenario, TWO)
+
+    assert read is not hears
+    assert {b.reason for b in found} == (set() if hears else {Reason.CABLING})
+    assert (PEER in str(found)) is not hears
+
+
+def test_a_node_that_no_leaf_hears_is_not_judged_yet() -> None:
+    async def scenario(bench: Bench) -> Any:
+        for switch in bench.switches.values():
+            switch.neighbours.clear()
+        node = bench.node().model_copy(update={"state": State.INTAKE})
+        return await bench.releases.list_miscablings(node), bench.rig.hosts.calls
+
+    assert play(scenario, TWO) == ((), [])

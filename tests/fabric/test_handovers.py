@@ -16,7 +16,8 @@ from provisioner.control.node.performer import STANDING_TRIES_MAX
 from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.node import Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.tenant import PortPlacement
+from provisioner.model.recovery import GateCheck
+from provisioner.model.tenant import PortPlacement, TenantKey
 
 BUSY = Blocker(reason=Reason.BUSY, subject=NODE, detail="it was busy", unblock="Wait.")
 SILENT = Blocker(reason=Reason.UNREACHABLE, subject=NODE, detail="no answer", unblock="Wait.")
@@ -70,6 +71,8 @@ def test_a_handover_is_recorded_with_its_proof_and_its_event() -> None:
     # while its ports move, the row says neither where they are nor that its disks are clean
     assert (during.placement, during.vrf, during.served) == (Placement.MIXED, "", "red")
     assert (proof.certificate, proof.vrf) == ("c-1", "RED")
+    assert proof.gate[-1].check is GateCheck.LIBRARIES  # what came after the gate of the network
+    assert GateCheck.STANDS in {r.check for r in proof.gate}
     unknown = [f"{name}: minimum not published" for name in ("NCCL", "DOCA", "CUDA")]
     told = {"tenant": "red", "certificate": "c-1", "proof": proof.sha256, "libraries": unknown}
     assert events == [told]
@@ -85,6 +88,22 @@ def test_a_login_that_must_go_and_cannot_come_back_is_refused_before_a_port_move
     assert (problem.reason, problem.subject) == (Reason.NOT_OFFERED, f"{NODE}/login")
     assert (node.state, node.placement) == (State.CERTIFIED, Placement.MAINTENANCE)
     assert (node.served, refusals, vrfs) == ("", [], {"MAINT"})  # nothing was begun
+
+
+def test_a_tenants_login_that_cannot_be_made_takes_the_node_back() -> None:
+    async def scenario(bench: Bench) -> Any:
+        store, now = bench.rig.store, bench.rig.clock.now()
+        [red] = [t for t in await store.tenants.list() if t.name == "red"]
+        key = TenantKey(name="k", public_key="ssh-ed25519 AAAA", added_by="p", added_at=now)
+        given = red.model_copy(update={"ssh_keys": (key,)})
+        await store.tenants.save(given, new=False, nodes=(), request="r", now=now)
+        driver = Driver(bench, Parts(bench))
+        return await end(driver, await driver.release())
+
+    _, node, [rows], vrfs = play(scenario, TWO)
+
+    assert (node.state, node.placement) == (State.CERTIFIED, Placement.MAINTENANCE)
+    assert ("login" in rows[0], vrfs) == (True, {"MAINT"})
 
 
 def test_what_the_gate_refuses_is_recorded_and_the_node_is_fenced() -> None:

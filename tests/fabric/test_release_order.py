@@ -17,8 +17,10 @@ from provisioner.execution.tenancy.release_sequence import (
 from provisioner.model.node import Node, Placement, State
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck, RowVerdict
+from provisioner.model.tenant import LibraryMinimum
 from provisioner.planning.release import release_probes
 
+NCCL = LibraryMinimum(library="nccl", minimum="2.27")
 TWO, LAST = frozenset({3, 7}), "leaf-su0-r7"
 OBJECTION = Blocker(reason=Reason.TRESPASS, subject=NODE, detail="revoked", unblock="wait")
 ROWS_OF_HOST = {*release_probes.CLASSES, GateCheck.NIC_SETTINGS, GateCheck.NIC_ERRORS}
@@ -316,10 +318,11 @@ def test_a_proof_has_all_that_was_seen() -> None:
     async def scenario(bench: Bench) -> Any:
         outcome = await bench.release()
         node = bench.node().model_copy(update={"certificate": "c-1"})
-        return node, outcome, seal_release(node, "RED", outcome, None, 99.0)
+        return node, outcome, seal_release(node, "RED", outcome, None, 99.0, (NCCL,))
 
     node, outcome, proof = play(scenario, TWO)
 
+    assert proof.libraries == (NCCL,)
     assert (proof.node, proof.certificate, proof.tenant) == (NODE, "c-1", "red")
     assert (proof.vrf, proof.confirmed_at, proof.began_at) == ("RED", 99.0, outcome.began_at)
     assert (proof.placements, proof.persisted) == (outcome.moved.placements, True)

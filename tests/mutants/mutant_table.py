@@ -43,6 +43,7 @@ TABLE = (
         (
             "tests/planning/test_release_rows.py",
             "tests/planning/test_release_rows_whole.py",
+            "tests/planning/test_release_groups.py",
             "tests/planning/test_release_ask.py",
             "tests/planning/test_release_proof.py",
             "tests/planning/test_release_packets.py",
@@ -68,6 +69,7 @@ TABLE = (
             "tests/fabric/test_hosts_apart.py",
             "tests/watch/test_apart_watch.py",
             "tests/tenants/test_keeper.py",
+            "tests/storage/test_storage_moves.py",
         ),
     ),
     Row(
@@ -100,6 +102,7 @@ TABLE = (
             "tests/switches/test_leaf_waiters.py",
             "tests/switches/test_leaf_descriptions.py",
             "tests/switches/test_switch_systems.py",
+            "tests/tenants/test_security_groups.py",
             "tests/sim/test_reaching_bmcs.py",
         ),
     ),
@@ -110,8 +113,10 @@ TABLE = (
             "tests/switches/test_small_tenancy.py",
             "tests/switches/test_small_quiet.py",
             "tests/switches/test_small_fence.py",
+            "tests/switches/test_port_descriptions.py",
             "tests/fabric/test_cables_at_intake.py",
             "tests/tenants/test_security_groups.py",
+            "tests/storage/test_storage_moves.py",
         ),
     ),
     Row(

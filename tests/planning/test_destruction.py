@@ -233,6 +233,23 @@ def test_each_condition_of_an_act_alone_refuses_it_with_a_reason_and_a_remedy(
             assert refused.subject == "n1"
 
 
+@pytest.mark.parametrize(
+    ("act", "spoilt"),
+    [
+        (Destruction.CARD_SYSTEM, {"tenant_data": TenantData.KEEP}),
+        (Destruction.CARD_SYSTEM, {"tenant_data": TenantData.ASKED}),
+        (Destruction.IMAGE, {}),
+        (Destruction.RETIREMENT, {}),
+    ],
+)
+def test_a_refusal_names_whose_data_it_is(act: Destruction, spoilt: dict[str, Any]) -> None:
+    facts = Facts(node=host(**spoilt), case=retiring())
+    refused = judge_destruction(act, "n1", facts)
+
+    assert refused is not None
+    assert "data of red" in refused.detail
+
+
 def test_what_nothing_undoes_has_a_second_look_a_limit_and_somebody_who_is_told() -> None:
     assert set(TABLE) == set(Destruction)
     assert set(MEANINGS) == set(SPOILT) == set(Need)
@@ -242,6 +259,7 @@ def test_what_nothing_undoes_has_a_second_look_a_limit_and_somebody_who_is_told(
 
 GROUNDS: dict[str, tuple[dict[str, Any], Case | None, bool, Ground | None]] = {
     "its tenant gave it up": ({}, None, False, Ground.GIVEN_UP),
+    "nobody's, whatever cut it off": ({"served": ""}, cut_off(), False, Ground.NOBODYS),
     "another tenant has it": ({"tenant": "blue"}, None, False, Ground.GIVEN_UP),
     "a stranger's drive": ({"served": "unknown"}, None, False, Ground.NOBODYS),
     "a network without a handover": ({"served": "VRF RED"}, None, False, Ground.NOBODYS),

@@ -48,3 +48,15 @@ def test_groups_may_change_while_a_node_serves_and_are_not_judged_while_they_do(
     changing.port(acls=changing.leaf.ports["swp1"].acls | {("provisioner_sg_RED_old", "outbound")})
 
     assert (guarded.bad(), changing.bad()) == ([], [])
+
+
+def test_a_filter_that_we_bound_before_the_move_is_not_missed_after_it() -> None:
+    world = World()
+    assert world.before is not None
+    ours = ("swp1", "provisioner_sg_BLUE_db", "outbound")
+    world.had(bound=(*world.before.bound, ours))
+    theirs = World()
+    theirs.had(bound=(*world.before.bound, ("swp1", "SITE", "outbound")))
+
+    assert world.bad() == []
+    assert theirs.bad() == [("acl_bound", "SITE (outbound) was bound or unbound by the move")]

@@ -189,6 +189,12 @@ def test_silence_counts_where_the_same_source_is_answered_by_another(check: Gate
     assert rows((REACHES, 0), (check, None))[check] == (RowVerdict.UNKNOWN, "it was not sent")
 
 
+def test_a_release_without_any_probe_says_so_of_each_class() -> None:
+    told = {r.check: (r.verdict, r.seen[:3]) for r in judge([], {})}
+
+    assert told == dict.fromkeys((REACHES, ROUTE, RDMA, OUT, IN), (RowVerdict.NONE, "no "))
+
+
 @pytest.mark.parametrize(
     ("setting", "row"),
     [

@@ -277,6 +277,13 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
         lambda w: w.vrf("RED", peers={PEER: PeerState("established", dynamic=True)}),
         [("dynamic_peers", f"{PEER} is a dynamic session")],
     ),
+    "a dynamic session where more could come": (
+        lambda w: (
+            w.vrf("RED", peers={PEER: PeerState("established", dynamic=True)}),
+            w.at(listens=frozenset({"RED"})),
+        ),
+        [("dynamic_peers", f"{PEER} is a dynamic session")],
+    ),
     "sessions could come by themselves": (
         lambda w: w.at(listens=frozenset({"RED"})),
         [("dynamic_peers", "RED accepts sessions from a whole range")],

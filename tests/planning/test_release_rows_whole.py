@@ -247,3 +247,16 @@ def test_a_node_without_an_address_has_no_route_that_could_leak() -> None:
 
     assert rows["address", "leaf-0/swp1"].bad
     assert not rows["remainder", "leaf-0"].bad
+
+
+def test_a_port_with_the_name_of_its_own_at_another_leaf_is_another_port() -> None:
+    world = World()
+    world.asks(ports=(PORTS[0], PORTS[1].model_copy(update={"interface": "swp2"})))
+    others = {"94:6d:ae:00:00:02": "swp7", "94:6d:ae:00:00:0f": "swp2"}  # the first is swp2's here
+    world.at(
+        neighbours=(*world.leaf.neighbours, NeighbourState("swp2", "10.0.0.9", MAC)), fdb=others
+    )
+    rows = release_gate_routes.judge(world.ask, world.leaf, world.before)
+    seen = {str(r.check): r.seen for r in rows if r.bad}
+
+    assert seen == {"neighbours": f"10.0.0.9 at {MAC} on swp2 (BLUE)"}

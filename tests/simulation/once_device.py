@@ -16,8 +16,11 @@ from provisioner.ports import (
     AccountLocked,
     CertificateChanged,
     CertificateUntrusted,
+    HostKeyUnknown,
     LoginRefused,
+    LookOnly,
     Malformed,
+    NotGranted,
     Unreachable,
 )
 from provisioner.settings import Settings
@@ -60,6 +63,12 @@ class Device:
                 raise CertificateChanged("another key")
             case "untrusted":
                 raise CertificateUntrusted("signed by nobody that we trust")
+            case "host key":
+                raise HostKeyUnknown("nobody pinned one")
+            case "look only":
+                raise LookOnly("nothing is written to any device")
+            case "not granted":
+                raise NotGranted("nobody granted it")
             case "busy":
                 return Blocker(reason=Reason.BUSY, subject="d", detail="busy", unblock="wait")
             case "refused":

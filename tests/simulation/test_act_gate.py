@@ -202,6 +202,8 @@ OF_SITE = [*OF_CASE, "list_nodes"]
     [
         (Destruction.TPM, True, OF_NODE),
         (Destruction.FIRMWARE, True, OF_NODE),
+        (Destruction.IMAGE, True, OF_NODE),
+        (Destruction.HOST_LOGIN, True, OF_NODE),
         (Destruction.RETIREMENT, True, OF_CASE),
         (Destruction.FORGOTTEN_LOGIN, False, OF_CASE),
         (Destruction.DISKS, False, OF_SITE),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 from small_site import SmallSite, play, replacing
 
 from provisioner.execution.tenancy.spaces import TenantSpaces
-from provisioner.execution.tenancy.tenancy import plan_move
+from provisioner.execution.tenancy.tenancy import find_changed_groups, plan_move
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
@@ -129,6 +130,63 @@ def test_macs_that_leaves_learned_are_listed_and_a_silent_leaf_lists_none() -> N
     assert silent == {at: macs for at, macs in learned.items() if at[0] == "leaf-1"}
 
 
+@pytest.mark.parametrize("question", ["heard", "learned"])
+def test_a_leaf_that_was_silent_is_looked_up_again(question: str) -> None:
+    """Its address may be another one by then: here it is the other leaf's."""
+
+    async def scenario(site: SmallSite) -> Any:
+        site.switches["leaf-1"].planted.macs = {MAC: "swp3"}
+
+        async def ask() -> Any:
+            if question == "heard":
+                return await site.tenancy.heard(site.ports()[:1])
+            return await site.tenancy.learned(["leaf-0"])
+
+        before = await ask()
+        leaf = await site.store.nodes.get("leaf-0")
+        assert leaf is not None
+        await site.store.nodes.save(leaf.model_copy(update={"address": "https://leaf-1"}))
+        kept = await ask()
+        silence(site, "leaf-0")
+        silent = await ask()
+        return before == kept, any(silent.values()), await ask()
+
+    kept, silent, after = play(scenario)
+
+    assert (kept, silent) == (True, False)
+    if question == "heard":
+        assert after == {("leaf-0", "swp1"): frozenset({("host-1", "rail1")})}
+    else:
+        assert MAC in after["leaf-0", "swp3"]
+
+
+def test_ports_of_several_nodes_are_read_by_their_leaf() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        ports = (*site.ports(2), *site.ports(1))
+        groups = site.tenancy.group_ports(ports)
+        listed = {leaf: [p.interface for p in mine] for leaf, mine in groups.items()}
+        return listed, await site.tenancy.read_group(ports), await site.tenancy.read(ports)
+
+    groups, read, alone = play(scenario)
+
+    assert groups == {"leaf-0": ["swp1", "swp2"], "leaf-1": ["swp1", "swp2"]}
+    assert len(read) == 4
+    assert read == alone
+
+
+def test_each_look_is_of_the_ports_that_it_was_asked_for_and_nothing_of_it_is_kept() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        looks = [await site.tenancy.look(site.ports(n)[:1]) for n in (1, 2, 3)]
+        gc.collect()
+        tasks = [o for o in gc.get_objects() if isinstance(o, asyncio.Task)]
+        return looks, sum(t.get_name() == "look at leaf-0" for t in tasks)
+
+    looks, kept = play(scenario)
+
+    assert [list(seen["leaf-0"].ports) for seen in looks] == [["swp1"], ["swp2"], ["swp3"]]
+    assert kept <= 1  # the last one
+
+
 def test_leaves_know_nothing_of_partitions() -> None:
     async def scenario(site: SmallSite) -> Any:
         guid = Port(
@@ -204,6 +262,24 @@ def test_groups_that_were_changed_during_a_move_make_it_be_tried_again(changed: 
         [(Reason.PRECONDITION, "red")] if changed else []
     )
     assert outcome.persisted is not changed
+
+
+def test_a_tenant_that_is_gone_has_other_groups_than_it_had() -> None:
+    [blocker] = find_changed_groups(RED, None)
+
+    assert (blocker.reason, blocker.subject) == (Reason.PRECONDITION, "red")
+    assert find_changed_groups(None, RED) == find_changed_groups(RED, RED) == ()
+
+
+def test_the_groups_are_those_of_the_networks_tenant() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        other = SecurityGroup(name="other", nodes=(HOST.id,), rules=(HTTPS,))
+        await site.store.tenants.put(Tenant(name="blue", vrf="BLUE", security_groups=(other,)))
+        await site.store.tenants.put(RED)
+        outcome = await site.tenancy.move(site.ports()[:1], "RED", node=HOST)
+        return outcome.blockers, list(site.switch.operational["interface"]["swp1"]["acl"])
+
+    assert play(scenario) == ((), ["provisioner_sg_RED_web"])
 
 
 def test_a_fence_needs_nothing_of_the_tenants_rows() -> None:
@@ -484,6 +560,8 @@ def test_to_close_ends_every_writer_and_look() -> None:
         looking = asyncio.create_task(site.tenancy.look(site.ports()))
         await site.clock.sleep(0.01)
         await site.tenancy.close()
+        open_looks = [t for t in asyncio.all_tasks() if t.get_name().startswith("look at")]
+        assert open_looks == []
         asked = len(site.transport.asked)
         ends = await asyncio.gather(moving, looking, return_exceptions=True)
         await site.clock.sleep(60.0)

@@ -105,6 +105,26 @@ def test_what_a_foreign_hand_takes_away_is_put_back_and_reported(tree: str, agai
     assert reports[2:] == [("not apart", True), ("kept apart", None)]
 
 
+@pytest.mark.parametrize("kept", ["its rules", "one port's binding"])
+def test_a_leaf_with_any_trace_of_the_filter_was_prepared_and_is_an_alert(kept: str) -> None:
+    async def scenario(bench: ApartBench) -> Any:
+        await bench.look()
+        for tree in bench.trees:
+            if kept != "its rules":
+                tree["acl"].pop(NAME)
+            for name, entry in tree["interface"].items():
+                if kept == "its rules" or name != bench.port.interface:
+                    entry.get("acl", {}).pop(NAME, None)
+        bench.begin()  # the next daemon remembers nothing
+        await bench.look()
+        return (await bench.reports())[2:], bench.has_filter(), bench.doors()
+
+    reports, has, doors = play(scenario, **ON)
+
+    assert reports == [("not apart", True), ("kept apart", None)]
+    assert (has, doors) == ({True}, {0})
+
+
 def test_nothing_is_read_or_written_without_networks() -> None:
     async def scenario(bench: ApartBench) -> Any:
         await bench.look()

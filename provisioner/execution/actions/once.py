@@ -74,13 +74,14 @@ async def is_stored(credentials: Credentials, name: str, new: Secret) -> bool:
 
 Snapshot = Mapping[str, Any]
 
-# Failures of a login or handshake: the request itself never left.
+# Failures of a login or handshake, and requests that were withheld: the request never left.
 _BEFORE_SENDING = (
     Reason.LOGIN_REFUSED,
     Reason.ACCOUNT_LOCKED,
     Reason.CERTIFICATE_CHANGED,
     Reason.CERTIFICATE_UNTRUSTED,
     Reason.HOST_KEY_UNKNOWN,
+    Reason.LOOK_ONLY,
     Reason.NOT_GRANTED,
 )
 

@@ -66,10 +66,9 @@ class HostsApart:
 
     async def doors(self) -> tuple[Door, ...]:
         """Return the pairs of hosts that tests let connect now, by the rows."""
-        sessions = [s for s in await self._store.fabric.list_sessions() if s.doors]
+        sessions = await self._store.fabric.list_sessions()
         names = {name for s in sessions for group in s.doors for name in group}
-        nodes = await self._store.nodes.list_named(names) if names else {}
-        return release_cables.doors_of(sessions, nodes)
+        return release_cables.doors_of(sessions, await self._store.nodes.list_named(names))
 
     async def look(self, leaf: str, owned: Collection[str]) -> SeenApart | Blocker:
         """Read one leaf. `owned`: its ports that hosts are cabled to."""

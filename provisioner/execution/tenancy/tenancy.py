@@ -121,9 +121,10 @@ def plan_move(port: Port, vrf: str, label: str, tenant: Tenant | None, node: Nod
 def sort_by_switch(ports: Sequence[Port], moves: Sequence[Move]) -> dict[str, list[Move]]:
     """Return the moves of these ports by their leaf, both in order."""
     by_switch: dict[str, list[Move]] = {}
-    for port, move in sorted(zip(ports, moves, strict=True), key=lambda p: p[0].switch):
+    pairs = zip(ports, moves, strict=True)
+    for port, move in sorted(pairs, key=lambda p: (p[0].switch, p[0].interface)):
         by_switch.setdefault(port.switch, []).append(move)
-    return {switch: sorted(mine, key=lambda m: m.interface) for switch, mine in by_switch.items()}
+    return by_switch
 
 
 def find_changed_groups(before: Tenant | None, after: Tenant | None) -> tuple[Blocker, ...]:

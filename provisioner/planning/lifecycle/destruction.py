@@ -409,9 +409,9 @@ def _few(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
         detail = f"no {act}: {len(questions)} nodes of its leaf were taken back on a reading"
         unblock = f"Look at the leaf; then decide about {names} (`node retry --tenant-data`)."
         return _no(Reason.NOT_CONFIRMED, subject, detail, unblock)
-    if ground is Ground.CONFIRMED and case is not None:
-        crowd = find_crowd(node, case, facts.nodes, facts.cases)
-        if crowd:
+    if ground is Ground.CONFIRMED:
+        assert case is not None, "nothing else confirms it"
+        if crowd := find_crowd(node, case, facts.nodes, facts.cases):
             unblock = "Find their common cause; it goes on when their cases are closed. Or retire "
             unblock += "the node, or take it back by request."
             return _no(Reason.NOT_CONFIRMED, subject, f"no {act}: {crowd}", unblock)
@@ -473,10 +473,10 @@ def _clean(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
 
 def _leaving(act: Destruction, subject: str, facts: Facts) -> Blocker | None:
     node = facts.node
-    bound = node is not None and node.tenant and node.served == node.tenant
-    moving = node is not None and node.placement is Placement.MIXED
-    if node is not None and bound and moving and node.state is State.CERTIFIED:
-        return None
+    if node is not None and node.tenant and node.served == node.tenant:
+        moving = (node.placement, node.state)
+        if moving == (Placement.MIXED, State.CERTIFIED):
+            return None
     detail = f"no {act}: it is not on its way to a tenant"
     return _no(Reason.PRECONDITION, subject, detail, "It is decided anew by itself.")
 

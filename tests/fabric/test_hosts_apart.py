@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from release_rig import CANARY, LEAF, NODE, Bench, play, trees
+from test_release_order import LAST, TWO
 
 from provisioner.execution.tenancy.release_sequence import HostsApart, ReleaseOutcome
 from provisioner.integrations.cumulus.port_filter import NAME
-from provisioner.model.node import State
+from provisioner.model.location import Port
+from provisioner.model.node import Node, NodeKind, Origin, State
+from provisioner.model.outcome import Reason
 from provisioner.model.recovery import GateCheck, RowVerdict
 
 FEW = frozenset({0, 3, 7})  # of the in-band network, with the planted faults, and the last
@@ -137,6 +140,69 @@ def test_a_leaf_that_is_not_read_is_unknown() -> None:
     rows = play(scenario, FEW, **ON)
 
     assert [r.subject for r in rows if r.verdict is RowVerdict.UNKNOWN] == [LEAF]
+    assert len(rows) == len(FEW)  # and no host is asked to send anything
+
+
+def posts(bench: Bench) -> int:
+    return sum(method != "GET" for _, method, _ in bench.rig.switches.calls)
+
+
+def test_a_leaf_that_has_its_filter_is_not_written_again_and_a_silent_one_is_named() -> None:
+    async def scenario(bench: Bench) -> Any:
+        kept = await prepare(bench)
+        written = posts(bench)
+        assert await kept.bring((bench.node(),)) == ()
+        again = posts(bench) - written
+        bench.rig.site.nvue[LEAF].reachable = lambda: False
+        return again, await kept.bring((bench.node(),))
+
+    again, blockers = play(scenario, TWO, **ON)
+
+    assert again == 0
+    assert [(b.reason, b.subject) for b in blockers] == [(Reason.UNREACHABLE, LEAF)]
+
+
+def test_only_the_ethernet_ports_of_hosts_that_are_ours_get_the_filter() -> None:
+    async def scenario(bench: Bench) -> Any:
+        strangers = {
+            "swp60": {"kind": NodeKind.HOST, "origin": Origin.DETACHED},
+            "swp61": {"kind": NodeKind.SWITCH},
+        }
+        for name, given in strangers.items():
+            bench.leaf.add_port(name)
+            for tree in trees(bench.leaf):
+                tree["interface"][name].setdefault("ip", {})["vrf"] = "MAINT"
+            port = Port(switch=LEAF, interface=name, rail=3, nic_slot="N")
+            await bench.rig.store.nodes.add(Node(id=f"n-{name}", ports=(port,), **given))
+        card = Port(switch="", interface="", rail=0, nic_slot="N", guid="0002c903000e0b72")
+        node = bench.node().model_copy(update={"ports": (*bench.node().ports, card)})
+        kept = HostsApart(bench.rig.effects, bench.rig.store, bench.rig.tenancy)
+        assert await kept.bring((node,)) == ()
+        rows = await kept.rows(node)
+        with_filter = {
+            name
+            for name, entry in bench.leaf.operational["interface"].items()
+            if NAME in entry.get("acl", {})
+        }
+        return with_filter & {bench.port, *strangers}, {r.subject for r in rows[: len(TWO)]}
+
+    with_filter, leaves = play(scenario, TWO, **ON)
+
+    assert with_filter & {"swp60", "swp61"} == set()
+    assert len(with_filter) == 1
+    assert leaves == {LEAF, LAST}
+
+
+def test_where_probes_are_off_leaves_are_read_and_the_proof_says_that_nobody_tried() -> None:
+    async def scenario(bench: Bench) -> Any:
+        kept = await prepare(bench)
+        return await kept.rows(bench.node()), bench.rig.hosts.calls
+
+    (*leaves, packets), calls = play(scenario, TWO, **ON, release_probes="off")
+
+    assert {row.verdict for row in leaves} == {RowVerdict.PASS}
+    assert (packets.verdict, calls) == (RowVerdict.NONE, [])
+    assert packets.seen == "the site's settings have probes off"
 
 
 def test_without_another_host_in_maintenance_the_proof_says_that_nobody_tried() -> None:
@@ -154,17 +220,28 @@ def test_without_another_host_in_maintenance_the_proof_says_that_nobody_tried() 
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {**ON, "lookup_isolation": "site"}], ids=["no networks", "by the site"]
+    ("settings", "why"),
+    [
+        ({}, "no lookup_networks are set"),
+        (
+            {**ON, "lookup_isolation": "site"},
+            "the site's own switches keep hosts apart (lookup_isolation)",
+        ),
+    ],
+    ids=["no networks", "by the site"],
 )
 def test_without_the_filter_the_proof_says_that_nothing_was_looked_at(
-    settings: dict[str, Any],
+    settings: dict[str, Any], why: str
 ) -> None:
     async def scenario(bench: Bench) -> Any:
+        kept = HostsApart(bench.rig.effects, bench.rig.store, bench.rig.tenancy)
+        brought, asked = await kept.bring((bench.node(),)), len(bench.rig.switches.calls)
         outcome = await bench.release()
-        return outcome, bound(bench, CANARY)
+        return brought, asked, outcome, bound(bench, CANARY)
 
-    outcome, fenced = play(scenario, FEW, **settings)
+    brought, asked, outcome, fenced = play(scenario, FEW, **settings)
 
-    assert outcome.blockers == ()
+    assert (brought, asked, outcome.blockers) == ((), 0, ())
     assert verdicts(outcome) == {RowVerdict.NONE: 1}
+    assert [r.seen for r in outcome.rows if r.check is GateCheck.HOSTS_APART] == [why]
     assert fenced == {False}

@@ -180,6 +180,14 @@ EQUIVALENT: dict[str, str] = {
     "any((_covers(m, network) for m in mine)) => any((_covers(m, network) for m in mine))": (
         "no network covers a shorter prefix: the length is asked first because it is cheap"
     ),
+    "provisioner.planning.release.release_probes:render_canonical: "
+    "proof.model_dump(mode='json') => no argument": (
+        "its values are texts, numbers, tuples and members of StrEnum: both modes write them alike"
+    ),
+    "provisioner.planning.release.release_probes:certificate_digest: "
+    "certificate.model_dump(mode='json') => no argument": (
+        "its values are texts, numbers and tuples: both modes write them alike"
+    ),
     "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: "
     "'' in vendor='' => 'X'": ("cables are compared by the slots of the cards, not by the vendor"),
     "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (

@@ -46,7 +46,7 @@ def certificate_digest(certificate: Certificate) -> str:
 
 
 def _canonical(document: dict[str, object]) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))  # ASCII
 
 
 def seal_proof(proof: ReleaseProof, certificate: Certificate | None) -> ReleaseProof:

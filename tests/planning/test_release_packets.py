@@ -187,6 +187,11 @@ def test_silence_counts_where_the_same_source_is_answered_by_another(check: Gate
     assert rows((REACHES, 1), (check, 1))[check] == alone
     assert rows((ROUTE, 0), (check, 1))[check] == alone  # of an echo only
     assert rows((REACHES, 0), (check, None))[check] == (RowVerdict.UNKNOWN, "it was not sent")
+    for not_sent in (126, 127):  # its silence proves nothing, whatever else was sent from there
+        assert rows((REACHES, 0), (check, not_sent))[check] == (
+            RowVerdict.UNKNOWN,
+            "it was not sent (no such tool)",
+        )
 
 
 def test_a_release_without_any_probe_says_so_of_each_class() -> None:

@@ -195,7 +195,7 @@ _FAILED = {
 
 def _row(host: str, ping: Ping, code: int | None, controls: set[str]) -> GateRow:
     subject = f"{host} {ping.source} to {ping.target} ({ping.what})"
-    if code is None or (code in _NO_TOOL and ping.wanted):
+    if code is None or code in _NO_TOOL:
         verdict = RowVerdict.UNKNOWN
         reading = "it was not sent" + (" (no such tool)" if code else "")
     elif ping.wanted:

@@ -72,6 +72,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
         {"name": "GPU_0"},
     ),
     ("integrations.racks.identity", (), "read_switch_place read_supply", {}),
+    ("integrations.racks.fabric_gate", (), "read_fabric", {"tray": "t0"}),
     ("integrations.building_water.signals", (), "_load", {}),
     ("integrations.building_water.signals", (), "_read_states", {"kind": "RackLeakDetect"}),
     (

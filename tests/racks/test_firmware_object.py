@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -16,9 +17,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+sys.path.append(str(Path(__file__).parents[1] / "planning"))  # the builder of packages
+
+from import_files import pldm_package
+
 from provisioner.integrations.racks import rack_commands
 from provisioner.integrations.racks.firmware_object import (
     RackFirmware,
+    find_swapped,
     pin_files,
     read_firmware_object,
     write_firmware_object,
@@ -130,13 +136,17 @@ def test_a_recovery_image_is_no_payload_and_each_payload_needs_a_digest() -> Non
         "nvfw_GB200-P4978_0004_recovery.fwpkg": False,
         "nvfw HGX.fwpkg": True,
         "": False,
+        "APP_v01040104.tar": True,  # named below a part, without any location
     }
+    tar = {"APP_v01040104.tar": A}
+    assert "APP_v01040104.tar: no SHA-256" in pin_files(load(DOCUMENT), {})[1][0]
     bare = deepcopy(DOCUMENT)
     del bare["Milestones"][0]["BoardSKUs"][1]["Components"]["Firmware"][0]["Locations"][0]["Sha256"]
     assert "no SHA-256" in pin_files(load(bare), {})[1][0]
-    pinned, problems = pin_files(load(bare), {"nvfw HGX.fwpkg": B})
+    pinned, problems = pin_files(load(bare), {"nvfw HGX.fwpkg": B, **tar})
     assert problems == ()
-    assert pinned == load(DOCUMENT)
+    assert pinned == pin_files(load(DOCUMENT), tar)[0]
+    assert load(write_firmware_object(pinned)) == pinned
     assert "another" in pin_files(load(DOCUMENT), {"nvfw HGX.fwpkg": A})[1][0]
 
 
@@ -149,6 +159,64 @@ def test_a_field_that_the_format_does_not_know_is_told() -> None:
     assert load(more).not_kept == (
         "Milestones[].BoardSKUs[].Components.Firmware[].Locations[].PackageName",
     )
+
+
+BIOS: Json = {
+    "Component": "SBIOS+EROT",
+    "Locations": [file("nvfw_GB200-P4978_0006.fwpkg", Sha256=B)],
+    "SubComponents": [
+        {"Component": "SBIOS", "Version": "00.01.022"},
+        {"Component": "EROT", "Version": "01.04.0026.0000_n04"},
+    ],
+}
+
+
+def with_bios() -> Json:
+    document = deepcopy(DOCUMENT)
+    document["Milestones"][0]["BoardSKUs"][0]["Components"]["Firmware"].append(deepcopy(BIOS))
+    return document
+
+
+def test_packages_whose_labels_are_swapped_are_told_by_what_is_inside_them() -> None:
+    """NICo's own bundle 1.3.1 has 0004 and 0006 the other way round than NVIDIA's guide."""
+    bmc, bios = "nvfw_GB200-P4978_0004.fwpkg", "nvfw_GB200-P4978_0006.fwpkg"
+    erot = "01.04.0026.0000_n04"
+    inside = {bmc: frozenset({"88.0002.1336", erot}), bios: frozenset({"0ACTV_00.01.022", erot})}
+    swapped = {bmc: inside[bios], bios: inside[bmc]}
+    release = load(with_bios())
+
+    assert find_swapped(release, inside) == ()
+    assert find_swapped(release, {bmc: frozenset({erot}), bios: frozenset()}) == ()
+    assert find_swapped(release, swapped) == (
+        f"{bmc}: it is listed for BMC+FPGA+EROT and holds SBIOS+EROT's 00.01.022",
+        f"{bios}: it is listed for SBIOS+EROT and holds BMC+FPGA+EROT's 88.0002.1336",
+    )
+
+
+def test_an_import_opens_each_package_and_refuses_what_is_swapped(tmp_path: Path) -> None:
+    files = {
+        "nvfw_GB200-P4978_0004.fwpkg": pldm_package("made", [("x", ["00.01.022"])]),
+        "nvfw_GB200-P4978_0006.fwpkg": pldm_package("made", [("x", ["88.0002.1336"])]),
+        "nvfw HGX.fwpkg": pldm_package("made", [("x", ["GB200Nvl-25.06-A"])]),
+        "APP_v01040104.tar": b"tar",
+    }
+    document = with_bios()
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    for board in document["Milestones"][0]["BoardSKUs"]:
+        for component in board["Components"]["Firmware"]:
+            for each in component["Locations"]:
+                each.pop("Sha256", None)
+    (tmp_path / "f.json").write_text(json.dumps(document))
+    source = str(tmp_path / "f.json")
+    words = ["firmware-object", "import", source, "--files", str(tmp_path), "--json"]
+
+    told = CliRunner().invoke(rack_commands.app, words)
+    problems = json.loads(told.stdout)["problems"]
+
+    assert told.exit_code == 1
+    assert len(problems) == 2
+    assert all("it is listed for" in each for each in problems)
 
 
 def put(path: str, value: object) -> Callable[[Json], None]:
@@ -247,6 +315,7 @@ def test_no_change_of_one_field_crashes_it_or_is_lost() -> None:
 
 def test_an_object_is_imported_with_its_files_and_exported(tmp_path: Path) -> None:
     (tmp_path / "nvfw HGX.fwpkg").write_bytes(b"image")
+    (tmp_path / "APP_v01040104.tar").write_bytes(b"tar")
     document = deepcopy(DOCUMENT)
     document["Milestones"][0]["BoardSKUs"][1]["Components"]["Firmware"][0]["Locations"][0][
         "Sha256"
@@ -261,7 +330,8 @@ def test_an_object_is_imported_with_its_files_and_exported(tmp_path: Path) -> No
 
     assert imported.exit_code == 0, imported.output
     assert "DGXGB200 1.3.6 Released" in imported.stdout
-    assert load(json.loads(exported.stdout)) == load(document)
+    tar = {"APP_v01040104.tar": hashlib.sha256(b"tar").hexdigest()}
+    assert load(json.loads(exported.stdout)) == pin_files(load(document), tar)[0]
     (tmp_path / "nvfw HGX.fwpkg").write_bytes(b"other")
     again = CliRunner().invoke(rack_commands.app, [*words[:-1], str(tmp_path / "x.json")])
     assert again.exit_code == 1

@@ -179,6 +179,9 @@ def test_no_power_reaches_what_was_wet_in_eight_thousand_random_steps() -> None:
 class Trays:
     """Two trays behind BMCs; `wet` and `silent` by address, resets where they arrive."""
 
+    slot = 11  # of the tray at .1 minus one: slots and indexes follow the addresses
+    first = 0
+
     def __init__(self, states: dict[str, str]) -> None:
         self.states = states
         self.silent: set[str] = set()
@@ -197,7 +200,9 @@ class Trays:
             self.resets.append((bmc.url, kind))
             self.power[bmc.url] = "On" if kind == "On" else "Off"
             return Reply(204, {}, b"")
-        tree: Tree = tray(wet=self.states[bmc.url])
+        number = int(bmc.url.rpartition(".")[2])
+        tree: Tree = tray(self.slot + number, number - self.first, wet=self.states[bmc.url])
+        self.amend(tree)
         system = tree[f"{ROOT}/Systems/System_0"]
         system["PowerState"] = self.power[bmc.url]
         allowed = ["On", "ForceOff", "GracefulShutdown"]
@@ -205,6 +210,9 @@ class Trays:
         system["Actions"] = {"#ComputerSystem.Reset": action}
         body = tree.get(call.path.partition("?")[0].rstrip("/"))
         return Reply(404, {}, b"") if body is None else Reply(200, {}, json.dumps(body).encode())
+
+    def amend(self, tree: Tree) -> None:
+        """Change what a tray shows."""
 
     async def fingerprint(self, bmc: BmcAddress) -> str:
         return ""

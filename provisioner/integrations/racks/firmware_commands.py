@@ -11,9 +11,14 @@ import typer
 
 from provisioner.cli.options.checked_options import JsonOption, check_directory
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.published_versions.deciding.reading import (
+    is_package,
+    parse_package,
+)
 from provisioner.integrations.racks.firmware_object import (
     BYTES_MAX,
     RackFirmware,
+    find_swapped,
     pin_files,
     read_firmware_object,
     write_firmware_object,
@@ -23,6 +28,7 @@ from provisioner.model.input_error import InputError
 from provisioner.runtime.shipped import read_text
 
 app = typer.Typer(help="NVIDIA's firmware objects (SOT JSON) of racks.", no_args_is_help=True)
+HEADER_MAX_BYTES = 1 << 16  # a package's header states its own size in two bytes
 OutOption = Annotated[Path | None, typer.Option(help="Write the result to this new file.")]
 
 
@@ -37,20 +43,25 @@ def import_object(
 ) -> None:
     """Read a firmware object, pin each file by its SHA-256, and keep each version, file and digest.
 
-    Refused: more than one milestone, a type that nobody knows, a login in an address. Recovery
-    images and certificates are kept and are no payload. Nothing is downloaded.
+    Refused: more than one milestone, a type that nobody knows, a login in an address, a package
+    that holds another component's versions than it is listed for. Recovery images and certificates
+    are kept and are no payload. Nothing is downloaded.
 
-    Exit code 1: a payload has no SHA-256, or another one; then nothing is written.
+    Exit code 1: a payload has no SHA-256, or another one, or another content; then nothing is
+    written.
 
     Example: provisioner rack firmware-object import dgx-gb200-1.3.6.json --files ./fw --out r.json
     """
     firmware = read_firmware_object(str(file), read_text(file, BYTES_MAX).encode())
     digests: dict[str, str] = {}
+    swapped: tuple[str, ...] = ()
     if files is not None:
         check_directory("--files", files)
         wanted = {one.name for _, one in firmware.list_files() if one.name}
         digests = {name: _digest(files / name) for name in sorted(wanted) if _is_in(files, name)}
+        swapped = find_swapped(firmware, {name: _read_versions(files / name) for name in digests})
     pinned, problems = pin_files(firmware, digests)
+    problems = (*problems, *swapped)
     if as_json:
         said = {"firmware": pinned.model_dump(mode="json"), "problems": problems}
         typer.echo(json.dumps(said, indent=2))
@@ -63,6 +74,20 @@ def import_object(
 
 def _is_in(folder: Path, name: str) -> bool:
     return (folder / name).is_file()
+
+
+def _read_versions(file: Path) -> frozenset[str]:
+    """Return the versions inside a PLDM package; none of a file that is none."""
+    try:
+        with file.open("rb") as opened:
+            header = opened.read(HEADER_MAX_BYTES)
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(str(file), "", problem, "Check its permissions.") from None
+    if not is_package(header):
+        return frozenset()
+    package = parse_package(str(file), header)
+    return frozenset(one.version for one in package.components)
 
 
 def _digest(file: Path) -> str:

@@ -50,6 +50,7 @@ class RackFile(Record):
     place: str = Field(default="", max_length=TEXT_MAX)
     place_type: str = Field(default="", max_length=16)
     role: str = Field(default="", max_length=32)
+    only_named: bool = False  # in `FileNames` alone: no location is given
     sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
     @property
@@ -194,6 +195,18 @@ class _Reader:
         name = self._text(one, "Component", where, needed=True)
         if _SHELF_COMPONENT.search(name):
             kind = Kind.POWER_SHELF  # listed under the compute tray in real files
+        names = self._names(one, where)
+        parts = tuple(
+            self._read_part(each, f"{where}.SubComponents[{n}]")
+            for n, each in enumerate(self._list(one, "SubComponents", where))
+        )
+        files = [
+            self._read_file(each, f"{where}.Locations[{n}]")
+            for n, each in enumerate(self._list(one, "Locations", where))
+        ]
+        located = {file.name for file in files}
+        named = dict.fromkeys([*names, *(name for part in parts for name in part.file_names)])
+        files += [RackFile(name=name, only_named=True) for name in named if name not in located]
         return Component(
             component=name,
             kind=kind,
@@ -201,15 +214,9 @@ class _Reader:
             channel=self._text(one, "Type", where),
             bundle=self._text(one, "Bundle", where),
             software=group == "Software",
-            file_names=self._names(one, where),
-            files=tuple(
-                self._read_file(each, f"{where}.Locations[{n}]")
-                for n, each in enumerate(self._list(one, "Locations", where))
-            ),
-            parts=tuple(
-                self._read_part(each, f"{where}.SubComponents[{n}]")
-                for n, each in enumerate(self._list(one, "SubComponents", where))
-            ),
+            file_names=names,
+            files=tuple(files),
+            parts=parts,
         )
 
     def _read_part(self, value: object, where: str) -> Part:
@@ -338,6 +345,7 @@ def _write_component(component: Component) -> dict[str, Any]:
                 **({"Sha256": file.sha256} if file.sha256 else {}),
             }
             for file in component.files
+            if file.sha256 or not file.only_named
         ],
         "SubComponents": [
             {
@@ -363,7 +371,8 @@ def pin_files(
             problems.append(f"{file.name}: the file's SHA-256 is another than the document's")
         elif file.is_payload and not (file.sha256 or found):
             problems.append(f"{file.name}: no SHA-256 is given, and the file is not there")
-        return file if file.sha256 or not found else file.model_copy(update={"sha256": found})
+        pinned = {"sha256": found, "only_named": False}
+        return file if file.sha256 or not found else file.model_copy(update=pinned)
 
     boards = tuple(
         board.model_copy(
@@ -377,3 +386,42 @@ def pin_files(
         for board in firmware.boards
     )
     return firmware.model_copy(update={"boards": boards}), tuple(dict.fromkeys(problems))
+
+
+def find_swapped(firmware: RackFirmware, contents: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    """Return each file that holds another component's firmware than the one that it is listed for.
+
+    `contents`: the versions inside a package, by file name. Labels have been swapped in published
+    bundles, so only the versions decide: those of this component alone against those of its
+    board's others alone. A file without such a version proves nothing, and is not named.
+    """
+    problems: list[str] = []
+    for board in firmware.boards:
+        known = [(each, _versions_of(each)) for each in board.components]
+        for component, own in known:
+            others = {
+                version: other.component
+                for other, versions in known
+                if other is not component
+                for version in versions - own
+            }
+            shared = {v for other, versions in known if other is not component for v in versions}
+            for file in component.files:
+                inside = {_plain(version) for version in contents.get(file.name, ())}
+                strange = sorted(inside & others.keys())
+                if file.is_payload and strange and not inside & (own - shared):
+                    problems.append(
+                        f"{file.name}: it is listed for {component.component} and holds "
+                        f"{others[strange[0]]}'s {strange[0]}"
+                    )
+    return tuple(dict.fromkeys(problems))
+
+
+def _versions_of(component: Component) -> frozenset[str]:
+    said = (component.version, *(part.version for part in component.parts))
+    return frozenset(_plain(version) for version in said if version)
+
+
+def _plain(version: str) -> str:
+    """Return a version without case and without the prefix that a switch's BIOS prints."""
+    return version.strip().lower().removeprefix("0actv_")

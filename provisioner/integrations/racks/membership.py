@@ -82,10 +82,32 @@ def judge_rack(plan: RackPlan, name: str, readings: Mapping[str, UnitReading]) -
     rack = plan.find(name)
     owners = {each.chassis_serial: each.name for each in plan.racks}
     units = tuple(_judge_unit(rack, u, readings.get(u.name), owners) for u in rack.units)
-    findings = tuple(_judge_together(rack, units))
+    findings = tuple(finding for _, finding in _judge_together(rack, units))
     placed = [u for u in units if u.unit.kind is not Kind.POWER_SHELF]
     proved = bool(placed) and all(u.member for u in placed) and not findings
     return RackVerdict(rack, units, proved, findings)
+
+
+def find_misplaced(
+    plan: RackPlan, name: str, readings: Mapping[str, UnitReading], unit: PlannedUnit
+) -> tuple[Blocker, ...]:
+    """Return why a unit that has no power yet is not proved to be the planned one; empty: it is.
+
+    A tray that is off may have silent GPUs: its cartridges suffice, and at least one witness has to
+    speak. A switch that is off states no place at all; its kind and its serial are all there is.
+    """
+    rack = plan.find(name)
+    reading = readings.get(unit.name)
+    owners = {each.chassis_serial: each.name for each in plan.racks}
+    found = list(_find_strange(unit, reading))
+    if not found and reading is not None and unit.kind is Kind.COMPUTE_TRAY:
+        found = list(_find_contradictions(rack, unit, reading, owners))
+        if not found and not _collect(reading.places, "slot"):
+            detail = "nothing states where it sits: neither a cable cartridge nor a GPU"
+            found = [_hold(Reason.CANNOT_TELL, unit, detail, "Make its cartridge readable.")]
+    units = tuple(_judge_unit(rack, u, readings.get(u.name), owners) for u in rack.units)
+    found += [one for names, one in _judge_together(rack, units) if unit.name in names]
+    return tuple(found)
 
 
 def _judge_unit(
@@ -107,6 +129,14 @@ def _judge_unit(
 def _find_faults(
     rack: PlannedRack, unit: PlannedUnit, reading: UnitReading | None, owners: Mapping[str, str]
 ) -> Iterator[Blocker]:
+    strange = list(_find_strange(unit, reading))
+    yield from strange
+    if not strange and reading is not None and unit.kind is not Kind.POWER_SHELF:
+        yield from _find_displaced(rack, unit, reading, owners)
+
+
+def _find_strange(unit: PlannedUnit, reading: UnitReading | None) -> Iterator[Blocker]:
+    """Yield why this is not a machine of the planned kind."""
     if reading is None:
         yield _hold(Reason.NOT_EXPECTED, unit, "no address is planned", "Give its `bmc`.")
         return
@@ -122,9 +152,6 @@ def _find_faults(
     if reading.kind is not unit.kind:
         detail = f"the plan has a {unit.kind} here, and this is {_say_kind(reading.kind)} ({told})"
         yield _hold(Reason.NOT_EXPECTED, unit, detail, _LOOK)
-        return
-    if unit.kind is not Kind.POWER_SHELF:
-        yield from _find_displaced(rack, unit, reading, owners)
 
 
 def _find_displaced(
@@ -133,8 +160,7 @@ def _find_displaced(
     """Yield what each witness of a tray or switch says against its planned place."""
     places = reading.places
     if any(place.is_bench for place in places):
-        detail = "a single-slot bench cartridge states topology 0, slot 1, tray 0: no rack's place"
-        yield _hold(Reason.NOT_EXPECTED, unit, detail, "Plug it into the rack's cartridge.")
+        yield from _find_contradictions(rack, unit, reading, owners)
         return
     gpus = [p for p in places if p.witness.startswith("GPU")]
     if not any(place.chassis_serial for place in places):
@@ -148,6 +174,18 @@ def _find_displaced(
     for gap in reading.gaps[:4]:
         detail = f"{gap.source} was not read: {gap.detail}"
         yield _hold(gap.reason, unit, detail, "Make it readable, then look again.")
+    yield from _find_contradictions(rack, unit, reading, owners)
+
+
+def _find_contradictions(
+    rack: PlannedRack, unit: PlannedUnit, reading: UnitReading, owners: Mapping[str, str]
+) -> Iterator[Blocker]:
+    """Yield each witness that states another place than the planned one."""
+    places = reading.places
+    if any(place.is_bench for place in places):
+        detail = "a single-slot bench cartridge states topology 0, slot 1, tray 0: no rack's place"
+        yield _hold(Reason.NOT_EXPECTED, unit, detail, "Plug it into the rack's cartridge.")
+        return
     wanted = {
         "chassis serial": rack.chassis_serial,
         "slot": str(unit.slot),
@@ -176,8 +214,10 @@ def _collect(places: Sequence[Place], what: str) -> dict[str, list[str]]:
     return said
 
 
-def _judge_together(rack: PlannedRack, units: Sequence[UnitVerdict]) -> Iterator[Blocker]:
-    """Yield what only the units together show: one machine at two places, one serial twice."""
+def _judge_together(
+    rack: PlannedRack, units: Sequence[UnitVerdict]
+) -> Iterator[tuple[Sequence[str], Blocker]]:
+    """Yield what only the units together show, with those concerned: one serial or slot twice."""
     by_serial: dict[tuple[str, str], list[str]] = {}
     by_slot: dict[str, list[str]] = {}
     for verdict in units:
@@ -192,15 +232,18 @@ def _judge_together(rack: PlannedRack, units: Sequence[UnitVerdict]) -> Iterator
     for (_, serial), names in sorted(by_serial.items()):
         if len(names) > 1:
             detail = f"{' and '.join(names)} are one machine: serial {serial}"
-            yield _hold_rack(Reason.DUPLICATE, rack, detail, "Correct the addresses of the plan.")
+            remedy = "Correct the addresses of the plan."
+            yield names, _hold_rack(Reason.DUPLICATE, rack, detail, remedy)
     for slot, names in sorted(by_slot.items()):
         if len(names) > 1:
             detail = f"{' and '.join(names)} state the same slot {slot}"
-            yield _hold_rack(Reason.DUPLICATE, rack, detail, _MOVED)
+            yield names, _hold_rack(Reason.DUPLICATE, rack, detail, _MOVED)
     yield from _compare_cartridges(rack, units)
 
 
-def _compare_cartridges(rack: PlannedRack, units: Sequence[UnitVerdict]) -> Iterator[Blocker]:
+def _compare_cartridges(
+    rack: PlannedRack, units: Sequence[UnitVerdict]
+) -> Iterator[tuple[Sequence[str], Blocker]]:
     """All trays of a rack read the same cartridges: a tray that reads others hangs elsewhere."""
     sets: dict[tuple[str, ...], list[str]] = {}
     for verdict in units:
@@ -208,10 +251,12 @@ def _compare_cartridges(rack: PlannedRack, units: Sequence[UnitVerdict]) -> Iter
             key = tuple(sorted(set(verdict.reading.cartridges)))
             sets.setdefault(key, []).append(verdict.unit.name)
     if len(sets) > 1:
-        smallest = sorted(sets.values(), key=len)[:-1]
-        told = "; ".join(", ".join(names) for names in smallest)
+        ranked = sorted(sets.values(), key=len)
+        told = "; ".join(", ".join(names) for names in ranked[:-1])
         detail = f"cable cartridges differ within the rack: {told} read others than the rest"
-        yield _hold_rack(Reason.CABLING, rack, detail, _MOVED)
+        tied = len(ranked[-1]) == len(ranked[-2])  # nobody knows which of them are the rack's
+        strange = [name for names in (ranked if tied else ranked[:-1]) for name in names]
+        yield strange, _hold_rack(Reason.CABLING, rack, detail, _MOVED)
 
 
 _LOOK = "Look at the unit and at the plan; correct the one that is wrong."

@@ -30,6 +30,7 @@ from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
     campaign_commands,
+    fabric_commands,
     firmware_commands,
     water_commands,
 )
@@ -60,6 +61,7 @@ app.command()(campaign_commands.impact)
 app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)
+app.command()(fabric_commands.fabric)
 app.add_typer(firmware_commands.app, name="firmware-object")
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,8 +25,10 @@ from provisioner.cli.options.bmc_options import (
 )
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console, strip_controls
+from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact
+from provisioner.integrations.racks.membership import UnitReading, find_misplaced
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan, read_plan
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.water import (
@@ -50,6 +52,7 @@ AT_ONCE = 16
 BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
 FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
 ASK_EACH_S = 5.0
+ISOLATE_MIN = 2  # leaking units of a rack (infra-controller, docs/operations, leak handling)
 BUILDING = "building:"  # before a rack's name: its own sensors
 
 PlanFile = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
@@ -87,6 +90,8 @@ class Racked:
     building: Path | None = None  # what `building-water watch` writes
     pause: Any = asyncio.sleep
     limit_s: float = 180.0
+    plan: RackPlan | None = None  # all racks, for whose serial a unit states; None: this one alone
+    readings: dict[str, UnitReading] = field(default_factory=dict)  # of the last look
 
     async def look(self) -> dict[str, UnitWater]:
         """Read every tray and switch once, store what is known, and return it for this rack."""
@@ -98,6 +103,7 @@ class Racked:
                 return unit.name, None
             async with slots:
                 reading = await read_unit(self.transport, address, self.limit_s)
+            self.readings[unit.name] = reading
             return unit.name, None if reading.unread else reading.leaks
 
         asked = [one(unit) for unit in self.rack.units if unit.kind is not Kind.POWER_SHELF]
@@ -126,15 +132,31 @@ class Racked:
         return told
 
     async def find_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
-        """Look twice, and return what speaks against giving a unit power at either look."""
+        """Return what speaks against a reset: at one of two looks, or because of a flash.
+
+        What is held as wet goes off whatever runs on it.
+        """
+        if reset in TAKING:
+            if self.store.units.get(unit.name, UnitWater()).latched:
+                return ()
+            client = Redfish(self.transport, self.addresses[unit.name], quirks.UNKNOWN)
+            running = await find_flash(client, unit.name)
+            return () if running is None else (running,)
         refused: dict[tuple[str, str], Blocker] = {}
-        for number in range(DRY_LOOKS_MIN if reset not in TAKING else 0):
+        for number in range(DRY_LOOKS_MIN):
             if number:
                 await self.pause(BETWEEN_S)
-            known = await self.look()
-            for one in find_power_refusals(self.rack, unit, reset, known, self._ask_building()):
+            for one in await self._look_for_refusals(unit, reset):
                 refused[one.subject, one.detail] = one
         return tuple(refused.values())
+
+    async def _look_for_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
+        known = await self.look()
+        plan = self.plan or RackPlan(racks=(self.rack,))
+        return (
+            *find_power_refusals(self.rack, unit, reset, known, self._ask_building()),
+            *find_misplaced(plan, self.rack.name, self.readings, unit),
+        )
 
     def _ask_building(self) -> WaterState | None:
         """Return what the building says; one that ever spoke of this rack has to be asked again."""
@@ -148,9 +170,7 @@ class Racked:
         """Send a reset, and return why it did not take effect. Water is asked again before it."""
 
         async def admit() -> Blocker | None:
-            known = await self.look()
-            told = find_power_refusals(self.rack, unit, reset, known, self._ask_building())
-            return next(iter(told), None)
+            return next(iter(await self._look_for_refusals(unit, reset)), None)
 
         address = self.addresses[unit.name]
         client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
@@ -258,16 +278,22 @@ def _show_water(
     *,
     as_json: bool,
 ) -> None:
+    units = {unit.name for unit in rack.units}
+    leaking = sum(state is WaterState.WET for name, (state, _) in judged.items() if name in units)
     if as_json:
         said = {name: {"state": state, "why": why} for name, (state, why) in judged.items()}
         not_off = [one.model_dump(mode="json") for one in failed]
-        typer.echo(json.dumps({"rack": rack.name, "units": said, "not_off": not_off}, indent=2))
+        told = {"rack": rack.name, "leaking": leaking, "units": said, "not_off": not_off}
+        typer.echo(json.dumps(told, indent=2))
         return
     table = Table("U", "unit", "water", "why", title=rack.name)
     heights = {unit.name: unit.u for unit in rack.units}
     for name, (state, why) in sorted(judged.items(), key=lambda each: -heights.get(each[0], 0)):
         table.add_row(str(heights.get(name, "-")), name, state.value, why)
     open_console().print(table)
+    if leaking >= ISOLATE_MIN:
+        ask = "Ask the building's operators for electrical and liquid isolation."
+        typer.echo(f"{leaking} units leak. {ask}")
     for one in failed:
         typer.echo(f"not off: {one.subject}: {strip_controls(one.detail)}. {one.unblock}")
 
@@ -315,7 +341,8 @@ def power(
     """Give a tray or switch power, or take it away. Power is given only where all is dry.
 
     Before "on" the whole rack is looked at twice, and once more before the request. What is wet,
-    below a wet unit, or unread gets none. The result is read back; nothing is sent twice.
+    below a wet unit, unread, or not where the plan has it gets none. Before "off" a unit is asked
+    whether a flash or its copy runs. The result is read back; nothing is sent twice.
 
     Exit code 1: it was refused, or the power did not follow.
 
@@ -339,7 +366,7 @@ def power(
         transport = RedfishTransport(ca_file=ca)
         try:
             with open_water(file) as store:
-                racked = Racked(rack, transport, addresses, store, building)
+                racked = Racked(rack, transport, addresses, store, building, plan=planned)
                 if refused := await racked.find_refusals(wanted, reset):
                     return refused
                 if dry_run:

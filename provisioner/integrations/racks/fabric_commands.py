@@ -1,0 +1,71 @@
+"""`provisioner rack fabric`: whether the GPUs of a rack's NVLink domain can be used together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.cli.options.checked_options import JsonOption, check_directory
+from provisioner.cli.options.tables import strip_controls
+from provisioner.integrations.racks.fabric_gate import TEXT_MAX_BYTES, judge_partition, read_fabric
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.impact import domain_of
+from provisioner.integrations.racks.plan import read_plan
+from provisioner.model.input_error import InputError
+from provisioner.runtime.shipped import read_text
+
+GPUS = 4  # of a tray of a GB200 or GB300 NVL72
+
+
+def fabric(
+    plan: Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")],
+    rack: Annotated[str, typer.Argument(help="Name of a rack of the plan.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder with each tray's `nvidia-smi -q`, as TRAY.txt.")
+    ],
+    gpus: Annotated[int, typer.Option(min=1, max=16, help="GPUs of a tray.")] = GPUS,
+    cluster: Annotated[str, typer.Option(help="ClusterUUID that the controller gave.")] = "",
+    clique: Annotated[str, typer.Option(help="CliqueId of the partition.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Judge the NVLink fabric of a rack's domain by what each of its GPUs says.
+
+    State, status and health of each GPU have to agree, and all GPUs have to name one cluster and
+    one clique. A tray without a file fails it. Neither links nor loads are judged by it.
+
+    Exit code 1: the domain's GPUs cannot be used together; each reason is told.
+
+    Example: provisioner rack fabric racks.yaml r01 ./smi
+    """
+    planned = read_plan(plan)
+    wanted = planned.find(rack)
+    check_directory("FOLDER", folder)
+    trays = [unit for unit in wanted.units if unit.kind is Kind.COMPUTE_TRAY]
+    if not trays:
+        raise InputError("RACK", rack, "the plan has no compute tray in it", "Name another.")
+    domains = {domain_of(wanted, unit) for unit in trays}
+    names = [
+        unit.name
+        for one in planned.racks
+        for unit in one.units
+        if unit.kind is Kind.COMPUTE_TRAY
+        and (one.name == rack or domain_of(one, unit) in domains - {""})
+    ]
+    read = [
+        gpu
+        for name in names
+        if (file := folder / f"{name}.txt").is_file()
+        for gpu in read_fabric(name, read_text(file, TEXT_MAX_BYTES))
+    ]
+    faults = judge_partition(dict.fromkeys(names, gpus), read, cluster, clique)
+    if as_json:
+        said = [one.model_dump(mode="json") for one in faults]
+        typer.echo(json.dumps({"trays": names, "gpus": len(read), "faults": said}, indent=2))
+    else:
+        for one in faults:
+            typer.echo(f"{one.subject}: {strip_controls(one.detail)}. {one.unblock}")
+        typer.echo(f"{len(names)} trays, {len(read)} GPUs read, {len(faults)} faults")
+    raise typer.Exit(1 if faults else 0)

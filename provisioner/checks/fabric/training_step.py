@@ -150,7 +150,9 @@ def judge_training(
     if not run.done or set(run.done) - set(run.begun):
         return Judged(unknown=tuple(unknown))
     where = _place_ranks(run, nodes)
-    wrong = [*_judge_alone(run, where, context), *_judge_curve(run, where, context)]
+    wrong = list(_judge_alone(run, where, context))
+    if len({run.name_key(rank) for rank in run.done}) == 1:
+        wrong += _judge_curve(run, where, context)
     if not unknown and not wrong and not _is_proved(run, where, context):
         unknown.append(
             f"nothing to compare its bits with: the fleet has none of these versions, and fewer"
@@ -424,8 +426,10 @@ def _describe(run: TrainingRun) -> str:
     one = run.begun[min(run.begun)]
     overlap = _overlap(run)
     hidden = "" if overlap is None else f", {overlap:.0f} % of communication hidden"
+    by = "PyTorch" if "torch" in one.key else "cuBLAS"
+    version = one.key.get(by.lower().removeprefix("py"))
     return (
-        f"training step on {one.key.get('device', 'unknown')}, PyTorch {one.key.get('torch')},"
+        f"training step on {one.key.get('device', 'unknown')}, {by} {version},"
         f" {one.ranks} ranks: {_step_ms(run):.1f} ms{hidden}"
     )
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A reference training step: each rank prints one line of times and checksums. Needs PyTorch only.
+"""A reference training step: each rank prints one line of times and checksums. Needs PyTorch only;
+where there is none, `training_cublas.py` beside it takes its place.
 
 Started once per GPU by mpirun or torchrun (`RANK`, `WORLD_SIZE` or Open MPI's variables), with
 `MASTER_ADDR` and `MASTER_PORT`. Without a GPU it runs on the CPU over gloo, with a small model.
@@ -59,6 +60,9 @@ try:
     import torch
     import torch.distributed as dist
 except Exception as error:
+    other = os.path.join(os.path.dirname(os.path.abspath(__file__)), "training_cublas.py")
+    if os.path.exists(other):
+        os.execv(sys.executable, [sys.executable, other, *sys.argv[1:]])
     say({"rank": place()[0], "missing": f"PyTorch: {error!r:.160}"})
     sys.exit(3)
 

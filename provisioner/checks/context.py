@@ -64,8 +64,8 @@ def build_context(
         link_layer="InfiniBand" if any(p.guid for p in node.ports if p.rail >= 0) else "Ethernet",
         rail_paths=list_rail_paths(node.ports, to_other_leaf=to_other_leaf),
         # InfiniBand switches announce nothing by LLDP
-        neighbours=tuple((p.switch, p.interface) for p in node.ports if not p.guid),
-        cabled_pci={f"{p.switch}/{p.interface}": slots.get(p.nic_slot, "") for p in node.ports},
+        neighbours=tuple(p.plug for p in node.ports if not p.guid),
+        cabled_pci={"/".join(p.plug): slots.get(p.nic_slot, "") for p in node.ports},
         rail_pci=tuple(
             sorted(slots[p.nic_slot] for p in node.ports if p.rail >= 0 and p.nic_slot in slots)
         ),

@@ -88,6 +88,18 @@ class Location(Record):
         return f"{self.site}/pod{self.pod}/su{self.scalable_unit}/{self.rack}/n{self.index:02d}"
 
 
+class Bond(Record):
+    """One leaf's part of a bond of a host's north-south ports, which may have a part on each of
+    several leaves. Without `segment` and `mlag` all of it is on this leaf.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")  # the leaf's own: "bond1"
+    members: tuple[str, ...] = Field(min_length=1, max_length=16)  # front-panel ports of the leaf
+    # Ethernet segment identifier of EVPN multihoming (RFC 7432, section 5), ten bytes
+    segment: str = Field("", pattern=r"^([0-9a-f]{2}(:[0-9a-f]{2}){9})?$")
+    mlag: int = Field(0, ge=0, le=65_535)  # number of an MLAG
+
+
 class Port(Record):
     """One leaf port that a node's NIC is cabled to; a port is in exactly one VRF."""
 
@@ -97,6 +109,13 @@ class Port(Record):
     nic_slot: str  # slot of the NIC at the node's end
     address: str = ""  # the leaf end's address with prefix length, "172.0.0.1/31"
     guid: str = Field("", pattern=r"^([0-9a-f]{16})?$")  # of the node's InfiniBand port
+    # `interface` is then what routes for it: the interface of its VLAN ("vlan101"), or the bond
+    bond: Bond | None = None
+
+    @property
+    def plug(self) -> tuple[str, str]:
+        """(switch, front-panel port) where its cable is; of a bond its first member."""
+        return self.switch, self.bond.members[0] if self.bond else self.interface
 
 
 def find_host_end(leaf_end: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface | None:

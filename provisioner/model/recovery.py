@@ -34,6 +34,7 @@ class GateCheck(StrEnum):
     LINK = "link"  # the port is up
     MTU = "mtu"  # and carries whole packets of the tenant's size
     CABLE = "cable"  # the planned node is at its other end
+    BOND = "bond"  # a bond has exactly its planned legs, on exactly its planned leaves
     ADDRESS = "address"  # it has the address of its place, and the same ones as before
     FLAPS = "flaps"  # its carrier came and went no more than a move explains
     ACL_BOUND = "acl_bound"  # exactly the filters that must be on it
@@ -182,6 +183,22 @@ class PortState:
     out_bytes: int | None = None
     in_errors: int | None = None  # damaged frames received, after FEC
     qos: str = ""  # digest of the RoCE settings in force on it
+    bond: BondState | None = None  # that it is, or whose VLAN it routes; None: none, or unread
+
+
+@dataclass(frozen=True, slots=True)
+class BondState:
+    """A bond as its leaf has it in force."""
+
+    name: str
+    members: frozenset[str]
+    down: frozenset[str]  # of its members
+    lacp: bool
+    segment: str  # Ethernet segment identifier; "": none
+    mlag: int  # 0: none
+    leaves: int  # that are in its segment or MLAG now, this one among them
+    others: frozenset[str]  # ports that are in its VLAN too
+    faults: tuple[str, ...]  # the leaf's own words
 
 
 @dataclass(frozen=True, slots=True)

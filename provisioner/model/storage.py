@@ -42,6 +42,9 @@ class FileStorage(Record):
     encrypted: bool = Field(
         default=False, description="Its data are encrypted by keys of its own, where offered."
     )
+    adopt: bool = Field(
+        default=False, description="An empty space of its name, made by hand, is taken as its own."
+    )
 
     @field_validator("exports")
     @classmethod

@@ -78,6 +78,10 @@ def name_user_data(tenant: str, version: str) -> str:
     return f"user-data/{tenant}/{version}"
 
 
+# in place of a space's id, from before the first request for it on: an empty one is ours then
+SPACE_MAKING = "making"
+
+
 class Tenant(Record):
     """A customer: one VRF, or one partition. `nodes_wanted`: certified nodes that it has or waits
     for.
@@ -114,7 +118,12 @@ class Tenant(Record):
     @property
     def takes_nodes(self) -> bool:
         """Whether all that is made for it is there, so that nodes may be given to it."""
-        return self.phase is Phase.READY and (self.file_storage is None or bool(self.space_handle))
+        return self.phase is Phase.READY and (self.file_storage is None or self.has_space)
+
+    @property
+    def has_space(self) -> bool:
+        """Whether its space on the storage was made, and is known."""
+        return self.space_handle not in ("", SPACE_MAKING)
 
     def may_have(self, pod: int, unit: int) -> bool:
         """Return whether its nodes may be in this scalable unit."""

@@ -1,8 +1,8 @@
 """What the sums of the ledger of time cost for a month of 65,536 nodes; argument: NODES.
 
 Each node has eight GPUs and passes some ten uses in the month; the spans are folded from journal
-rows, as a daemon folds them, then summed for all owners, for one tenant, and by node. Times are
-CPU seconds of this process. The last line is JSON.
+rows in the journal's order, as a daemon folds and stores them, then summed for all owners, for one
+tenant, and by node. Times are CPU seconds of this process. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def fill(connection: Connection, count: int) -> tuple[float, int]:
     opened: dict[str, Opened] = {}
     begun = time.process_time()
     rows = [row for n in range(count) for row in make_rows(f"n{n}", rng)]
+    rows.sort(key=lambda row: row["at"])
     made = time.process_time()
     spans = fold_journal(rows, opened)
     folded_s = time.process_time() - made

@@ -78,10 +78,63 @@ BAD: dict[str, tuple[str, str, int, str, str]] = {
     "two tenants of one VRF": (
         "wanted: 1}", "wanted: 1}\n  - {name: blue, vrf: RED}", 22, "[1].vrf", "second time",
     ),
+    "a rail with a bond": (
+        "172.0.0.1/31}", "172.0.0.1/31, bond: {name: bond1, members: [swp2]}}",
+        14, "ports[0].bond", "a rail has no bond",
+    ),
+    "a bond with a segment and an MLAG": (
+        "rail: 0, switch: leaf",
+        "bond: {name: b, members: [swp2], mlag: 1, segment: '" + "00:" * 9 + "01'}, "
+        "rail: -1, switch: leaf",
+        14, "ports[0].bond", "not both",
+    ),
+    "a bond of two leaves with one leg": (
+        "rail: 0, switch", "bond: {name: b, members: [swp2], mlag: 1}, rail: -1, switch",
+        14, "ports[0].bond", "one leg on each",
+    ),
+    "a segment that is none": (
+        "rail: 0, switch", "bond: {name: b, members: [swp2], segment: x}, rail: -1, switch",
+        14, "bond.segment", "match",
+    ),
+    "a bond of no port": (
+        "rail: 0, switch: leaf", "bond: {name: b, members: []}, rail: -1, switch: leaf",
+        14, "bond.members", "at least 1",
+    ),
     "two tenants of one name": (
         "wanted: 1}", "wanted: 1}\n  - {name: red, vrf: BLUE}", 22, "[1].name", "second time",
     ),
 }  # fmt: skip
+
+
+LEG = (
+    "- {rail: -1, switch: %s, interface: vlan9, nic_slot: %s, bond: {name: b, members: [swp2], %s}}"
+)
+SEGMENT = "segment: '03:44:38:39:ff:00:aa:00:00:01'"
+
+
+def test_a_bond_has_one_leg_on_each_of_two_leaves_and_its_segment_no_other_node() -> None:
+    leaf = GOOD[GOOD.index("  - name: leaf") : GOOD.index("tenants:")]
+    other = leaf.replace("leaf", "leaf-b").replace("10.0.1.10", "10.0.1.11")
+    port = "- {rail: 0, switch: leaf, interface: swp1s0, nic_slot: NIC_0, address: 172.0.0.1/31}"
+    legs = "\n      ".join(
+        LEG % (name, f"NIC_{n}", SEGMENT) for n, name in enumerate(("leaf", "leaf-b"))
+    )
+    two = GOOD.replace(port, legs).replace("tenants:", f"{other}tenants:")
+
+    bonds = [p.bond for p in parse("list.yaml", two).nodes[0].ports]
+    assert [b.name for b in bonds if b] == ["b", "b"]
+
+    node = two[two.index("  - name: n0") : two.index("  - name: leaf")]
+    third = (
+        node.replace("n0", "n1")
+        .replace("S1", "S2")
+        .replace("swp2", "swp3")
+        .replace("vlan9", "vlan8")
+    )
+    third = third.replace(':01"', ':09"').replace("MT", "MX").replace("10.0.0.9", "10.0.0.8")
+    with pytest.raises(InputError, match="second time") as caught:
+        parse("list.yaml", two.replace("tenants:", f"{third}tenants:"))
+    assert "03:44:38:39:ff:00:aa:00:00:01" in caught.value.problem
 
 
 def test_a_good_list_is_read_as_it_is_written() -> None:

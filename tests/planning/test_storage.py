@@ -140,8 +140,20 @@ def test_a_name_that_is_taken_is_a_blocker_and_nothing_is_changed() -> None:
     assert "Rename or remove" in plan.blockers[0].unblock
 
 
+def test_an_empty_space_that_a_person_made_is_taken_only_on_word() -> None:
+    asked = wish(N1, handle="")
+    refused = plan_space(asked, SpaceState(handle="g7"))
+    assert asked.storage is not None
+    word = replace(asked, storage=asked.storage.model_copy(update={"adopt": True}))
+
+    assert (refused.acts, refused.blockers[0].reason) == ((), Reason.DUPLICATE)
+    assert "adopt: true" in refused.blockers[0].unblock
+    assert verbs(plan_space(word, SpaceState(handle="g7")))[0] == "limit"
+    assert plan_space(word, state(N3)).blockers[0].reason is Reason.DUPLICATE
+
+
 def test_an_empty_space_of_the_name_is_what_an_interrupted_making_left() -> None:
-    plan = plan_space(wish(N1, handle=""), SpaceState(handle="g7"))
+    plan = plan_space(replace(wish(N1, handle=""), making=True), SpaceState(handle="g7"))
 
     assert verbs(plan) == ["limit", "export", "export", "admit"]
     assert {a.handle for a in plan.acts} == {"g7"}

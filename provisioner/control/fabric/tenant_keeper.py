@@ -341,7 +341,7 @@ class TenantKeeper:
 
 def _lacks_space(tenant: Tenant) -> bool:
     """Return whether its space is to be made, or to be removed."""
-    return (tenant.file_storage is not None) != bool(tenant.space_handle)
+    return (tenant.file_storage is not None) != tenant.has_space
 
 
 def _no_storage(name: str) -> Blocker:

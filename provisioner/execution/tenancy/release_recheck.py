@@ -300,7 +300,7 @@ class Rechecks:
         leaves = {p.switch for p in node.ports}
         ports = [p for n in (node, *near) for p in n.ports if p.switch in leaves and not p.guid]
         names = await read_port_names(self._store, leaves)
-        return lldp.read_ends(outputs, names, {(p.switch, p.interface) for p in ports})
+        return lldp.read_ends(outputs, names, {p.plug for p in ports})
 
     async def find_miscablings(
         self, node: Node, heard: Heard, learned: Learned | None = None

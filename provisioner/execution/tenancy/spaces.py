@@ -28,7 +28,7 @@ from provisioner.model.storage import (
     subtract,
     unite,
 )
-from provisioner.model.tenant import Phase, Tenant
+from provisioner.model.tenant import SPACE_MAKING, Phase, Tenant
 from provisioner.planning.tenancy.storage import (
     ForeignHand,
     SpacePlan,
@@ -401,8 +401,11 @@ class TenantSpaces:
                             return (unsure,)
                     await self._record(row, "")
                 return ()
-            # a new space is recorded before anything is in it: after a crash it is known as ours
+            # a new space is recorded before anything is in it, and that it is being made before
+            # that: after a crash it is known as ours, and one that a person made is not
             acts = plan.acts[:1] if plan.acts[0].verb is SpaceVerb.MAKE else plan.acts
+            if acts[0].verb is SpaceVerb.MAKE and row.space_handle != SPACE_MAKING:
+                await self._record(row, SPACE_MAKING)
             refused = await self._make(wish, acts)
             if refused:
                 return refused

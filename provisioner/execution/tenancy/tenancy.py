@@ -256,13 +256,8 @@ class Tenancy:
         self, ports: Sequence[Port]
     ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
         """Return the LLDP neighbours of the leaves' ports: (leaf, interface) -> (system, port)."""
-        return await _answers(
-            {
-                (p.switch, p.interface): self._look(p.switch).heard(p.interface)
-                for p in ports
-                if not p.guid
-            }
-        )
+        plugs = [p.plug for p in ports if not p.guid]
+        return await _answers({plug: self._look(plug[0]).heard(plug[1]) for plug in plugs})
 
     async def learned(self, leaves: Collection[str]) -> dict[tuple[str, str], frozenset[str]]:
         """Return (leaf, interface) -> MACs that the leaf learned at that port."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from provisioner.integrations.cumulus import (
+    bonds,
     link_reading,
     nvue_calls,
     port_reading,
@@ -29,7 +30,7 @@ from provisioner.integrations.cumulus.tenant_networks import (
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.link_reading import LinkReading
 from provisioner.model.outcome import Reason
-from provisioner.model.recovery import LeafState, PortState, VniState, VrfState
+from provisioner.model.recovery import BondState, LeafState, PortState, VniState, VrfState
 from provisioner.model.switch import (
     Heard,
     Images,
@@ -59,6 +60,8 @@ from provisioner.settings import Settings
 # be repeated, so that one lost answer costs one request.
 
 
+# a port's bond, and whom its members hear
+Bonded = tuple[BondState, frozenset[tuple[str, str]]]
 AT_ONCE = 12  # requests of one look; the API of a switch serves a few at a time
 TRIES_MAX = 4  # of one request: an answer in fifty may be lost, and a look is some fifty of them
 
@@ -150,7 +153,11 @@ class StateLook:
                 name: words.digest(entry) for name, entry in words.find_object(acls or {}).items()
             },
             ports=_ports(
-                interfaces, entries, [words.find_object(applied, "interface"), *coming], ports
+                interfaces,
+                entries,
+                [words.find_object(applied, "interface"), *coming],
+                ports,
+                await self._read_bonds(interfaces, applied, entries),
             ),
             vrf_of={
                 name: words.vrf_of(entry) for name, entry in words.find_object(entries).items()
@@ -162,6 +169,23 @@ class StateLook:
             neighbours=words.read_neighbours(neighbours),
             fdb=macs,
         )
+
+    async def _read_bonds(
+        self, interfaces: Sequence[str], applied: Any, entries: Any
+    ) -> dict[str, Bonded]:
+        """Return the bonds of these ports, with whom their members hear; most leaves have none."""
+        named = bonds.find_bonds(interfaces, applied)
+        if not named:
+            return {}
+        segments, mlag = await self._all((bonds.SEGMENTS_PATH, bonds.MLAG_PATH), self._line.find)
+        found = {}
+        for name, bond in named.items():
+            state = bonds.read_bond(name, bond, applied, entries, segments or {}, mlag or {})
+            paths = [words.lldp_path(member) for member in sorted(state.members)]
+            answers = await self._all(paths, self._line.find)
+            heard = (words.read_lldp(answer or {}) for answer in answers)
+            found[name] = (state, frozenset[tuple[str, str]]().union(*heard))
+        return found
 
     async def _vrfs(self, names: Sequence[str] | None) -> dict[str, VrfState]:
         if not names:
@@ -223,7 +247,11 @@ _OF_VRF = (words.peers_path, words.families_path, words.vrf_vnis_path)
 
 
 def _ports(
-    interfaces: Sequence[str], entries: Any, trees: Sequence[Any], told: Sequence[Any]
+    interfaces: Sequence[str],
+    entries: Any,
+    trees: Sequence[Any],
+    told: Sequence[Any],
+    bonded: Mapping[str, Bonded],
 ) -> dict[str, PortState]:
     now = words.find_object(entries)
     found = {}
@@ -232,8 +260,8 @@ def _ports(
             raise words.Unreadable(f"it has no interface {name}")
         lldp, counters, qos = told[3 * number : 3 * number + 3]
         meant = [words.find_object(tree, name) for tree in trees]
-        heard = words.read_lldp(lldp or {})
-        found[name] = words.read_port(now[name], meant, heard, counters or {}, qos)
+        bond, heard = bonded.get(name, (None, words.read_lldp(lldp or {})))
+        found[name] = words.read_port(now[name], meant, heard, counters or {}, qos, bond)
     return found
 
 

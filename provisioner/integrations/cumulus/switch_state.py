@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from provisioner.integrations.cumulus.nvue_calls import PREFIX, ROUTES_MAX
 from provisioner.model.recovery import (
+    BondState,
     NeighbourState,
     PeerState,
     PortState,
@@ -256,6 +257,7 @@ def read_port(
     neighbours: frozenset[tuple[str, str]],
     counters: Any,
     qos: Any = None,
+    bond: BondState | None = None,
 ) -> PortState:
     """One port from its operational entry, its applied one and those on their way (`meant`), LLDP
     and counters.
@@ -280,6 +282,7 @@ def read_port(
         out_bytes=read_number(counted.get("out-bytes")),
         in_errors=read_number(counted.get("in-errors")),
         qos=digest(qos),
+        bond=bond,
     )
 
 

@@ -51,6 +51,7 @@ def parse(source: str, text: str) -> Expected:
     for i, node in enumerate(expected.nodes):
         _check_node(located, ("nodes", i), node)
         _check_ports(located, ("nodes", i), node, kinds)
+        _check_bonds(located, ("nodes", i), node)
     for i, tenant in enumerate(expected.tenants):
         _check_tenant(located, ("tenants", i), tenant)
     return expected
@@ -82,9 +83,10 @@ def _check_unique(located: Located, expected: Expected) -> None:
     _check_values_unique(
         located,
         [
-            (("nodes", i, "ports", j), f"{p.switch}/{p.interface}")
+            (("nodes", i, "ports", j), f"{p.switch}/{name}")
             for i, n in nodes
             for j, p in enumerate(n.ports)
+            for name in {p.interface, *(p.bond.members if p.bond else ())}
         ],
     )
     _check_values_unique(
@@ -95,6 +97,12 @@ def _check_unique(located: Located, expected: Expected) -> None:
             for j, p in enumerate(n.ports)
         ],
     )
+    segments = [
+        (("nodes", i, "ports"), segment)
+        for i, n in nodes
+        for segment in {p.bond.segment for p in n.ports if p.bond}
+    ]
+    _check_values_unique(located, segments)
     for i, node in nodes:  # two nodes may share an outlet, which is then never switched
         _check_values_unique(
             located, [(("nodes", i, "outlets", j), str(o)) for j, o in enumerate(node.outlets)]
@@ -172,6 +180,29 @@ def _check_ports(
                     f"{port.address!r:.80} is not an address with a prefix length",
                     "Write it like 172.0.0.1/31.",
                 ) from None
+
+
+def _check_bonds(located: Located, path: Path, node: ExpectedNode) -> None:
+    """Check that a bond of several leaves has one leg on each, and more than one."""
+    for j, port in enumerate(node.ports):
+        bond = port.bond
+        problem = ""
+        if bond is None:
+            continue
+        same = [
+            p.switch
+            for p in node.ports
+            if p.bond and (p.bond.segment, p.bond.mlag) == (bond.segment, bond.mlag)
+        ]
+        if port.rail >= 0 or port.guid:
+            problem = "a rail has no bond"
+        elif bond.segment and bond.mlag:
+            problem = "a bond has a segment or an MLAG, not both"
+        elif (bond.segment or bond.mlag) and not 1 < len(same) == len(set(same)):
+            problem = "a bond with a segment or an MLAG has one leg on each of several leaves"
+        if problem:
+            where = (*path, "ports", j, "bond")
+            raise located.build_error(where, problem, "See docs/tenants.md#front-end.")
 
 
 def _check_tenant(located: Located, path: Path, tenant: Tenant) -> None:

@@ -250,7 +250,7 @@ def find_cable_faults(
     planned = _planned(node)
     switches = {switch for switch, _ in planned.values()}
     theirs = {
-        (o.id, p.nic_slot): (p.switch, p.interface)
+        (o.id, p.nic_slot): p.plug
         for o in others
         if o.id != node.id
         for p in o.ports
@@ -294,9 +294,10 @@ def make_cable_blockers(wrong: Iterable[Miscabling]) -> tuple[Blocker, ...]:
 def heard_by(leaves: Mapping[str, LeafState]) -> dict[End, frozenset[End]]:
     """Return the neighbours of the ports in these readings."""
     return {
-        (leaf.switch, name): port.neighbours
+        (leaf.switch, plug): port.neighbours
         for leaf in leaves.values()
         for name, port in leaf.ports.items()
+        for plug in (port.bond.members if port.bond else (name,))
     }
 
 
@@ -345,7 +346,7 @@ def make_fault_rows(wrong: Iterable[Miscabling]) -> tuple[GateRow, ...]:
 
 
 def _planned(node: Node) -> dict[End, End]:
-    return {(node.id, p.nic_slot): (p.switch, p.interface) for p in node.ports if not p.guid}
+    return {(node.id, p.nic_slot): p.plug for p in node.ports if not p.guid}
 
 
 def _slot_at(planned: Mapping[End, End], at: End) -> str:

@@ -23,7 +23,7 @@ from provisioner.model.recovery import (
     RowVerdict,
 )
 from provisioner.model.tenant_network import MARK
-from provisioner.planning.release import release_gate_routes
+from provisioner.planning.release import release_bonds, release_gate_routes
 from provisioner.planning.release.port_isolation import FLAPS_OF_A_MOVE, GateAsk
 
 Looks = Mapping[str, LeafState]
@@ -41,6 +41,7 @@ def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
             rows.append(make_unread_row(GateCheck.PORT_VRF, f"{port.switch}/{port.interface}"))
         else:
             rows += _port(ask, port, leaf, state, before.get(port.switch))
+            rows += release_bonds.judge(ask, port, after)
     for switch in sorted({p.switch for p in ask.ports}):
         if switch not in after:
             rows.append(make_unread_row(GateCheck.HEALTH, switch))

@@ -259,8 +259,10 @@ def _neighbours(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str
 
 def _bridged(ask: GateAsk, leaf: LeafState, before: LeafRecord | None) -> str:
     own = {p.interface for p in ask.ports if p.switch == leaf.switch}
+    bonds = {p.bond.name for p in ask.ports if p.switch == leaf.switch and p.bond}
     for mac in sorted(_macs(ask, leaf, before) & set(leaf.fdb)):
-        return f"{mac} is bridged on {leaf.fdb[mac]}"
+        if leaf.fdb[mac] not in bonds:
+            return f"{mac} is bridged on {leaf.fdb[mac]}"
     ports = sorted(set(leaf.fdb.values()) & own)
     return f"{ports[0]} is in a bridge" if ports else ""
 

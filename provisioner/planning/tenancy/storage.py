@@ -30,7 +30,7 @@ from provisioner.model.storage import (
     subtract,
     unite,
 )
-from provisioner.model.tenant import Phase, Tenant
+from provisioner.model.tenant import SPACE_MAKING, Phase, Tenant
 from provisioner.planning.release.entitlement import entitled_vrfs
 
 # ------------------------------------------------------------------------------
@@ -41,8 +41,9 @@ from provisioner.planning.release.entitlement import entitled_vrfs
 class SpaceWish:
     """The desired state of one space. `storage` None: there should be none.
 
-    `handle`: that of the space which was made for the tenant; "": none was recorded yet. `unread`:
-    nodes whose rows cannot be read: any address may be one's of them.
+    `handle`: that of the space which was made for the tenant; "": none was recorded yet. `making`:
+    one was asked for, so that an empty one is ours. `unread`: nodes whose rows cannot be read: any
+    address may be one's of them.
     """
 
     space: str
@@ -51,6 +52,7 @@ class SpaceWish:
     must: AddressSet = ()
     may: AddressSet = ()
     unread: tuple[str, ...] = ()
+    making: bool = False
 
 
 def list_client_addresses(node: Node, networks: Sequence[str] = ()) -> tuple[str, ...] | Blocker:
@@ -113,8 +115,10 @@ def make_wish(
         if serves and not isinstance(addresses, Blocker):
             must += addresses
     storage = None if tenant.phase is Phase.LEAVING else tenant.file_storage
-    held = tenant.space_handle
-    return SpaceWish(space, storage, held, make_set_of(must), make_set_of(may), tuple(unread))
+    held = tenant.space_handle if tenant.has_space else ""
+    making = tenant.space_handle == SPACE_MAKING
+    clients = (make_set_of(must), make_set_of(may))
+    return SpaceWish(space, storage, held, *clients, tuple(unread), making)
 
 
 # ------------------------------------------------------------------------------
@@ -354,17 +358,19 @@ def _find_stranger(wish: SpaceWish, seen: SpaceState) -> SpacePlan | None:
         detail = f"another space has its name now ({seen.handle[:64]}, not {wish.handle[:64]})"
     elif wish.handle and not seen.handle and wish.storage is not None:
         detail = "its space is gone, and its files perhaps with it"
-    elif not wish.handle and seen.handle and wish.storage is not None and _is_used(seen):
+    elif not wish.handle and seen.handle and wish.storage is not None:
+        used = bool(seen.clients or seen.exports)
+        if not used and (wish.making or wish.storage.adopt):
+            return None
+        how = "with clients or exports" if used else "an empty one"
+        or_take = "" if used else "; or take it with `adopt: true` in `file_storage`"
         blocker = make_blocker(
             Reason.DUPLICATE,
             wish.space,
-            "the storage has a space of this name, with clients or exports, that was not made "
-            "for this tenant",
-            "Rename or remove it on the storage, or give the tenant another name.",
+            f"the storage has a space of this name, {how}, that was not made for this tenant",
+            f"Rename or remove it on the storage, or give the tenant another name{or_take}.",
         )
         return SpacePlan(blockers=(blocker,))
-    elif not wish.handle and seen.handle and wish.storage is None:
-        return SpacePlan()  # not ours: it is left alone
     else:
         return None
     blocker = make_blocker(
@@ -376,10 +382,6 @@ def _find_stranger(wish: SpaceWish, seen: SpaceState) -> SpacePlan | None:
     )
     hand = ForeignHand(ForeignKind.REPLACED, wish.space, detail)
     return SpacePlan(blockers=(blocker,), foreign=(hand,))
-
-
-def _is_used(seen: SpaceState) -> bool:
-    return bool(seen.clients or seen.exports)
 
 
 def _plan_removal(wish: SpaceWish, seen: SpaceState) -> SpacePlan:

@@ -123,15 +123,8 @@ def advance_ledger(connection: Connection) -> bool:
     closed = fold_journal(rows, opened)
     if closed:
         values = [
-            {
-                "node": span.node,
-                "begins_at": span.begins_at,
-                "ends_at": span.ends_at,
-                "owner": span.use.owner,
-                "cause": span.use.cause.value,
-                "what": span.use.what,
-            }
-            for span in closed
+            {"node": s.node, "begins_at": s.begins_at, "ends_at": s.ends_at, **_as_columns(s.use)}
+            for s in closed
         ]
         connection.execute(insert(usage_spans), values)
     _write_open(connection, before, opened)
@@ -183,9 +176,7 @@ def _write_open(
         {
             "node": node,
             "begins_at": one.begins_at,
-            "owner": one.use.owner,
-            "cause": one.use.cause.value,
-            "what": one.use.what,
+            **_as_columns(one.use),
             "standing": one.standing.model_dump_json(),
         }
         for node, one in after.items()
@@ -193,6 +184,10 @@ def _write_open(
     ]
     if values:
         connection.execute(insert(usage_open), values)
+
+
+def _as_columns(use: Use) -> dict[str, str]:
+    return {**use._asdict(), "cause": use.cause.value}
 
 
 def sum_usage(connection: Connection, query: UsageQuery) -> tuple[UsageRow, ...]:

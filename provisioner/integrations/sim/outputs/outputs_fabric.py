@@ -8,6 +8,7 @@ nccl-tests, which `mpirun` starts.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from provisioner.integrations.sim.outputs.host import Cable, HostView, Output
 from provisioner.integrations.sim.outputs.outputs_load import print_write_bw
@@ -108,7 +109,7 @@ def _reach_leaf(view: HostView, rail: int, target: str, size: int) -> int:
     mtu = int(view.machine.devices[here.nic_slot].traits.get("mtu", MTU))
     if not _passes(view, here, size) or size + OVERHEAD > mtu:
         return 1
-    for cable in view.cables:
+    for cable in map(_routed, view.cables):
         interface = cable.switch.operational["interface"].get(cable.interface, {})
         addresses = interface.get("ip", {}).get("address", {})
         if target in {a.partition("/")[0] for a in addresses}:
@@ -197,7 +198,12 @@ def _imports(switch: Switch, vrf: str, source: str) -> bool:
 
 
 def _cable(view: HostView, rail: int) -> Cable:
-    return next(c for c in view.cables if c.rail == rail)
+    return _routed(next(c for c in view.cables if c.rail == rail))
+
+
+def _routed(cable: Cable) -> Cable:
+    """The cable with what routes for it: of a member of a bond the interface of its VLAN."""
+    return replace(cable, interface=cable.switch.find_routed(cable.interface))
 
 
 def _passes(view: HostView, cable: Cable, size: int) -> bool:

@@ -138,6 +138,8 @@ class Planted:
     # interface -> PFC frames a second that its host sends, and whether a queue is stuck
     pausing: dict[str, float] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
+    segments: dict[str, Tree] = field(default_factory=dict)  # bond -> its row's differences
+    mlag: Tree = field(default_factory=dict)  # of the MLAG that it is in; {}: it has none
     optics: dict[str, Tree] = field(default_factory=dict)  # interface -> its module's differences
     filters_ignored: bool = False  # the hardware forwards what its access lists deny
 
@@ -209,6 +211,7 @@ class Switch:
         self.operational: Tree = copy.deepcopy(self.applied)
         self.revisions: dict[str, Revision] = {}
         self.neighbours: dict[str, Neighbour] = {}
+        self.bonded: dict[str, str] = {}  # bond, or the interface of its VLAN -> its member
         self.partitions: dict[int, str | None] = {1: version, 2: None}
         self.current = self.next = 1
         self.files: dict[str, bytes] = {}
@@ -237,6 +240,7 @@ class Switch:
 
     def link_up(self, interface: str, now: float) -> bool:
         """Whether a port has carrier: this switch and the device at its cable are up."""
+        interface = self.bonded.get(interface, interface)
         neighbour = self.neighbours.get(interface)
         if self.planted.links and self.planted.links.get(interface, {}).get("down"):
             return False
@@ -266,6 +270,31 @@ class Switch:
         """Add a VRF with its BGP, preconfigured as the reference design requires."""
         for tree in (self.applied, self.startup, self.operational):
             tree["vrf"][name] = {"router": {"bgp": {"enable": "on", "autonomous-system": asn}}}
+
+    def add_bond(self, member: str, bond: str, vlan: int, attached: Tree) -> str:
+        """Put a port into a bond in a VLAN of its own, whose interface takes the port's place.
+
+        `attached`: what makes it one of several leaves. Returns the interface.
+        """
+        svi = f"vlan{vlan}"
+        for tree in (self.applied, self.startup, self.operational):
+            ports = tree["interface"]
+            ports[svi] = {**ports[member], "type": "svi", "vlan": vlan}
+            ports[member] = {"type": "swp"}
+            ports[bond] = {
+                "type": "bond",
+                "bond": {"mode": "lacp", "member": {member: {}}, **attached.get("bond", {})},
+                "bridge": {"domain": {"br_default": {"access": vlan}}},
+                "evpn": copy.deepcopy(attached.get("evpn", {})),
+            }
+        self.bonded |= {bond: member, svi: member}
+        self.planted.macs[self.neighbours[member].mac] = bond
+        return svi
+
+    def find_routed(self, interface: str) -> str:
+        """The interface of the VLAN that a member of a bond is in; of any other port itself."""
+        routed = (n for n, m in self.bonded.items() if m == interface and n.startswith("vlan"))
+        return next(routed, interface)
 
     def get_vrf(self, interface: str) -> str:
         """The true VRF of this port now; "default" if it is in no other."""

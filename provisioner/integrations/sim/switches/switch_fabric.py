@@ -39,6 +39,10 @@ def build_document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree |
             return None if vrf == "default" else list_sessions(switch, vrf)
         case ("evpn", "vni", vni, "bgp-info"):
             return target_info(switch, vni)
+        case ("evpn", "multihoming", "esi"):
+            return list_segments(switch, now)
+        case ("mlag",):
+            return switch.planted.mlag or None
         case ("bridge", "domain"):
             return {"br_default": {}} if switch.planted.macs else {}
         case ("bridge", "domain", _, "mac-table"):
@@ -54,6 +58,40 @@ def build_document(switch: Switch, parts: tuple[str, ...], now: float) -> Tree |
             return {**tree["router"]["adaptive-routing"], **switch.planted.adaptive}
         case _:
             return None
+
+
+def list_segments(switch: Switch, now: float) -> Tree:
+    """`nv show evpn multihoming esi -o json`, as NVIDIA's reference prints it."""
+    listed: Tree = {}
+    for bond in sorted(set(switch.bonded) & set(switch.operational["interface"])):
+        identifier = find_segment(switch, bond)
+        if not identifier:
+            continue
+        up = "on" if switch.link_up(bond, now) else "off"
+        peers = [
+            f"10.10.10.{number}"
+            for number, leaf in enumerate(switch.overlay, 2)
+            if leaf.is_up(now) and any(find_segment(leaf, b) == identifier for b in leaf.bonded)
+        ]
+        row = {
+            "df-preference": 50000,
+            "flags": {"bridge-port": "on", "local": "on", "oper-up": up, "ready-for-bgp": up},
+            "local-interface": bond,
+            "remote-vtep": {peer: {"df-algorithm": "preference"} for peer in peers},
+            "vni-count": 1,
+        }
+        listed[identifier] = row | switch.planted.segments.get(bond, {})
+    return listed
+
+
+def find_segment(switch: Switch, bond: str) -> str:
+    """The identifier of a bond's Ethernet segment: type 3, its MAC and its local number."""
+    entry = switch.operational["interface"].get(bond, {}).get("evpn", {})
+    segment = entry.get("multihoming", {}).get("segment", {})
+    if "mac-address" not in segment:
+        return ""
+    local = f"{segment['local-id']:06x}"
+    return ":".join(("03", segment["mac-address"].lower(), local[:2], local[2:4], local[4:]))
 
 
 def list_routes(switch: Switch, vrf: str, now: float, version: int = 4) -> Tree:
@@ -154,7 +192,7 @@ def neighbour_tables(switch: Switch, now: float) -> Tree:
     """`nv show interface neighbor`: each port's neighbours, and the planted ones."""
     tables: Tree = {}
     for name, _, _ in iterate_connected(switch, now, 4):
-        neighbour = switch.neighbours.get(name)
+        neighbour = switch.neighbours.get(switch.bonded.get(name, name))
         for address in switch.operational["interface"][name]["ip"]["address"]:
             if neighbour is not None and ":" not in address:
                 _entry(tables, name, other_end(address), neighbour.mac)

@@ -204,14 +204,16 @@ function attested(signed) {
     keys.length ? table("Keys of Secure Boot", [["Database"], ["Entries", "num"], ["Digest", "num"], ["Matrix"]], keys) : null];
 }
 
-/** The gate's rows when it entered its tenant's network; those of storage stand first. */
+/** The gate's rows when it entered its tenant's network, those of storage first, and what its tenant was told of libraries. */
 function release_proof({ proof, valid, objections }) {
   const [stored, rest] = split(proof.gate, (row) => row.check.startsWith("storage"));
   const line = (row) => [row.check.replaceAll("_", " "), row.subject, chip(row.verdict, "fact"), row.seen];
   const heads = [["Check"], ["Of"], ["Verdict"], ["Seen"]];
   const marks = rest.map((row) => ({ verdict: row.verdict === "pass" ? "proved" : row.verdict }));
   return [facts([["For", link(["tenants", proof.tenant], proof.tenant)], ["Valid", chip(valid ? "yes" : "no", "fact")], ["Objections", objections.join("; ")]]),
-    stored.length ? table("Shared storage", heads, stored.map(line)) : null, folded("Other rows", heads, rest.map(line), marks)];
+    stored.length ? table("Shared storage", heads, stored.map(line)) : null, folded("Other rows", heads, rest.map(line), marks),
+    proof.libraries.length ? table("Oldest versions of its tenant's libraries", [["Library"], ["Oldest", "num"], ["Tested with", "num"], ["Why"]],
+      proof.libraries.map((one) => [one.library.toUpperCase(), one.minimum, one.tested || "—", one.why || "—"])) : null];
 }
 
 /** A table of proofs; where all are proved, one line that opens. */

@@ -1,4 +1,4 @@
-"""An adopted node's page: the steps that are handed over, and the acts that were withheld."""
+"""A node's page at its handover: the steps and withheld acts of an adopted one, what a tenant got."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from provisioner.model.adoption.capability import Capability, Grant, GrantScope
 from provisioner.model.events.request_events import ActWithheld
 from provisioner.model.location import Location
 from provisioner.model.node import Node, NodeKind, Origin, Placement, State
+from provisioner.model.tenant import LibraryMinimum, ReleaseProof
 from provisioner.runtime import permit
+from provisioner.store.rows.evidence_rows import put_proof
 
 NAME = "su9-n00"
 
@@ -81,3 +83,25 @@ def test_a_banner_on_every_page_says_that_this_daemon_only_observes(look: Looker
             look.to(where)
             banner.wait_for()
     assert look.barriers() == []
+
+
+async def add_released(site: Site) -> None:
+    """Store a node that serves tenant red, with the proof of its release."""
+    row = Node(id="su9-n01", kind=NodeKind.HOST, state=State.RELEASED, tenant="red", vrf="RED")
+    await site.store.nodes.add(row.model_copy(update={"placement": Placement.CUSTOMER}))
+    told = LibraryMinimum(library="nccl", minimum="2.15.1", tested="2.27.3", why="H100 (sm90)")
+    proof = ReleaseProof(
+        node=row.id, certificate="c1", tenant="red", vrf="RED", placements=(), libraries=(told,)
+    )
+    await site.store.write(lambda c: put_proof(c, proof))
+
+
+def test_the_page_of_a_released_node_shows_what_its_tenant_was_told_of_libraries(
+    look: Looker, site: Site
+) -> None:
+    site.do(add_released(site))
+    look.to("nodes/su9-n01", "su9-n01")
+
+    table = look.page.get_by_role("region", name="Proof of its release").get_by_role("row")
+    table.filter(has_text="NCCL").filter(has_text="2.15.1").wait_for()
+    assert "2.27.3" in table.filter(has_text="NCCL").inner_text()

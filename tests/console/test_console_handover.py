@@ -1,4 +1,4 @@
-"""A node's page at its handover: the steps and withheld acts of an adopted one, what a tenant got."""
+"""A node's page at its handover: steps and withheld acts of an adopted one, what a tenant got."""
 
 from __future__ import annotations
 

@@ -366,10 +366,14 @@ LINE = b"<13>Nov 28 10:00:00 h app: " + b"a word of this length " * 10 + b"\n"
 
 
 @asynccontextmanager
-async def stream(site: Site, sender: str) -> AsyncIterator[asyncio.StreamWriter]:
+async def stream(
+    site: Site, sender: str, source: str = "127.0.0.1"
+) -> AsyncIterator[asyncio.StreamWriter]:
     context = ssl.create_default_context(cafile=str(site.folder / "data" / CERTIFICATE_FILE))
     context.load_cert_chain(*(site.folder / f"{sender}.{end}" for end in ("pem", "key")))
-    _, writer = await asyncio.open_connection("127.0.0.1", site.ports["tls"], ssl=context)
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", site.ports["tls"], ssl=context, local_addr=(source, 0)
+    )
     try:
         yield writer
     finally:
@@ -426,6 +430,66 @@ def test_a_sender_beyond_its_bytes_waits_with_the_rest_and_holds_up_no_other(
     assert taken < 200  # what buffers on the way hold
     assert line.text == "beside it"
     assert counted < 20_000  # of all that was sent, what its bytes allow was looked into
+
+
+SMALL = {
+    "messages of one byte": b"1 <",
+    "lines of one byte": b"<\n",
+    "digits that are no count": b"0\n",
+    "counts of a line end": b"1 \n",
+    "a count, then a line end": b"4 <13>\n",
+    "empty lines": b"\n",
+    "empty lines of the other kind": b"\r",
+    "an endless line": b"<13>" + b"x" * 60_000,
+    "a count that never comes true": b"65535 <13>" + b"x" * 60_000,
+}
+
+
+@pytest.mark.parametrize("content", SMALL.values(), ids=SMALL)
+def test_neither_small_messages_nor_new_connections_get_more_looks_than_bytes_allow(
+    tmp_path: Path, content: bytes
+) -> None:
+    async def main() -> int:
+        async with receiving(tmp_path, log_bytes_per_s=4096, log_lines_per_minute=60) as site:
+            for _ in range(12):
+                async with stream(site, HOST) as writer:
+                    writer.write(content * max(1, 65_000 // len(content)))
+                    with suppress(TimeoutError, ConnectionError):
+                        await asyncio.wait_for(writer.drain(), 0.2)
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
+            assert await send(site, LEAF, b"<13>Nov 28 10:00:00 h a: beside it\n")
+            await site.wait_for(LEAF, "beside it")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"<13>by datagram", ("127.0.0.1", site.ports["udp"]))
+            await site.wait_for(LEAF, "by datagram")
+        return process_scope.get_scope().log_messages.total()
+
+    # all of the twelve connections: 130,000 and more of the smallest; one is read before its debt
+    assert run(asyncio.wait_for(main(), 60.0)) <= 65_000 // min(3, len(content)) + 3
+
+
+def test_connections_without_a_certificate_shut_out_no_sender(tmp_path: Path) -> None:
+    async def main() -> SyslogLine:
+        async with receiving(tmp_path, log_intake_connections_max=16) as site:
+            held = [
+                await asyncio.open_connection(
+                    "127.0.0.1", site.ports["tls"], local_addr=(f"127.0.{n % 4 + 1}.7", 0)
+                )
+                for n in range(32)
+            ]
+            for _, silent in held[::2]:
+                silent.write(b"\x16\x03\x01\x02")  # a part of a handshake
+            for source in ("127.0.5.5", "127.0.5.5", "127.0.6.6"):
+                async with stream(site, HOST, source) as writer:
+                    writer.write(f"<13>Nov 28 10:00:00 h a: by {source}\n".encode())
+                    await writer.drain()
+                    line = await site.wait_for(HOST, f"by {source}")
+            for _, silent in held:
+                silent.close()
+        return line
+
+    assert run(asyncio.wait_for(main(), 60.0)).text == "by 127.0.6.6"
 
 
 def test_a_full_minute_is_counted_before_a_message_is_parsed() -> None:

@@ -29,7 +29,7 @@ from provisioner.model.node import Node, NodeKind, State
 from provisioner.ports import Clock, DamagedRow, StoreFailed
 from provisioner.runtime import permit as process_scope
 from provisioner.runtime.admission import name_address
-from provisioner.runtime.bounded_listener import Limits
+from provisioner.runtime.bounded_listener import HANDSHAKE_S, Limits
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile, Sealing
@@ -41,6 +41,7 @@ MODULE = "provisioner.integrations.syslog_intake.logs_process"
 WHAT = "process that takes logs"
 PER_PEER_MAX = 8  # connections of one address: rsyslog opens one for each of its actions
 IDLE_S = 3600.0  # a quiet switch is no failure
+FIRST_S = 2 * HANDSHAKE_S  # for its certificate, and for a look whether its node came since
 DIRECTORY_S = 30.0  # how late a node that left is known, and over UDP a switch that came
 AGAIN_S = 1.0  # between two looks for a sender that is not known yet
 OUTCOMES = frozenset({"stored", "over_limit", "malformed", "unknown_sender", "lost"})
@@ -62,7 +63,7 @@ class LogSupervisor(ProcessSupervisor):
         self._pem = pem
         self._clock = clock
         self._senders: Mapping[str, object] = {"names": [], "switches": {}}
-        limits = Limits(settings.log_intake_connections_max, PER_PEER_MAX, IDLE_S)
+        limits = Limits(settings.log_intake_connections_max, PER_PEER_MAX, IDLE_S, first_s=FIRST_S)
         self.ports: dict[str, int] = {}
         self._chosen = {
             "data": str(data.absolute()),

@@ -145,6 +145,7 @@ FRAME_MAX = 65_536  # bytes of one message on a stream
 COUNT_MAX = 7  # bytes of a count of octets, with its space
 PROGRAM_MAX = 48  # characters (RFC 5424, 6.2.5)
 _COUNT = re.compile(rb"[1-9][0-9]{0,5} ")
+_BLANK = re.compile(rb"[\r\n]*")
 _PRIORITY = re.compile(r"<(0|[1-9][0-9]{0,2})>", re.ASCII)
 _NEW_HEADER = re.compile(  # version, time, host, program, process, kind of message
     r"1 (\S{1,64}) \S{1,255} (\S{1,48}) \S{1,128} \S{1,32} ?", re.ASCII
@@ -174,9 +175,8 @@ class FrameReader:
         at = 0
         while (cut := find_frame(data, at)) is not None:
             begin, end, at = cut
-            if end > begin:
-                frames.append(data[begin:end])
-        self._rest = data[at:]
+            frames.append(data[begin:end])
+        self._rest = data[at:].lstrip(b"\r\n")
         if len(self._rest) > FRAME_MAX + COUNT_MAX:
             raise NotASyslogStream(f"a message has more than {FRAME_MAX} bytes")
         return frames
@@ -184,6 +184,7 @@ class FrameReader:
 
 def find_frame(data: bytes, at: int = 0) -> tuple[int, int, int] | None:
     """Return begin and end of the message at a place, and the place after it; None: not whole."""
+    at = _BLANK.match(data, at).end()  # type: ignore[union-attr] # it always matches
     counted = _COUNT.match(data, at)
     if counted is not None:
         length = int(counted[0])
@@ -191,7 +192,7 @@ def find_frame(data: bytes, at: int = 0) -> tuple[int, int, int] | None:
             raise NotASyslogStream(f"a message of {length} bytes is announced")
         end = counted.end() + length
         return None if len(data) < end else (counted.end(), end, end)
-    if at < len(data) and data[at : at + 1] not in b"<\n\r0123456789":
+    if at < len(data) and data[at : at + 1] not in b"<0123456789":
         raise NotASyslogStream("neither a count of octets nor a priority begins a message")
     end = data.find(b"\n", at)
     return None if end < 0 else (at, end, end + 1)

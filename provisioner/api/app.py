@@ -282,6 +282,8 @@ async def _read(request: web.Request, most: int) -> bytes:
         refused = build_refusal(408, "slow", "The body did not come", "Send it at once.")
         refused.headers["Connection"] = "close"
         raise refused from None
+    except ConnectionError:  # nobody reads this answer
+        raise build_refusal(400, "gone", "The connection ended", "Send the whole body.") from None
 
 
 def _checked(model: type[Record], raw: bytes, request: web.Request) -> Record:

@@ -4,9 +4,11 @@ A connection is of this machine, of a known caller (an address that proved an id
 or of a stranger. Each standing has a share that the others cannot take, and may use what is free
 beyond. Where there is no place, the connection that has not sent a request yet, of the network and
 address that hold most, ends for a newcomer of one that holds less: a flood from a few networks
-shuts out nobody else, and one from everywhere no known caller.
+shuts out nobody else, and one from everywhere no known caller. A whole request, which anybody can
+send and then neither finish its body nor read the answer, keeps a place but against networks that
+hold fewer by two.
 
-The rule that a reader would otherwise break: a connection that sent a whole request is never ended
+The rule that a reader would otherwise break: a connection that proved an identity is never ended
 for another one.
 """
 
@@ -38,7 +40,7 @@ SHARES = {Standing.LOCAL: 1 / 16, Standing.KNOWN: 1 / 4, Standing.STRANGER: 1 / 
 class Place:
     """The place of one connection. `end` ends it: to be set by who serves it."""
 
-    __slots__ = ("at", "end", "heard", "network", "peer", "standing")
+    __slots__ = ("at", "end", "heard", "network", "peer", "proved", "standing")
 
     def __init__(self, peer: str, standing: Standing, at: float) -> None:
         self.peer = peer
@@ -46,6 +48,7 @@ class Place:
         self.standing = standing
         self.at = at
         self.heard = False  # it sent a whole request
+        self.proved = False  # it was good
         self.end: Callable[[], None] = lambda: None
 
 
@@ -92,7 +95,7 @@ class Admission:
 
     def prove(self, place: Place) -> None:
         """Note that a connection proved an identity: its address is known for a day."""
-        place.heard = True
+        place.heard = place.proved = True
         if place not in self._places or place.standing is Standing.LOCAL:
             return
         self._known.pop(place.peer, None)
@@ -140,9 +143,19 @@ class Admission:
         mine = [p for p in silent if p.standing is new.standing]
         found = _oldest_of_most(mine)
         held = Counter(p.network for p in mine)
-        if found is None or held[found.network] > held[new.network]:
+        if found is not None and held[found.network] > held[new.network]:
             return found
-        return self._find_own(p for p in mine if p.network == new.network)
+        own = self._find_own(p for p in mine if p.network == new.network)
+        return own or self._find_unproved(new)
+
+    def _find_unproved(self, new: Place) -> Place | None:
+        """Return a place with a request that proved nothing, of a network that holds far more."""
+        over = self._standings[Standing.STRANGER] > self._owed[Standing.STRANGER]
+        ends = {new.standing, Standing.STRANGER} if over else {new.standing}
+        found = _oldest_of_most(p for p in self._places if not p.proved and p.standing in ends)
+        held = Counter(p.network for p in self._places)
+        fewer = found is not None and held[new.network] + 1 < held[found.network]
+        return found if fewer else None
 
     def _find_own(self, places: Iterable[Place]) -> Place | None:
         """Return the one of a peer's or network's own places that another one of it may have."""

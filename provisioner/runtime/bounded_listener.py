@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import resource
 import socket
 import ssl
+import struct
+import termios
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -118,6 +121,10 @@ HANDSHAKE_S = 10.0  # TLS, of any peer
 LISTENERS = 5  # API, agents, events, artifacts and metrics
 SHARE = 0.5  # of the process's descriptors, for all listeners together
 REPORT_S = 60.0  # refused connections are logged at most this often
+# Of an answer, what waited for its peer must be taken within this, or so many bytes of it: a device
+# that pulls an image may pause while it writes.
+STALLED_S = 300.0
+TAKEN_MIN_BYTES = 256 * 1024
 PAUSE_S = 1.0  # after the system had no descriptor for a connection
 LOCAL = "this machine"  # the peer of every connection to a socket in the file system
 PATH_MAX_BYTES = 100  # a socket's address has 108 (unix(7)); longer paths go through a descriptor
@@ -235,6 +242,7 @@ class BoundedListener:
         self._refused = 0
         self._reported_at = -REPORT_S
         self._strangers: dict[Any, asyncio.TimerHandle] = {}  # HTTP protocols, until proved
+        self._lines: dict[Place, socket.socket] = {}
 
     def prove(self, protocol: Any) -> None:
         """Let the connection of an HTTP protocol live past `stranger_s`: its secret was checked."""
@@ -274,6 +282,7 @@ class BoundedListener:
     def accept(self, bound: Bound) -> None:
         """Accept at sockets that are bound already, until `stop` closes them."""
         self._sockets.extend(bound.sockets)
+        self._start_task(self._end_stalled())
         for each in bound.sockets:
             self._start_task(self._accept(each))
 
@@ -320,6 +329,7 @@ class BoundedListener:
         def leave() -> None:
             self._keep(inner)
             _OPEN.pop(inner, None)
+            self._lines.pop(place, None)
             self._admission.leave(place)
 
         counted = _CountedProtocol(inner, leave)
@@ -332,6 +342,7 @@ class BoundedListener:
 
         place.end = end
         _OPEN[inner] = (self, place)
+        self._lines[place] = connection
         limit_s = self._stranger_limit_s(place)
         if limit_s is not None:
             self._strangers[inner] = loop.call_later(limit_s, end)
@@ -349,6 +360,19 @@ class BoundedListener:
                 counted.release()
                 with contextlib.suppress(OSError):
                     connection.close()
+
+    async def _end_stalled(self) -> None:
+        """End the connections whose peers do not take what they asked for."""
+        seen: dict[Place, tuple[int, int]] = {}
+        while True:
+            await asyncio.sleep(STALLED_S)
+            looks = {place: _look(line) for place, line in self._lines.items()}
+            for place, (taken, _) in looks.items():
+                before, waited = seen.get(place, (taken, 0))
+                if waited and taken < before + min(waited, TAKEN_MIN_BYTES):
+                    log.warning("%s: %s does not take an answer: ended", self._name, place.peer)
+                    place.end()
+            seen = looks
 
     def _start_task(self, work: Any) -> None:
         task = asyncio.create_task(work, name=f"{self._name} listener")
@@ -452,6 +476,19 @@ def _is_local(connection: socket.socket, address: Any) -> bool:
         return True
     peer = name_address(str(address[0]))
     return peer in LOOPBACK or peer == name_address(str(connection.getsockname()[0]))
+
+
+def _look(line: socket.socket) -> tuple[int, int]:
+    """Return the bytes that a peer has taken so far, and those that wait for it.
+
+    source: linux/tcp.h, struct tcp_info (tcpi_bytes_acked); tcp(7), SIOCOUTQ.
+    """
+    try:
+        told = line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+        waiting = fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, bytes(4))
+        return int(struct.unpack_from("=Q", told, 120)[0]), int(struct.unpack("=i", waiting)[0])
+    except (OSError, ValueError, struct.error):  # closed meanwhile
+        return 0, 0
 
 
 def _bind_file(file: Path) -> socket.socket:

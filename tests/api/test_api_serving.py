@@ -29,12 +29,12 @@ from provisioner.store.sql_store import SqlStore, open_store
 Scenario = Callable[[str, SqlStore, ssl.SSLContext, str], Awaitable[None]]
 
 
-def run(folder: Path, scenario: Scenario, **settings: Any) -> None:
+def run(folder: Path, scenario: Scenario, role: Role = Role.VIEWER, **settings: Any) -> None:
     async def bounded() -> None:
         data = folder / "data"
         store, clock = open_store(data / "provisioner.db"), StillClock()
         try:
-            token, record = new_token("ada", Role.VIEWER, "", 1.0, clock.now())
+            token, record = new_token("ada", role, "", 1.0, clock.now())
             await store.write(partial(token_rows.add_token, token=record, now=clock.now()))
             chosen = Settings(api_port=0, **settings)
             keeper = TenantKeeper(store, clock, [], no_leaves)
@@ -86,6 +86,21 @@ def test_whoever_sends_headers_too_slowly_is_cut_off(tmp_path):
         writer.close()
 
     run(tmp_path, scenario, api_idle_s=0.5)
+
+
+def test_whoever_goes_in_the_middle_of_a_body_is_no_bug_of_ours(tmp_path, caplog):
+    async def scenario(url: str, _store: SqlStore, trust: ssl.SSLContext, token: str) -> None:
+        _, writer = await opened(url, trust)
+        head = f"POST /v1/pins/remove HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        writer.write(f"{head}Content-Length: 99\r\n\r\n{{".encode())
+        await asyncio.sleep(0.3)  # the body is waited for
+        writer.transport.abort()
+        await asyncio.sleep(0.3)
+        async with aiohttp.ClientSession() as session, session.get(url + "/v1/docs", ssl=trust):
+            pass
+
+    run(tmp_path, scenario, Role.OPERATOR)
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == []
 
 
 def test_connections_over_the_limit_are_closed(tmp_path):

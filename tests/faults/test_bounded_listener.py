@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import random
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from aiohttp import web
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.daemon.artifacts import serve_artifacts
 from provisioner.integrations.prometheus.serving import serve_metrics
+from provisioner.runtime import bounded_listener
 from provisioner.runtime.admission import Admission, Place, name_network, name_peer
 from provisioner.runtime.bounded_listener import (
     BoundedListener,
@@ -26,11 +28,13 @@ from provisioner.runtime.bounded_listener import (
     get_handlers,
     hear_requests,
 )
+from provisioner.runtime.event_loop import new_event_loop
 from provisioner.settings import Settings
 from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.signing_keys import MasterKey
 
 SILENT = 1100
+Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
@@ -38,8 +42,26 @@ async def served(folder: Path, limits: Limits) -> AsyncIterator[tuple[BoundedLis
     async def hello(_request: web.Request) -> web.Response:
         return web.Response(text="hello")
 
+    async def take(request: web.Request) -> web.Response:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await asyncio.wait_for(request.read(), 20.0)
+        return web.Response(status=401)
+
+    async def show(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(32 << 20))
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:
+            await answer.write(b": alive\n\n")
+            await asyncio.sleep(0.02)
+
     app = web.Application(middlewares=[web.middleware(hear_requests)])
     app.router.add_get("/", hello)
+    app.router.add_get("/large", show)
+    app.router.add_get("/stream", stream)
+    app.router.add_post("/", take)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=limits.idle_s)
     await runner.setup()
     authority = open_authority(folder, SealedFile(folder, MasterKey.generate()))
@@ -216,6 +238,84 @@ def test_a_flood_shuts_out_neither_strangers_nor_known_callers_nor_this_machine(
     assert held <= SMALL.connections_max
 
 
+async def begin(listener: BoundedListener, ca: str, source: str, says: bytes) -> Line:
+    """A connection whose handshake is whole, and what it sends."""
+    trust = ssl.create_default_context(cadata=ca)
+    line = await asyncio.open_connection(
+        "127.0.0.1", listener.port, ssl=trust, local_addr=(source, 0), limit=2**14
+    )
+    line[1].write(says)
+    return line
+
+
+BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n{"
+REQUESTS = {
+    "a slow head": b"GET / HTTP/1.1\r\nHost:",
+    "a slow body": BODY,
+    "a slow body of pieces": BODY.replace(b"Content-Length: 9999", b"Transfer-Encoding: chunked"),
+    "a body that waits for a word": BODY.replace(b"Host: a", b"Host: a\r\nExpect: 100-continue"),
+    "an idle connection": b"GET /absent HTTP/1.1\r\nHost: a\r\n\r\n",
+    "requests after one another": b"GET /absent HTTP/1.1\r\nHost: a\r\n\r\n" * 40,
+}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["strangers", "known"])
+@pytest.mark.parametrize("says", REQUESTS.values(), ids=REQUESTS)
+def test_requests_that_prove_nothing_shut_out_nobody(
+    tmp_path: Path, says: bytes, known: bool
+) -> None:
+    async def main() -> list[str]:
+        async with served(tmp_path, SMALL) as (listener, ca):
+            answers = [await ask(listener, ca, "127.0.5.5")]
+            for source in FOUR if known else ():
+                await ask(listener, ca, source)
+            held = []
+            for source in FOUR * 16:
+                with contextlib.suppress(OSError):  # it finds no place itself
+                    held.append(await begin(listener, ca, source, says))
+            await asyncio.sleep(0.2)
+            for source in ("127.0.5.5", "127.0.6.6", ""):
+                answers.append(await ask(listener, ca, source))
+            for _, writer in held:
+                writer.close()
+            return answers
+
+    assert asyncio.run(main()) == ["hello"] * 4
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "uv"])
+def test_who_takes_nothing_of_an_answer_gives_its_place_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr(bounded_listener, "STALLED_S", 1.0)
+    monkeypatch.setattr(bounded_listener, "TAKEN_MIN_BYTES", 64 * 1024)
+    get = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
+
+    async def main() -> tuple[int, bytes, int]:
+        async with served(tmp_path, SMALL) as (listener, ca):
+            stays = [
+                await begin(listener, ca, "127.0.5.5", get % b"stream"),
+                await begin(listener, ca, "127.0.5.6", get % b"large"),
+            ]
+            unread = [await begin(listener, ca, s, get % b"large") for s in FOUR]
+            # forty pieces of what another reads: nothing of the first answer is taken
+            unread.append(await begin(listener, ca, FOUR[0], get % b"large" * 40))
+            reader, count = stays[1][0], 0
+            async with asyncio.timeout(60.0):
+                while listener.connections > len(stays):
+                    count += len(await reader.readexactly(16 * 1024))  # slow, but it takes it
+                    await asyncio.sleep(0.02)
+            alive = await stays[0][0].readuntil(b"alive")
+            for _, writer in (*stays, *unread):
+                writer.transport.abort()
+            return listener.connections, alive[:8], count
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        held, alive, count = runner.run(main())
+    assert (held, alive) == (2, b"HTTP/1.1")
+    assert count > 0
+
+
 def test_a_flood_from_addresses_that_are_known_shuts_out_nobody(tmp_path: Path) -> None:
     async def main() -> list[str]:
         async with served(tmp_path, SMALL) as (listener, ca):
@@ -309,6 +409,53 @@ def test_whatever_comes_no_standing_takes_the_share_of_another() -> None:
     assert admission.enter("192.168.250.1", local=False) is None
     assert admission.enter("127.0.0.1", local=True) is not None
     assert len(admission) < 64 - 16
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["silent", "with a request"])
+def test_the_prefixes_of_one_ipv6_site_shut_out_no_other(heard: bool) -> None:
+    admission = Admission(64, 16, lambda: 0.0)
+    for n in range(400):
+        place = admission.enter(name_peer(f"2001:db8:7:{n:x}::1"), local=False)
+        if place is not None and heard:
+            admission.hear(place)
+
+    for address in ("2001:db8:8::1", "2001:db8:9:1::1", "192.0.2.1"):
+        assert admission.enter(name_peer(address), local=False) is not None
+    assert admission.enter("::1", local=True) is not None
+    assert len(admission) <= 64
+
+
+def test_a_connection_that_proved_an_identity_ends_for_nobody() -> None:
+    admission = Admission(64, 64, lambda: 0.0)
+    ended: list[Place] = []
+    proved = []
+    for _ in range(64):
+        place = admission.enter("10.0.0.1", local=False)
+        if place is not None:
+            place.end = partial(ended.append, place)
+            admission.prove(place)
+            proved.append(place)
+    for n in range(200):
+        admission.enter(f"10.1.{n}.1", local=False)
+
+    assert len(proved) > 16
+    assert ended == []
+
+
+def test_each_listener_that_strangers_reach_has_shares() -> None:
+    """Those at a socket in the file system, whose owner alone reaches it, have none."""
+    calls = {}
+    for file in sorted(Path(bounded_listener.__file__).parents[1].rglob("*.py")):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)) if "bounded_listener" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Limits":
+                given = {word.arg for word in node.keywords}
+                if given != {None}:  # those of another process, which were made here
+                    calls[f"{file.stem}:{node.lineno}"] = bool(given & {"first_s", "stranger_s"})
+
+    assert len(calls) >= 8
+    local = [name.partition(":")[0] for name, shared in calls.items() if not shared]
+    assert sorted(local) == ["api", "reading"]
 
 
 async def open_from_one_peer(url: str, count: int) -> int:

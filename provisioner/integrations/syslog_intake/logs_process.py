@@ -51,8 +51,8 @@ PENDING_MAX = 20_000  # messages in memory, of all senders
 REPORT_S = 60.0  # refused senders are logged at most this often
 BURST_S = 8.0  # a sender may send the bytes of so many seconds at once
 TOTAL_BYTES_PER_S = 4 * 1024 * 1024  # of all senders together: some 13,000 messages
-# What a message, and each piece of a stream, costs beside its bytes: without it, 256 KiB of messages
-# of two bytes take this process half a second.
+# What a message, and each piece of a stream, costs beside its bytes: 256 KiB of messages of two
+# bytes alone took this process half a second.
 EACH_BYTES = 64
 
 

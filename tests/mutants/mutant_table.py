@@ -188,6 +188,10 @@ EQUIVALENT: dict[str, str] = {
     "certificate.model_dump(mode='json') => no argument": (
         "its values are texts, numbers and tuples: both modes write them alike"
     ),
+    "provisioner.planning.release.release_probes:_literal: "
+    "urlsplit(url).hostname or '' => urlsplit(url).hostname": (
+        "neither nothing nor an empty text is an address"
+    ),
     "provisioner.execution.tenancy.release_recheck:Rechecks.find_miscablings: "
     "'' in vendor='' => 'X'": ("cables are compared by the slots of the cards, not by the vendor"),
     "provisioner.access.oidc:OidcProvider.__init__: -KEYS_FRESH_S => KEYS_FRESH_S": (

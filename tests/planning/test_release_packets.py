@@ -63,6 +63,10 @@ def test_a_port_tries_its_tenants_network_and_everything_outside_of_it() -> None
         host(2, State.RELEASED, "BLUE"),
         host(3, State.VALIDATING, "MAINT", address=""),
         host(4, State.DRAINING, "MAINT"),  # its own system may be off: silence says nothing
+        host(5, State.DRAINING, "RED"),
+        host(6, State.DRAINING, "BLUE"),
+        host(7, State.RELEASED, ""),  # whose place is not known
+        host(8, State.CERTIFIED, "MAINT", placement=Placement.MIXED),
         reached=("STORE=10.200.0.1", "OTHER=10.200.0.2"),
         never=("10.250.0.1",),
         canaries=("RED=10.201.0.1", "BLUE=10.201.0.2"),
@@ -88,6 +92,7 @@ def test_a_port_tries_its_tenants_network_and_everything_outside_of_it() -> None
         ("10.250.0.1", 56, OUT),
     ]
     assert ("10.201.0.1", 18601, RDMA) in pings(own, rail=1)
+    assert ("172.32.0.3", 4000, REACHES) in pings(own, rail=1)  # the peer's end on that rail
     assert "10.1.0.50" not in [target for target, *_ in pings(own, rail=1)]
 
 
@@ -108,10 +113,23 @@ def test_a_front_end_port_sends_packets_that_fit_and_no_rdma() -> None:
     (small,) = plan_probe_sets(node, replace(ASK, front_mtu=1500), partners)
     (plain,) = plan_probe_sets(node, ASK, partners)
 
+    (rails,) = plan_probe_sets(MINE, replace(ASK, front_mtu=1500), partners)
+    assert {size for _, size, check in pings(rails) if check is REACHES} == {8972}
     assert {size for _, size, check in pings(small) if check is REACHES} == {1472}
     assert {size for _, size, check in pings(plain) if check is REACHES} == {8972}
     assert {size for _, size, check in pings(small, rail=1) if check is REACHES} == {8972}
     assert RDMA not in {check for *_, check in pings(small)}
+
+
+def test_a_rail_that_only_one_of_two_has_is_tried_on_no_side_and_the_others_are() -> None:
+    unplanned = MINE.ports[0].model_copy(update={"rail": 2, "address": "10.0.0.1/24"})
+    node = MINE.model_copy(update={"ports": (*MINE.ports, unplanned)})
+    canary = host(1, State.CERTIFIED, "MAINT")
+    canary = canary.model_copy(update={"ports": canary.ports[1:]})
+    own, inward = sent(canary, node=node)
+
+    assert {p.source for p in own.pings} == {"172.0.0.1", "172.32.0.1"}
+    assert {p.source for p in inward.pings} == {"172.32.0.3"}
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ def test_an_attempt_is_settled_and_no_other(run):
     assert last == kept
     assert (kept.task, kept.outcome, kept.settled_at) == ("/task", "taken", 7.0)
     assert (first.settled_at, other.settled_at) == (3.0, 0.0)
+    assert (first.settled_epoch, other.settled_epoch) == (first.epoch, None)
 
 
 def test_of_two_open_actions_and_of_two_attempts_one_is_settled(run):

@@ -33,6 +33,10 @@ async def read_another_drive(store: SqlStore) -> None:
     await store.operations.record(operation, inventory=inventory("another"), now=4.0)
 
 
+async def lose_parts(store: SqlStore) -> None:
+    await store.write(lambda c: c.exec_driver_sql("DELETE FROM inventories"))
+
+
 async def change_network(store: SqlStore) -> None:
     await store.tenants.put(Tenant(name="red", vrf="RED2"))
 
@@ -48,6 +52,7 @@ async def change_nothing(_store: SqlStore) -> None:
         (revoke, 5.0, "was revoked"),
         (change_nothing, 9.0, "has expired"),
         (read_another_drive, 5.0, "have changed"),
+        (lose_parts, 5.0, "have changed"),
         (change_network, 5.0, "is not the network of tenant red"),
     ],
 )

@@ -302,3 +302,28 @@ def test_an_operation_whose_row_is_damaged_is_named_and_not_driven(run):
         return raised.value.where == f"operations, {operation.id}"
 
     assert run(scenario)
+
+
+def test_of_several_operations_the_damaged_one_parks_its_node_and_the_others_are_driven(run):
+    async def scenario(store):
+        operation = await driven(store)
+        await store.nodes.add(Node(id="n2", kind=NodeKind.HOST))
+        other = await store.operations.open("n2", "journey", 1.0)
+        spoilt = text("UPDATE operations SET epoch = 'none' WHERE id = :id")
+        await store.write(lambda c: c.execute(spoilt, {"id": operation.id}))
+        listed = [o.id for o in await store.operations.list_active()]
+        return listed == [other.id], list(store.nodes.find_damaged())
+
+    assert run(scenario) == (True, ["n1"])
+
+
+def test_a_damaged_row_of_the_ledger_is_named_and_not_taken_for_an_action(run):
+    async def scenario(store):
+        operation = await driven(store)
+        await store.operations.intend(operation, "push", {}, 2.0)
+        await store.write(lambda c: c.execute(text("UPDATE ledger SET status = 'perhaps'")))
+        with pytest.raises(DamagedRow) as raised:
+            await store.operations.list_entries("n1")
+        return raised.value.where.partition(", ")[0], "status" in str(raised.value)
+
+    assert run(scenario) == ("ledger", True)

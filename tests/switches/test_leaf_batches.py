@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
-from small_site import NOT_SENT, RED, SmallSite, described, ok, play, replacing
+from small_site import LOST, NOT_SENT, RED, SmallSite, described, ok, play, replacing
 
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.switch import Move
+from provisioner.ports import NotGranted
 
 # --- many at one time
 
@@ -70,6 +72,41 @@ def test_one_bad_port_is_refused_alone() -> None:
     assert (good.blockers, vrf) == ((), "RED")
     assert [b.reason for b in bad.blockers] == [Reason.SWITCH_REFUSED]
     assert posted == 3  # together, then each by itself
+
+
+def test_a_port_of_a_node_that_nobody_granted_holds_up_no_other() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        leaf = site.leaf()
+
+        def withhold(asked: Any) -> Exception | None:
+            body = json.dumps(asked.body or {})
+            return NotGranted("nobody granted it") if "swp2" in body else None
+
+        site.transport.answer = withhold
+        outcomes = await asyncio.gather(leaf.move([RED]), leaf.move([Move("swp2", "RED")]))
+        return outcomes, site.vrf(), site.vrf("swp2")
+
+    (good, withheld), moved, kept = play(scenario)
+
+    assert (good.blockers, moved, kept) == ((), "RED", "default")
+    assert [b.reason for b in withheld.blockers] == [Reason.NOT_GRANTED]
+
+
+def test_a_leaf_whose_answer_was_lost_is_looked_up_again_for_the_next_try() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        lost: list[str] = []
+
+        def lose(asked: Any) -> Exception | None:
+            first = asked.method == "POST" and not lost
+            lost.extend([asked.path] * first)
+            return LOST if first else None
+
+        site.transport.lose = lose
+        return await site.leaf().move([RED]), site.vrf(), len(site.looked_up)
+
+    outcome, vrf, looked_up = play(scenario)
+
+    assert (outcome.blockers, vrf, looked_up) == ((), "RED", 2)
 
 
 def test_one_refused_move_is_not_made_twice() -> None:

@@ -64,7 +64,7 @@ class SharedReading(Generic[Answer]):
 
     async def _read_after(self, before: asyncio.Task[Answer] | None) -> Answer:
         try:
-            if before is not None and not before.done():
+            if before is not None:
                 await asyncio.wait([before])
         finally:
             self._last = self._next

@@ -75,7 +75,7 @@ def far_leaves(node: Node, vrf: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     leaves = {
         port.switch
         for neighbour in nodes
-        if neighbour.id != node.id and neighbour.state is State.RELEASED and neighbour.vrf == vrf
+        if neighbour.state is State.RELEASED and neighbour.vrf == vrf
         for port in neighbour.ports
         if not port.guid and port.switch not in own
     }

@@ -267,7 +267,7 @@ def read_entry_row(row: Row[Any]) -> LedgerEntry:
 
 
 def _damaged(where: str, error: ValidationError) -> DamagedRow:
-    first = error.errors(include_input=False, include_url=False)[0]
+    first = error.errors()[0]
     return DamagedRow(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 

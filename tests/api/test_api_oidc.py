@@ -118,6 +118,20 @@ def test_a_good_token_names_a_caller_and_keys_are_fetched_once():
     run(scenario)
 
 
+def test_a_caller_has_every_name_by_which_a_directory_may_know_it():
+    names = {"oid": "o-1", "preferred_username": "ada@x", "upn": "ada@y", "email": "ada@z"}
+
+    async def scenario(provider: Provider, ours: OidcProvider) -> None:
+        full = await ours.identify_caller(provider.token(**names, nickname="countess"))
+        odd = await ours.identify_caller(provider.token(oid=7, upn="", email="e" * 300))
+        assert full is not None
+        assert odd is not None
+        assert full.also == tuple(names.values())
+        assert odd.also == ("e" * 200,)
+
+    run(scenario)
+
+
 def test_what_is_not_wholly_right_is_nobody():
     async def scenario(provider: Provider, ours: OidcProvider) -> None:
         now = int(time.time())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 
 import pytest
 from virtual_time import VirtualClock, run
 
-from provisioner.access.identity import HEADER_MAX, Identity, caller_of
+from provisioner.access.identity import HEADER_MAX, Identity, IsShutOut, caller_of
 from provisioner.access.tokens import DAY_S, DAYS_MAX, TOKEN, new_token, sha256_of
 from provisioner.model.access import Caller, Role, Token
 from provisioner.model.input_error import InputError
@@ -25,7 +26,8 @@ class Foreign:
 
     async def identify_caller(self, token: str) -> Caller | None:
         self.asked.append(token)
-        return Caller(subject="ada", roles=frozenset({Role.VIEWER}), via="provider")
+        roles = frozenset({Role.VIEWER})
+        return Caller(subject="ada", roles=roles, also=("ada@example.org",), via="provider")
 
     async def close(self) -> None:
         self.closed = True
@@ -41,7 +43,10 @@ def token_and_record(role: Role = Role.OPERATOR, tenant: str = "") -> tuple[str,
 
 
 def asked(
-    header: str, *records: Token, foreign: Foreign | None = None
+    header: str,
+    *records: Token,
+    foreign: Foreign | None = None,
+    is_shut_out: IsShutOut | None = None,
 ) -> tuple[Caller | None, list[str]]:
     """Who a header stands for, and what the provider was asked."""
     kept = {r.sha256: r for r in records}
@@ -49,7 +54,8 @@ def asked(
     async def find(digest: str) -> Token | None:
         return kept.get(digest)
 
-    caller = run(Identity(find, FixedClock(), foreign).identify_caller(header))
+    identity = Identity(find, FixedClock(), foreign, is_shut_out=is_shut_out)
+    caller = run(identity.identify_caller(header))
     return caller, foreign.asked if foreign else []
 
 
@@ -85,6 +91,25 @@ def test_a_token_is_good_from_when_it_was_made_until_its_end() -> None:
     assert record.is_valid(record.expires_at - 0.001)
     assert not record.is_valid(record.expires_at)
     assert not record.is_valid(record.made_at - 0.001)
+
+
+@pytest.mark.parametrize(
+    ("gone", "local", "provided"),
+    [("ada", False, False), ("ada@example.org", True, False), ("bert", True, True)],
+)
+def test_who_is_shut_out_by_any_of_its_names_is_nobody(
+    gone: str, local: bool, provided: bool
+) -> None:
+    token, record = token_and_record()
+
+    async def is_shut_out(names: Sequence[str]) -> bool:
+        return gone in names
+
+    known, _ = asked(f"Bearer {token}", record, is_shut_out=is_shut_out)
+    foreign, _ = asked("Bearer a.b.c", foreign=Foreign(), is_shut_out=is_shut_out)
+
+    assert (known is not None, foreign is not None) == (local, provided)
+    assert asked(f"Bearer {token}", is_shut_out=is_shut_out) == (None, [])  # not known at all
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from test_release_order import LAST, TWO, silence, spoil
 
 from provisioner.control.node.performer import STANDING_TRIES_MAX
 from provisioner.model.host_filter import DatabaseMark
-from provisioner.model.node import Placement, State, TenantData
+from provisioner.model.node import Node, Placement, State, TenantData
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import GateCheck
 from provisioner.model.tenant import PortPlacement, TenantKey
@@ -217,6 +217,28 @@ def test_a_lost_answer_is_asked_for_again_before_a_release_is_given_up(
     else:
         assert refusals == [tuple(str(b) for b in answers[-1])]
         assert (node.placement, vrfs) == (Placement.MAINTENANCE, {"MAINT"})
+
+
+def test_a_fence_that_fails_behind_a_lost_standing_is_told() -> None:
+    class Lost(Parts):
+        """What is read last is bad, and a leaf falls silent."""
+
+        async def collect(self, node: Node) -> Any:
+            silence(bench_of[0], LAST)
+            return await super().collect(node)
+
+    bench_of: list[Bench] = []
+
+    async def scenario(bench: Bench) -> Any:
+        bench_of.append(bench)
+        driver = Driver(bench, Lost(bench, [FAILED]))
+        return await end(driver, await driver.release())
+
+    problems, node, [rows], _ = play(scenario, TWO)
+
+    assert rows == (str(FAILED),)
+    assert {b.subject for b in problems} == {LAST}
+    assert node.placement is Placement.MIXED
 
 
 def test_what_changes_behind_the_last_look_is_refused_by_the_transaction() -> None:

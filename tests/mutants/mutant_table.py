@@ -103,6 +103,7 @@ TABLE = (
             "tests/switches/test_leaf_descriptions.py",
             "tests/switches/test_switch_systems.py",
             "tests/tenants/test_security_groups.py",
+            "tests/simulation/test_switch_turns.py",
             "tests/sim/test_reaching_bmcs.py",
         ),
     ),

@@ -82,6 +82,13 @@ def test_only_the_front_end_has_a_packet_size_of_its_own() -> None:
     assert plain.find_mtu(port("leaf-0", -1)) == 9216
 
 
+def test_a_default_route_is_expected_of_the_family_that_a_session_may_bring() -> None:
+    session = SESSION.model_copy(update={"accepts": ("0.0.0.0/0", "10.0.0.0/8")})
+    red = RED.model_copy(update={"outside": (session,)})
+
+    assert ask_of(NODE, "RED", (red,), mtu=9216).defaults == {"0.0.0.0/0"}
+
+
 def test_without_a_plan_the_configured_target_counts() -> None:
     assert ask_of(NODE, "RED", (RED,), mtu=9216).target == ""
     bare = RED.model_copy(update={"l3vni": 0})

@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 from bmc_wire import Wire
+from test_leaks import Book, Now, raised
 
+from provisioner.execution.actions.power import LeakGate
 from provisioner.execution.actions.reach import Reach
 from provisioner.integrations.sim.redfish.redfish_logs import DRY, WET
 from provisioner.model.node import BmcRef, Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import AccountLocked, BmcAddress, Call, Reply, Secret, Unreachable
+from provisioner.ports import (
+    AccountLocked,
+    BmcAddress,
+    Call,
+    Reply,
+    Secret,
+    SwitchAddress,
+    Unreachable,
+)
 from provisioner.runtime.switch_systems import make_switches
 
 HOST = BmcRef(name="host", url="https://bmc.example")
@@ -92,8 +102,9 @@ def test_a_service_root_that_wants_a_login_is_asked_again_with_it(status: int) -
     assert [login for path, login in bmc.asked if path == ROOT][:2] == [False, True]
 
 
-def test_a_bmc_that_is_starting_is_given_no_vendor_and_asked_again() -> None:
-    bmc = Bmc(503)
+@pytest.mark.parametrize("status", [400, 503])
+def test_a_bmc_that_is_starting_is_given_no_vendor_and_asked_again(status: int) -> None:
+    bmc = Bmc(status)
     reach = reach_of(bmc)
 
     async def main() -> Any:
@@ -140,3 +151,45 @@ def test_detectors_are_behind_the_bmc_of_the_host() -> None:
     assert asyncio.run(reach_of(bmc).refuse_wet(cards)) is None
     assert bmc.asked == []
     assert asyncio.run(reach_of(Bmc(503)).refuse_wet(NODE)) is None  # silence decides nothing
+
+
+@pytest.mark.parametrize(("state", "refused"), [(DRY, False), (WET, True)])
+def test_a_card_beside_the_hosts_bmc_does_not_hide_its_detectors(state: str, refused: bool) -> None:
+    bmc = Bmc()
+    bmc.client.machine.leak_detectors = {"Chassis_0_LeakDetector_0_ColdPlate": state}
+    both = NODE.model_copy(update={"bmcs": (HOST.model_copy(update={"name": "card"}), HOST)})
+
+    assert (asyncio.run(reach_of(bmc).refuse_wet(both)) is not None) is refused
+
+
+def test_a_host_whose_detectors_no_login_reads_gets_no_act() -> None:
+    unknown = NODE.model_copy(update={"id": "unknown"})
+    refused = asyncio.run(reach_of(Bmc()).refuse_wet(unknown))
+
+    assert refused is not None
+    assert refused.reason is Reason.LOGIN_REFUSED
+
+
+@pytest.mark.parametrize("alert", [False, True])
+def test_an_alert_of_a_leak_counts_where_the_detectors_are_dry_or_not_read(alert: bool) -> None:
+    gated = reach_of(Bmc())
+    book = Book(raised()) if alert else Book()
+    gated.gate = LeakGate(Now(), book)  # type: ignore[arg-type]
+
+    async def ask(reach: Reach) -> list[bool]:
+        return [
+            await reach.refuse_wet(NODE) is not None,
+            await reach.find_recorded_leak("n0") is not None,
+        ]
+
+    assert asyncio.run(ask(gated)) == [alert, alert]
+    assert asyncio.run(ask(reach_of(Bmc()))) == [False, False]
+
+
+def test_a_switch_is_reached_by_its_own_pin() -> None:
+    others = [BmcRef(name=name, url="https://10.0.0.8", pin=name) for name in ("bmc", "api")]
+    leaf = LEAF.model_copy(update={"bmcs": tuple(others)})
+    address = asyncio.run(reach_of(Bmc()).switch(leaf))
+
+    assert isinstance(address, SwitchAddress)
+    assert address.pin == "api"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from leaf_rig import Rig
 
-from provisioner.execution.actions.reach import turn
+from provisioner.execution.actions.reach import share_turns, turn
 from provisioner.execution.observe.rotation import open_switch, turn_of
 from provisioner.execution.steps.methods_switch_settings import Drain
 from provisioner.model.outcome import Blocker
@@ -64,3 +64,41 @@ def test_a_write_to_a_switch_waits_for_its_turn(write: Callable[..., Awaitable[A
             await rig.close()
 
     assert asyncio.run(scenario()) == ([], True)
+
+
+class Others:
+    """Turns of other processes: who took which, and gave it back."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    async def take(self, name: str) -> None:
+        self.noted.append(f"take {name}")
+
+    async def give_back(self, name: str) -> None:
+        self.noted.append(f"back {name}")
+
+
+def test_turns_are_shared_with_other_processes_while_it_says_so() -> None:
+    others = Others()
+
+    async def scenario() -> None:
+        with share_turns(others):
+            async with turn("a"):
+                pass
+        async with turn("b"):
+            pass
+
+    asyncio.run(scenario())
+
+    assert others.noted == ["take a", "back a"]
+
+
+@pytest.mark.parametrize("again", ["a", "b"])
+def test_a_turn_that_is_held_is_not_taken_again_within(again: str) -> None:
+    async def scenario() -> None:
+        async with turn("a"), turn("b"), turn(again):
+            pass
+
+    with pytest.raises(AssertionError, match="within itself"):
+        asyncio.run(scenario())

@@ -202,6 +202,17 @@ def test_the_filter_and_its_ports_are_read_from_every_tree() -> None:
     assert (silent.reason, silent.subject) == (Reason.UNREACHABLE, "leaf-0")
 
 
+def test_a_port_whose_network_cannot_be_read_spoils_the_reading_of_the_filter() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        site.switch.applied["interface"]["swp2"]["ip"]["vrf"] = 5
+        return await site.leaf().filter_state()
+
+    blocker = play(scenario)
+
+    assert blocker.reason is Reason.MALFORMED
+    assert "swp2" in blocker.detail
+
+
 def test_descriptions_of_ours_are_read_and_others_are_not() -> None:
     label = PortLabel("0123abcd", 1, "node-1", "red", 7)
 

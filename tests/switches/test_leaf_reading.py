@@ -286,6 +286,17 @@ def test_a_refused_login_looks_the_address_up_again(status: int) -> None:
     assert looked_up == 2
 
 
+def test_a_failure_says_what_to_look_at() -> None:
+    async def scenario(site: SmallSite) -> Any:
+        refused = SwitchRefused(Reason.SWITCH_REFUSED, "no")
+        return [site.source().describe(problem).unblock for problem in (NOT_SENT, refused)]
+
+    silent, refused = play(scenario)
+
+    assert "network and power" in silent
+    assert "the switch's changes and log" in refused
+
+
 def test_an_address_is_kept_for_ten_seconds_and_dropped_when_nothing_answers() -> None:
     async def scenario(site: SmallSite) -> Any:
         source, began = site.source(), site.clock.now()

@@ -66,7 +66,6 @@ class SwitchSource:
 
     async def open(self) -> Switch:
         if self._opened is None or self._clock.now() >= self._until:
-            self._opened = None
             address = await self._lookup()
             if isinstance(address, Blocker):
                 raise SwitchRefused(address.reason, address.detail)

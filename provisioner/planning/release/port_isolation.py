@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from zlib import crc32
 
@@ -116,14 +116,8 @@ def ask_of(
         return bare_ask
     exact = tenant.number is not None
     peers = frozenset((o.switch, o.peer) for o in tenant.outside)
-    return GateAsk(
-        node=node.id,
-        ports=leaves,
-        vrf=vrf,
-        mtu=mtu,
-        front_mtu=front_mtu,
-        acls=bare_ask.acls,
-        guids=guids,
+    return replace(
+        bare_ask,
         storage=frozenset(tenant.storage),
         exact=exact,
         vni=str(tenant.l3vni) if exact and tenant.l3vni else "",

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from release_rig import LEAF, MATRIX, NODE, PEER, Bench, play
+from release_rig import LEAF, MATRIX, NODE, PEER, RED, Bench, play
 
 from provisioner.checks.threshold_data import Limit, Limits
-from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks
+from provisioner.execution.tenancy.release_recheck import ROWS, Rechecks, TenantSessions
 from provisioner.model.cohort import Evidence
+from provisioner.model.outcome import Reason
 from provisioner.model.recovery import GateCheck, GateRow, RowVerdict
+from provisioner.planning.places.address_plan import AddressPlan
+from provisioner.planning.tenancy.vrf_plan import FabricPlan, LeafPlan
 from provisioner.ports import ShellCommand, ShellOutput, Unreachable
 
 TWO = frozenset({3, 7})
@@ -273,3 +276,28 @@ def test_where_both_ends_are_silent_the_macs_at_the_leaf_name_exchanged_cables()
 
     assert {f.at for f in exchanged} | {f.neighbour for f in exchanged} >= {(PEER, "NIC_3")}
     assert planned == ()
+
+
+# --- a tenant's sessions on its leaves
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_leaf_that_is_silent_or_not_known_is_missing_after_its_limit(silent: bool) -> None:
+    async def scenario(bench: Bench) -> Any:
+        rig = bench.rig
+        sessions = TenantSessions(rig.store, rig.effects.reach, rig.clock, rig.effects.settings)
+        name = LEAF if silent else "leaf-9"
+        if silent:
+            rig.site.nvue[LEAF].reachable = lambda: False
+        outside = RED.outside[0].model_copy(update={"switch": name})
+        red = RED.model_copy(update={"outside": (outside,)})
+        leaf = LeafPlan(switch=name, pod=9, unit=9, asn=64999, router_id="192.0.2.9", uplinks=())
+        began = rig.clock.now()
+        missing = await sessions.missing(red, FabricPlan(plan=AddressPlan(), leaves=(leaf,)))
+        return missing, rig.clock.now() - began
+
+    [blocker], took = play(scenario, TWO)
+
+    expected = (Reason.UNREACHABLE, LEAF) if silent else (Reason.NOT_EXPECTED, "leaf-9")
+    assert (blocker.reason, blocker.subject) == expected
+    assert took >= 30.0  # `switch_apply_limit_s`: routes may still come

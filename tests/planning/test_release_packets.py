@@ -94,6 +94,8 @@ def test_a_port_tries_its_tenants_network_and_everything_outside_of_it() -> None
     assert ("10.201.0.1", 18601, RDMA) in pings(own, rail=1)
     assert ("172.32.0.3", 4000, REACHES) in pings(own, rail=1)  # the peer's end on that rail
     assert "10.1.0.50" not in [target for target, *_ in pings(own, rail=1)]
+    (named,) = sent(LEAF.model_copy(update={"address": "https://leaf.example"}))
+    assert [target for target, _, check in pings(named) if check is OUT] == ["10.1.0.9"]
 
 
 def test_two_nodes_of_each_class_are_enough() -> None:

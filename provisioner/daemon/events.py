@@ -273,7 +273,7 @@ async def open_watch(
             begin(watcher, beside)
 
         secret = partial(secrets.token_urlsafe, 32)
-        optics = open_optic_series(data, chosen, os.environ)
+        optics = open_optic_series(data, chosen, os.environ, store.evidence)
         return WatchParts(store.alerts, secret, streams, listener, attach, optics)
 
     if not url:

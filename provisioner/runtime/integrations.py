@@ -288,10 +288,13 @@ def open_metrics(
     return None
 
 
-def open_optic_series(data: Path, settings: Settings, environ: Mapping[str, str]) -> Any:
+def open_optic_series(
+    data: Path, settings: Settings, environ: Mapping[str, str], evidence: object
+) -> Any:
     """Return what keeps readings of optics in the data directory; None: nothing does."""
     for one in _list_on("optic_series", settings, environ, ""):
-        return load_reference(one, one.optic_series)(data / "optics", settings.watch_optics_days)
+        make = load_reference(one, one.optic_series)
+        return make(data / "optics", settings.watch_optics_days, evidence)
     return None
 
 

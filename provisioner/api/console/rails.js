@@ -27,7 +27,7 @@ export function rails(optics, queues) {
   const lit = items.map((o) => [name(o), port(o),
     made("span", {}, chip(o.state, "fact"), bad(o) ? made("span", { class: "block" }, o.says, " ", made("span", { class: "strong" }, o.remedy)) : null,
       o.repaired_on ? made("span", { class: "quiet block" }, `Changed on ${o.repaired_on}: ${o.proved ? "its light proves it" : "not proved by its light"}`) : null),
-    spark(o.days.map((d) => d.day), o.days.map((d) => d.rx_dbm), "Light received at the leaf", "dBm"), shown(o.rx_dbm), shown(o.host_rx_dbm), shown(o.tx_dbm), shown(o.bias_ma), shown(o.temperature_c, 0), number(o.flaps),
+    spark(o.days.map((d) => d.day), o.days.map((d) => d.rx_dbm), "Light received at the leaf", "dBm"), shown(o.rx_dbm), shown(o.host_rx_dbm), shown(o.tx_dbm), shown(o.bias_ma), shown(o.temperature_c, 0), shown(o.snr_db), o.pre_fec_ber === null || o.pre_fec_ber === undefined ? "—" : o.pre_fec_ber.toExponential(0), number(o.flaps),
     made("span", { title: o.serial ? `serial ${o.serial}, lot ${o.lot || "unknown"}` : "" }, o.part || o.kind)]);
   const held = (queues?.items ?? []).map((q) => {
     const count = (word) => (q.counts[word] === undefined ? "—" : number(q.counts[word]));
@@ -42,7 +42,7 @@ export function rails(optics, queues) {
   const good = items.filter((o) => o.state === "good").length;
   const still = held.filter((row) => row[2] === "moves").length;
   return [
-    opens(troubled, `${many(items.length, "link")}, ${number(good)} with good light`, table("Optics at the leaves", [["Rail"], ["Port"], ["Verdict"], ["Light by day"], ["Rx, dBm", "num"], ["Host's rx, dBm", "num"], ["Tx, dBm", "num"], ["Bias, mA", "num"], ["°C", "num"], ["Flaps", "num"], ["Part"]], lit)),
+    opens(troubled, `${many(items.length, "link")}, ${number(good)} with good light`, table("Optics at the leaves", [["Rail"], ["Port"], ["Verdict"], ["Light by day"], ["Rx, dBm", "num"], ["Host's rx, dBm", "num"], ["Tx, dBm", "num"], ["Bias, mA", "num"], ["°C", "num"], ["SNR, dB", "num"], ["Pre-FEC BER", "num"], ["Flaps", "num"], ["Part"]], lit)),
     opens(kept_back, `${many(held.length, "queue")}, ${number(still)} that the watchdog sees moving`, table("Queues at the leaves", [["Rail"], ["Port"], ["Queue"], ["PFC from host", "num"], ["By day"], ["PFC received", "num"], ["PFC sent", "num"], ["ECN marked", "num"], ["Discards", "num"], ["Storms", "num"], ["Alerts"], ["Read", "num"]], held)),
   ];
 }

@@ -206,6 +206,10 @@ class OpticKeeper(Protocol):
 
     def end_look(self, leaf: str) -> None: ...
 
+    async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
+        """Learn what the hosts' own ends tell of optics that degrade."""
+        ...
+
     def list_standing(self) -> Mapping[str, Sequence[Signal]]:
         """Return node -> the optics at its leaves that announce their end."""
         ...

@@ -172,6 +172,7 @@ class Watcher:
                 named = [watch_rules.name_tenant(one, tenant) for one in conditions]
                 await self.keeper.level(name, {"watch.ports": named})
         if self.optics is not None:
+            await self.optics.read_hosts(nodes)
             for name, found in self.optics.list_standing().items():
                 if name in nodes:
                     await self.keeper.level(name, {"watch.optics": found})

@@ -21,6 +21,7 @@ from provisioner.integrations.optics.ends import join_ends, read_host_days
 from provisioner.integrations.optics.series import (
     DAYS_KEPT,
     NAME,
+    QUANTITIES,
     describe,
     read_days,
     read_judged,
@@ -77,6 +78,8 @@ class OpticDay(Record):
     tx_dbm: float | None = Field(description="Light sent, dBm.")
     bias_ma: float | None = Field(description="Bias current of a laser, mA.")
     temperature_c: float | None = Field(description="Temperature of the module, °C.")
+    snr_db: float | None = Field(default=None, description="Signal to noise, dB.")
+    pre_fec_ber: float | None = Field(default=None, description="Bit errors before FEC.")
     flaps: int = Field(description="Changes of carrier on that day.")
 
 
@@ -99,6 +102,12 @@ class OpticView(Link):
     tx_dbm: float | None = Field(description="Light sent on the darkest lane, dBm.")
     bias_ma: float | None = Field(description="Highest bias current of a laser, mA.")
     temperature_c: float | None = Field(description="Temperature of the module, °C.")
+    snr_db: float | None = Field(
+        default=None, description="Signal to noise of the worst lane, dB; null: not reported."
+    )
+    pre_fec_ber: float | None = Field(
+        default=None, description="Bit errors before FEC of the worst lane; null: not reported."
+    )
     low_alarm_dbm: float | None = Field(description="The module's alarm limit of light received.")
     host_rx_dbm: float | None = Field(
         description="Light that the host's end received at its last validation; null: unknown."
@@ -208,7 +217,7 @@ class Kept:
 
     def get_values(self) -> dict[str, Any]:
         values = self.now.get("values") or {}
-        return {q: values.get(q) for q in ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")}
+        return {quantity: values.get(quantity) for quantity in QUANTITIES}
 
     def get_link(self) -> dict[str, Any]:
         port = self.port
@@ -310,8 +319,7 @@ def _show_optic(one: Kept, at_host: Sequence[Day]) -> OpticView:
 
 
 def _show_day(day: Day) -> OpticDay:
-    names = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")
-    values = {name: day.values.get(name) for name in names}
+    values = {name: day.values.get(name) for name in QUANTITIES}
     return OpticDay(day=day.day.isoformat(), flaps=day.flaps, **values)
 
 

@@ -7,6 +7,7 @@ by which ports are judged. A frame that was cut by a crash ends its day's readin
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -21,8 +22,9 @@ from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from provisioner.integrations.optics.ends import join_ends, read_host_days
 from provisioner.integrations.optics.trends import (
     BAD,
     FLAPS_MIN,
@@ -33,19 +35,29 @@ from provisioner.integrations.optics.trends import (
     list_groups,
 )
 from provisioner.model.alert import Classification, Signal
+from provisioner.model.cohort import HealthReport
+from provisioner.model.inventory import Inventory
 from provisioner.model.link_reading import DARK_DBM, QUEUES, LinkReading, OpticReading
+from provisioner.model.node import Node
 
 _log = logging.getLogger(__name__)
 UNKNOWN = 0
 DARK = 255
 DAYS_KEPT = 400  # of medians
+HOSTS_A_ROUND = 8  # of the watch that are joined: a report takes milliseconds to read
 DAYS_MORE = 30  # that a file may have beyond them before it is written anew
 _FRAME = struct.Struct("<IH")  # seconds of the day, bytes that follow
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-# quantity -> lowest value, step; the light in 0.15 dB, a current by 3 %, half a degree
-_LINEAR = {"rx_dbm": (-30.0, 0.15), "tx_dbm": (-30.0, 0.15), "temperature_c": (-40.0, 0.66)}
-_LOGARITHMIC = {"bias_ma": (0.1, log(6000.0) / 253)}
-QUANTITIES = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")
+# quantity -> lowest value, step; light in 0.15 dB, current by 3 %, errors by 15 %, half a degree
+_LINEAR = {
+    "rx_dbm": (-30.0, 0.15),
+    "tx_dbm": (-30.0, 0.15),
+    "temperature_c": (-40.0, 0.66),
+    "snr_db": (0.5, 0.25),
+}
+_LOGARITHMIC = {"bias_ma": (0.1, log(6000.0) / 253), "pre_fec_ber": (1e-15, log(1e15) / 253)}
+OF_LIGHT = ("rx_dbm", "tx_dbm", "bias_ma", "temperature_c")  # all that a day had in older files
+QUANTITIES = (*OF_LIGHT, "snr_db", "pre_fec_ber")
 COUNTED = tuple(q for q in QUEUES if q != "watchdog_stuck")  # that is a state, not a counter
 
 
@@ -55,7 +67,9 @@ def encode(quantity: str, value: float | None) -> int:
         return UNKNOWN
     if quantity in _LOGARITHMIC:
         low, step = _LOGARITHMIC[quantity]
-        return UNKNOWN if value <= 0 else min(254, max(1, 1 + round(log(value / low) / step)))
+        if value <= 0:  # a laser without current is off; no errors at all is a good reading
+            return 1 if quantity == "pre_fec_ber" and value == 0 else UNKNOWN
+        return min(254, max(1, 1 + round(log(value / low) / step)))
     low, step = _LINEAR[quantity]
     if quantity.endswith("_dbm") and value <= low:
         return DARK
@@ -86,6 +100,7 @@ class LeafSeries:
         self._quantities = tuple(quantities)
         self._ports: list[str] = []
         self._day: date | None = None
+        self._day_quantities = self._quantities  # a day goes on as it began
 
     def append(self, at: float, codes: Mapping[str, bytes]) -> None:
         """Store one look: port -> a byte for each quantity."""
@@ -96,8 +111,9 @@ class LeafSeries:
         if new:
             self._ports += new
             self._write_ports()
-        blank = bytes(len(self._quantities))
-        frame = b"".join(codes.get(port, blank) for port in self._ports)
+        width = len(self._day_quantities)
+        blank = bytes(width)
+        frame = b"".join(codes.get(port, blank)[:width] for port in self._ports)
         second = moment.hour * 3600 + moment.minute * 60 + moment.second
         with self._open_file(self._day or moment.date()).open("ab") as file:
             file.write(_FRAME.pack(second, len(frame)) + frame)
@@ -123,7 +139,10 @@ class LeafSeries:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._day = day
         names = self._open_file(day).with_suffix(".ports")
-        self._ports = names.read_text().split("\n") if names.exists() else sorted(codes)
+        if names.exists():
+            self._day_quantities, self._ports = self._read_ports(names)
+        else:
+            self._day_quantities, self._ports = self._quantities, sorted(codes)
         self._write_ports()
         frames = self._open_file(day)
         if frames.exists():  # what is appended has to begin where the last whole frame ends
@@ -132,7 +151,15 @@ class LeafSeries:
 
     def _write_ports(self) -> None:
         assert self._day is not None
-        self._open_file(self._day).with_suffix(".ports").write_text("\n".join(self._ports))
+        lines = ["#" + " ".join(self._day_quantities), *self._ports]
+        self._open_file(self._day).with_suffix(".ports").write_text("\n".join(lines))
+
+    def _read_ports(self, names: Path) -> tuple[tuple[str, ...], list[str]]:
+        """Return the quantities and the ports of an open day; older files name ports only."""
+        head, *ports = names.read_text().split("\n")
+        if head.startswith("#"):
+            return tuple(head[1:].split()), ports
+        return self._quantities[: len(OF_LIGHT)], [head, *ports]
 
     def _open_file(self, day: date) -> Path:
         return self._folder / f"{day.isoformat()}.frames"
@@ -143,14 +170,14 @@ class LeafSeries:
         """
         file = self._open_file(day)
         frames = list(read_frames(file.read_bytes()))
-        names = file.with_suffix(".ports").read_text().split("\n")
-        width = len(self._quantities)
+        quantities, names = self._read_ports(file.with_suffix(".ports"))
+        width = len(quantities)
         columns = [
             bytes(f[n] if n < len(f) else UNKNOWN for _, f in frames)
             for n in range(len(names) * width)
         ]
         times = b"".join(struct.pack("<I", second) for second, _ in frames)
-        head = json.dumps({"ports": names, "quantities": self._quantities, "n": len(frames)})
+        head = json.dumps({"ports": names, "quantities": quantities, "n": len(frames)})
         packed = zlib.compress(times + b"".join(columns), 9)
         piece = self._folder / f"{day.isoformat()}.z"
         new = piece.with_suffix(".new")
@@ -158,10 +185,11 @@ class LeafSeries:
         new.replace(piece)
         medians: Medians = {}
         for n, column in enumerate(columns):
-            quantity = self._quantities[n % width]
+            quantity = quantities[n % width]
             values = [v for c in column if (v := decode(quantity, c)) is not None]
             if values:
-                medians.setdefault(names[n // width], {})[quantity] = round(median(values), 2)
+                digits = 20 if quantity == "pre_fec_ber" else 2
+                medians.setdefault(names[n // width], {})[quantity] = round(median(values), digits)
         keep(day, medians)
         file.unlink()
         file.with_suffix(".ports").unlink()
@@ -179,6 +207,14 @@ def read_frames(raw: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
+class ReadsEvidence(Protocol):
+    """What the store knows of a node's validations."""
+
+    async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]: ...
+
+    async def get_inventory(self, node: str) -> Inventory | None: ...
+
+
 class OpticSeries:
     """What a daemon keeps of the optics of all leaves, in `folder`.
 
@@ -186,8 +222,10 @@ class OpticSeries:
     have one: only that thread writes verdicts, each time as a new mapping.
     """
 
-    def __init__(self, folder: Path, days_kept: int) -> None:
+    def __init__(self, folder: Path, days_kept: int, evidence: ReadsEvidence | None = None) -> None:
         self._folder = folder
+        self._evidence = evidence  # of hosts' own ends; None: nothing is known of them
+        self._joined: dict[str, tuple[Verdict, Verdict]] = {}  # port -> by the leaf, by both ends
         self._days_kept = days_kept
         self._leaves: dict[str, LeafSeries] = {}
         self._pending: dict[str, tuple[float, dict[str, bytes]]] = {}
@@ -359,10 +397,28 @@ class OpticSeries:
         new.write_text(json.dumps({"sizes": sizes, "unknown": unknown, "rows": rows}, default=str))
         new.replace(new.with_suffix(".json"))
 
+    async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
+        """Join what degrades with the hosts' ends, as validations read them, some at a time."""
+        if self._evidence is None:
+            return
+        bad = {port: v for port, v in self._verdicts.items() if v.state in BAD}
+        self._joined = {p: both for p, both in self._joined.items() if bad.get(p) == both[0]}
+        due = [p for p in bad if p not in self._joined and self._owner.get(p) in nodes]
+        for port in due[:HOSTS_A_ROUND]:
+            node = nodes[self._owner[port]]
+            slots = [p.nic_slot for p in node.ports if f"{p.switch}/{p.interface}" == port]
+            reports = await self._evidence.list_reports(node.id, self._at - DAYS_KEPT * 86_400)
+            inventory = await self._evidence.get_inventory(node.id)
+            days = await asyncio.to_thread(read_host_days, node, reports, inventory)
+            own = days.get(slots[0], []) if slots else []
+            self._joined[port] = (bad[port], join_ends(bad[port], (), own).verdict)
+
     def list_standing(self) -> dict[str, list[Signal]]:
         """Return node -> the optics that announce their end; a node without any is in it too."""
         found: dict[str, list[Signal]] = {node: [] for node in self._owner.values()}
-        for port, verdict in self._verdicts.items():
+        for port, by_leaf in self._verdicts.items():
+            known, by_both = self._joined.get(port, (None, by_leaf))
+            verdict = by_both if known == by_leaf else by_leaf
             node = self._owner.get(port)
             if node is None or verdict.state not in ("dirty", "dying"):
                 continue

@@ -79,6 +79,7 @@ def judge_port(port: str, days: Sequence[Day]) -> Verdict:
     proved = None if repaired is None else _is_proved(window, repaired)
     found = _judge_laser(port, own) or _judge_light(port, own)
     state, end, words, since, until = found
+    words += _describe_signal(own, since)
     return Verdict(
         port=port,
         state=state,
@@ -167,6 +168,26 @@ def _judge_light(port: str, days: Sequence[Day]) -> _Found:
         until = lit[-1][0] + timedelta(days=min(3650, max(0, round((low - last) / slope))))
     words = f"the light received fell from {first:.1f} to {now:.1f} dBm"
     return "dirty", "node", words, since, until
+
+
+def _describe_signal(days: Sequence[Day], since: date | None) -> str:
+    """Return how the signal fared beside falling light; its limits are published by nobody."""
+    words = []
+    for quantity, name, form in (
+        ("snr_db", "SNR", "{:.1f} dB"),
+        ("pre_fec_ber", "pre-FEC BER", "{:.0e}"),
+    ):
+        before = [
+            d.values[quantity] for d in days if since and d.day < since and quantity in d.values
+        ]
+        after = [
+            d.values[quantity] for d in days if since and d.day >= since and quantity in d.values
+        ]
+        if before and after:
+            words.append(
+                f"{name} {form.format(median(before))} before and {form.format(after[-1])} now"
+            )
+    return "".join(f"; {each}" for each in words)
 
 
 def _first(series: Sequence[tuple[date, float]]) -> float:

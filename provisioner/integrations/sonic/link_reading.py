@@ -2,8 +2,9 @@
 
 Sources: sonic-net/SONiC, doc/platform_api/CMIS_Diagnostic_Monitoring_Overview_in_SONiC.md and
 xcvrd's tables TRANSCEIVER_INFO, _DOM_SENSOR, _DOM_THRESHOLD of STATE_DB (before 202305 the limits
-are in _DOM_SENSOR); sonic-net/sonic-swss, orchagent/pfcwdorch.cpp and pfcactionhandler.cpp
-(PFC_WD_STATUS and its counters of a queue in COUNTERS_DB).
+are in _DOM_SENSOR) and _VDM_REAL_VALUE (CMIS modules: electrical SNR, errors before FEC); sonic-
+net/sonic-swss, orchagent/pfcwdorch.cpp and pfcactionhandler.cpp (PFC_WD_STATUS and its counters of
+a queue in COUNTERS_DB).
 """
 
 from __future__ import annotations
@@ -22,12 +23,24 @@ from provisioner.model.link_reading import (
 )
 
 QUEUE_IDS = "sonic-db-cli COUNTERS_DB HGETALL COUNTERS_QUEUE_NAME_MAP"
-TABLES = ("TRANSCEIVER_INFO", "TRANSCEIVER_DOM_SENSOR", "TRANSCEIVER_DOM_THRESHOLD")
+TABLES = (
+    "TRANSCEIVER_INFO",
+    "TRANSCEIVER_DOM_SENSOR",
+    "TRANSCEIVER_DOM_THRESHOLD",
+    "TRANSCEIVER_VDM_REAL_VALUE",
+)
 QUEUES_MAX = 8  # of a port that the watchdog looks at (PFC_WD_TC_MAX)
 _PORT = re.compile(r"Ethernet\d{1,4}")
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
 _LANE = re.compile(r"(rx|tx)(\d{1,2})(power|bias)")
-_NAME = {("rx", "power"): "rx_dbm", ("tx", "power"): "tx_dbm", ("tx", "bias"): "bias_ma"}
+_SIGNAL = re.compile(r"(esnr|prefec_ber_avg)_media_(input)(\d{1,2})")
+_NAME = {
+    ("rx", "power"): "rx_dbm",
+    ("tx", "power"): "tx_dbm",
+    ("tx", "bias"): "bias_ma",
+    ("esnr", "input"): "snr_db",
+    ("prefec_ber_avg", "input"): "pre_fec_ber",
+}
 _LIMITS = {
     "rx_dbm": "rxpower",
     "tx_dbm": "txpower",
@@ -44,7 +57,7 @@ _BOUND = {
 
 
 def build_optic_queries(interface: str) -> tuple[str, ...]:
-    """Return the commands for the three tables of a port; () for what is no port's name."""
+    """Return the commands for the tables of a port; () for what is no port's name."""
     if not _PORT.fullmatch(interface):
         return ()
     return tuple(f"sonic-db-cli STATE_DB HGETALL '{table}|{interface}'" for table in TABLES)
@@ -57,7 +70,7 @@ def list_queue_ids(text: str, interface: str) -> list[str]:
     return [oid for oid in named if _OID.fullmatch(oid)]
 
 
-def read_optic(info: str, sensor: str, threshold: str) -> OpticReading | None:
+def read_optic(info: str, sensor: str, threshold: str, signal: str = "") -> OpticReading | None:
     """Return the optic of a port; None where nothing is plugged in or it cannot be told."""
     facts = read_hash(info)
     if not facts:
@@ -65,11 +78,15 @@ def read_optic(info: str, sensor: str, threshold: str) -> OpticReading | None:
     shown = read_hash(sensor) or {}
     bounds = {**shown, **(read_hash(threshold) or {})}
     named: dict[str, dict[int, str]] = {}
-    for name, words in shown.items():
+    for name, words in {**shown, **(read_hash(signal) or {})}.items():
         if found := _LANE.fullmatch(name):
-            quantity = _NAME.get((found[1], found[3]))
-            if quantity is not None and words not in ("N/A", ""):
-                named.setdefault(quantity, {})[int(found[2])] = words
+            quantity, lane = _NAME.get((found[1], found[3])), found[2]
+        elif found := _SIGNAL.fullmatch(name):
+            quantity, lane = _NAME[found[1], found[2]], found[3]
+        else:
+            continue
+        if quantity is not None and words not in ("N/A", ""):
+            named.setdefault(quantity, {})[int(lane)] = words
     lanes = {
         quantity: values
         for quantity, of_lane in named.items()

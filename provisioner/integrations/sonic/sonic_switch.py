@@ -96,7 +96,7 @@ async def read_link(line: ShellLine, interface: str) -> LinkReading:
     ]
     tables = [await line.read_text(q) for q in link_reading.build_optic_queries(interface)]
     return LinkReading(
-        optic=link_reading.read_optic(*tables) if len(tables) == 3 else None,
+        optic=link_reading.read_optic(*tables) if tables else None,
         queues=link_reading.read_queues(port, queues),
     )
 

@@ -1,7 +1,7 @@
-"""Labelled readings of optics, NCCL's logs and training steps: what is said, and the scores.
+"""Labelled optics, queues, NCCL's logs and training steps: what is said, and the scores.
 
 The label of an optic is its state; an accusation is dirty, dying or dark. A log is labelled with
-the faults that its thread confirms, a training step with the nodes at fault.
+the faults that its thread confirms, a training step with the nodes at fault, a queue with alerts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from provisioner.integrations.optics.trends import Day, judge_port
 from provisioner.integrations.sim.outputs.outputs_training import print_training
 from provisioner.integrations.sonic import link_reading as sonic
 from provisioner.model.link_reading import DARK_DBM, OpticReading
+from provisioner.planning.watch.watch_rules import Counters, find_slow_receivers, held_by_watchdog
 
 FOLDER = Path(__file__).parent / "fabric"
 TRAINING = Path(__file__).parent.parent / "golden/training"
 ACCUSED = frozenset({"dirty", "dying", "dark"})
 NODES = ("n0", "n1", "n2", "n3")
 DAYS = 20
+LOOK_S = 900.0
 BEGAN = date(2026, 5, 1)
 Said = tuple[
     Mapping[str, Any], frozenset[str], frozenset[str]
@@ -47,6 +49,7 @@ def judge_all() -> dict[str, tuple[Said, ...]]:
     """Return kind -> each entry with its label and what the program says."""
     return {
         "optics": tuple(map(_judge_optic, load("optics"))),
+        "queues": tuple(map(_judge_queue, load("queues"))),
         "nccl": tuple(map(_judge_log, load("nccl"))),
         "training": tuple(map(_judge_training, load("training"))),
     }
@@ -116,6 +119,48 @@ def _build_day(entry: Mapping[str, Any], optic: OpticReading, number: int) -> Da
         low_alarm_dbm=None if limits is None else limits.low_alarm,
         up=entry["up"],
     )
+
+
+def _judge_queue(entry: Mapping[str, Any]) -> Said:
+    looks = _build_looks(entry)
+    quiet = [Counters(at=LOOK_S * n, values={"pause_received": 10 * n}) for n in range(len(looks))]
+    fleet = {(f"n{n:02d}", "port"): quiet for n in range(12)} | {("host", "port"): looks}
+    found = find_slow_receivers(fleet)
+    said = {f.id for f in (*held_by_watchdog("port", looks), *found.pop("host"))}
+    said |= {f"{f.id} of another" for each in found.values() for f in each}
+    return entry, frozenset(entry["says"]), frozenset(said)
+
+
+def _build_looks(entry: Mapping[str, Any]) -> list[Counters]:
+    rows = entry.get("sonic") or entry["nvue"]
+    rows = [*rows, *[rows[-1]] * (entry.get("stands", 1) - 1)]
+    read = _read_sonic if "sonic" in entry else _read_nvue
+    if "grows" in entry:
+        ports = [{n: str(more * k) for n, more in entry["grows"].items()} for k in range(3)]
+        rows = [{"port": {**rows[0]["port"], **grown}} for grown in ports]
+    return [Counters(at=LOOK_S * n, values=read(row)) for n, row in enumerate(rows)]
+
+
+def _read_sonic(row: Mapping[str, Any]) -> dict[str, int]:
+    status, storms = row.get("queue", (None, 0))
+    told = {"SAI_QUEUE_STAT_PACKETS": "1"} | (
+        {"PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED": str(storms)} if "queue" in row else {}
+    )
+    told |= {"PFC_WD_STATUS": status} if status else {}
+    return sonic.read_queues(str(dict(row.get("port", {}))), [str(told)])
+
+
+def _read_nvue(row: Mapping[str, Any]) -> dict[str, int]:
+    pfc = {
+        str(n): {"rx-pause-frames": rx, "tx-pause-frames": tx}
+        for n, (rx, tx) in row.get("pfc", {}).items()
+    }
+    status = {
+        str(n): {"status": word, "deadlock-count": count}
+        for n, (word, count) in row.get("status", {}).items()
+    }
+    watchdog = {"state": row.get("state", "enabled"), "status": status}
+    return cumulus.read_queues({"pfc-stats": pfc}, watchdog)
 
 
 def _judge_log(entry: Mapping[str, Any]) -> Said:

@@ -85,7 +85,7 @@ def test_a_score_counts_wrong_kinds_and_wrong_parts() -> None:
     assert [a.kind for a in list_misses(wrong)] == ["gpu", HEALTHY, "nic"]
 
 
-@pytest.mark.parametrize("kind", ["optics", "nccl", "training"])
+@pytest.mark.parametrize("kind", ["optics", "queues", "nccl", "training"])
 def test_no_good_optic_log_or_node_is_accused_and_every_fault_is_named(kind: str) -> None:
     said = fabric_score.judge_all()[kind]
     wrong = [fabric_score.describe(one) for one in said if one[1] != one[2]]

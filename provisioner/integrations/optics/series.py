@@ -142,7 +142,8 @@ class LeafSeries:
         if names.exists():
             self._day_quantities, self._ports = self._read_ports(names)
         else:
-            self._day_quantities, self._ports = self._quantities, sorted(codes)
+            self._day_quantities = self._quantities
+            self._ports = sorted(codes)
         self._write_ports()
         frames = self._open_file(day)
         if frames.exists():  # what is appended has to begin where the last whole frame ends

@@ -32,14 +32,14 @@ TABLES = (
 QUEUES_MAX = 8  # of a port that the watchdog looks at (PFC_WD_TC_MAX)
 _PORT = re.compile(r"Ethernet\d{1,4}")
 _OID = re.compile(r"oid:0x[0-9a-f]{1,16}")
-_LANE = re.compile(r"(rx|tx)(\d{1,2})(power|bias)")
-_SIGNAL = re.compile(r"(esnr|prefec_ber_avg)_media_(input)(\d{1,2})")
+_LANE = re.compile(r"(?P<side>rx|tx)(?P<lane>\d{1,2})(?P<kind>power|bias)")
+_SIGNAL = re.compile(r"(?P<kind>esnr|prefec_ber_avg)_(?P<side>media)_input(?P<lane>\d{1,2})")
 _NAME = {
     ("rx", "power"): "rx_dbm",
     ("tx", "power"): "tx_dbm",
     ("tx", "bias"): "bias_ma",
-    ("esnr", "input"): "snr_db",
-    ("prefec_ber_avg", "input"): "pre_fec_ber",
+    ("media", "esnr"): "snr_db",
+    ("media", "prefec_ber_avg"): "pre_fec_ber",
 }
 _LIMITS = {
     "rx_dbm": "rxpower",
@@ -79,14 +79,10 @@ def read_optic(info: str, sensor: str, threshold: str, signal: str = "") -> Opti
     bounds = {**shown, **(read_hash(threshold) or {})}
     named: dict[str, dict[int, str]] = {}
     for name, words in {**shown, **(read_hash(signal) or {})}.items():
-        if found := _LANE.fullmatch(name):
-            quantity, lane = _NAME.get((found[1], found[3])), found[2]
-        elif found := _SIGNAL.fullmatch(name):
-            quantity, lane = _NAME[found[1], found[2]], found[3]
-        else:
-            continue
-        if quantity is not None and words not in ("N/A", ""):
-            named.setdefault(quantity, {})[int(lane)] = words
+        found = _LANE.fullmatch(name) or _SIGNAL.fullmatch(name)
+        quantity = None if found is None else _NAME.get((found["side"], found["kind"]))
+        if found is not None and quantity is not None and words not in ("N/A", ""):
+            named.setdefault(quantity, {})[int(found["lane"])] = words
     lanes = {
         quantity: values
         for quantity, of_lane in named.items()

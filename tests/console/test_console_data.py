@@ -79,6 +79,7 @@ def test_a_hosts_page_shows_the_light_of_its_rails_and_which_end_to_clean(
     for number in range(20):
         known = {"serial": "MT1", "part": "NVIDIA MMS4X00", "kind": "optic", "low": -9.0}
         light = {"rx_dbm": round(0.8 - 0.3 * max(0, number - 9), 2), "tx_dbm": 0.6, "bias_ma": 60.0}
+        light |= {"snr_db": 22.0 if number < 9 else 17.5, "pre_fec_ber": 2e-6}
         shown = {"values": light, "flaps": 0, "queues": {"pause_received": 40 + number}, **known}
         day = (date(2026, 5, 1) + timedelta(days=number)).isoformat()
         days.append(json.dumps({"day": day, "ports": {"swp1s0": shown}}))
@@ -88,6 +89,8 @@ def test_a_hosts_page_shows_the_light_of_its_rails_and_which_end_to_clean(
     rails = walker.get("section[aria-labelledby=s-rails]")
     rails.get_by_text("dirty, the node's end since").wait_for()
     assert rails.get_by_text("Clean both connectors").is_visible()
+    assert rails.get_by_text("SNR 22.0 dB before and 17.5 dB now; pre-FEC BER 2e-06").is_visible()
+    assert rails.get_by_role("columnheader", name="SNR, dB").is_visible()
     assert rails.get_by_role("img", name="Light received at the leaf").count() == 1
     rails.get_by_text("8 queues").click()
     pauses = "PFC pause frames of a day from 2026-05-01 to 2026-05-20: 40 to 59 frames"

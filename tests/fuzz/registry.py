@@ -375,6 +375,7 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "model.machine.settings:add_pin": _OURS,
     "model.machine.settings:split_pins": _OURS,
     "planning.lifecycle.credential_rotation:parse_subject": _OURS,
+    "runtime.integrations:open_optic_series": _OURS,
     "api.app:build_response": _OURS,
     "api.openapi:add_meanings": _OURS,
     "api.openapi:list_fields": _OURS,

@@ -42,8 +42,11 @@ class Rig:
             storage=StorageSystem(provider=system, address="https://s.test", username="u")
         )
         on_vast, _ = vms_rig.open_simulated(self.vms, clock)
-        spaces = on_vast if self.is_vast else lctl_rig.open_simulated(self.mgs, clock)
-        self.spaces = TenantSpaces(spaces, store, clock, settings)
+        self.system: Any = on_vast if self.is_vast else lctl_rig.open_simulated(self.mgs, clock)
+        self.start: Callable[[], TenantSpaces] = lambda: TenantSpaces(
+            self.system, store, clock, settings
+        )
+        self.spaces = self.start()
 
     async def add(self, name: str, *, storage: FileStorage = STORAGE) -> None:
         red = Tenant(name=name, vrf="RED", number=1, phase=Phase.READY, file_storage=storage)
@@ -200,3 +203,66 @@ def test_a_making_whose_answer_was_lost_is_known_as_ours(system: str) -> None:
         assert (await rig.store.tenants.list())[0].takes_nodes
 
     run(system, story)
+
+
+class Death(BaseException):
+    """The daemon ends here."""
+
+
+def die_at(rig: Rig, moment: int) -> list[str]:
+    """End the daemon at a moment of its effects, before or after each; return those that were."""
+    passed: list[str] = []
+
+    def wrap(place: Any, name: str) -> None:
+        whole = getattr(place, name)
+
+        async def ending(*given: Any, **named: Any) -> Any:
+            passed.append(f"before {name}")
+            if len(passed) == moment:
+                raise Death
+            told = await whole(*given, **named)
+            passed.append(f"after {name}")
+            if len(passed) == moment:
+                raise Death
+            return told
+
+        setattr(place, name, ending)
+
+    wrap(rig.system, "apply")
+    wrap(rig.store.tenants, "save")
+    wrap(rig.store.journal, "append")
+    return passed
+
+
+@pytest.mark.parametrize("system", ["vast", "lustre"])
+def test_who_dies_at_any_moment_of_a_making_is_succeeded_and_its_space_is_known(
+    system: str,
+) -> None:
+    """Before and after each write to the storage, the row and the journal."""
+    deaths: list[str] = []
+
+    def tell(moment: int) -> Callable[[Rig], Awaitable[None]]:
+        async def story(rig: Rig) -> None:
+            await rig.add("red")
+            passed = die_at(rig, moment)
+            try:
+                assert await rig.bring() == ()
+            except Death:
+                deaths.append(passed[-1])
+            passed += [""] * 60  # nobody dies any more
+            rig.spaces = rig.start()
+            assert await rig.bring() == ()
+            assert (await rig.store.tenants.list())[0].takes_nodes
+            assert await rig.spaces.admit(await rig.add_node("a", 1)) == ()
+            assert rig.list_readers() == {A}
+
+        return story
+
+    for moment in range(1, 60):
+        before = len(deaths)
+        run(system, tell(moment))
+        if len(deaths) == before:
+            break
+
+    assert {"before apply", "after apply", "before save", "after save"} <= set(deaths)
+    assert len(deaths) >= 12

@@ -30,6 +30,7 @@ from provisioner.control.node.scheduler import Scheduler
 from provisioner.control.repairs.repair_shop import RepairParts, RepairShop
 from provisioner.control.watch.isolation_violations import IsolationViolations
 from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watch_standing import DecidingClock, TimeStanding
 from provisioner.control.watch.watcher import PortWatches, Watcher, WatchParts
 from provisioner.daemon.granting import build_context, guard_parts
@@ -195,6 +196,8 @@ class Daemon:
         self.overload = Overload(parts.store, parts.clock)
         self._failure = FirstFailure()  # of every loop, whenever it was started
         self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
+        cluster = None if parts.shared is None else parts.shared[0]
+        self.shards = Shards(parts.store, parts.clock, cluster)
         self.watcher = _watcher(context, parts, reach, self)
         keeper = None if self.watcher is None else self.watcher.keeper
         held = None if keeper is None else keeper.list_held_nodes
@@ -205,7 +208,8 @@ class Daemon:
         watched = (self.tenancy, violations, self.release_watch)
         self.consoles = build_console_watch(context, reach, parts.matrix, parts.consoles)
         plan = None if parts.fabrics is None else parts.fabrics.plan
-        self.leaf_watch = build_leaf_watch(context, watched, plan, parts.recovery, parts.alerts)
+        more = (plan, parts.recovery, parts.alerts, self.shards)
+        self.leaf_watch = build_leaf_watch(context, watched, *more)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)
         tests = FabricTests(self.site, parts.store, parts.matrix, parts.thresholds)
@@ -251,28 +255,37 @@ class Daemon:
             self._ticking = [self._failure.watch(waiting, ends=True)]
             return
         await self.engine.start()
+        self._look_after_shards()
         if self.parts.shared is None:
             self._lead()
         else:
-            self._ticking = [asyncio.create_task(self._when_leading(), name="duties")]
-            self._failure.watch(self._ticking[0])
+            leading = asyncio.create_task(self._when_leading(), name="duties")
+            self._ticking.append(self._failure.watch(leading))
 
     async def _when_leading(self) -> None:
         """Do the work of the leading daemon from when this one leads, which then lasts."""
         assert self.parts.shared is not None
         await self.parts.shared[0].wait_for_lead()
+        before = len(self._ticking)
         self._lead()
-        await asyncio.gather(*self._ticking[1:])
+        await asyncio.gather(*self._ticking[before:])
 
-    def _lead(self) -> None:
-        """Start the loops that look for work."""
+    def _look_after_shards(self) -> None:
+        """Start the loops that each daemon runs for its own shards."""
         attach = None if self.parts.watch is None else self.parts.watch.attach
         if self.watcher is not None and attach is not None:
             attach(self.watcher, PortWatches(self.leaf_watch, self.partition_watch))
+        if self.parts.shared is not None:
+            self._begin(self.shards.run, "shards")
+        self._begin(self.leaf_watch.run, "leaf watch")
+        if self.watcher is not None:
+            self._begin(self.watcher.run, "watcher")
+
+    def _lead(self) -> None:
+        """Start the loops that look for work, which only one daemon runs."""
         self._begin(self.scheduler.run, "scheduler")
         self._begin(self.fabric.run, "fabric sessions")
         self._begin(self.release_watch.run, "release watch")
-        self._begin(self.leaf_watch.run, "leaf watch")
         if self.partition_watch is not None:
             self._begin(self.partition_watch.run, "partition watch")
         if self.storage_watch is not None:
@@ -285,7 +298,6 @@ class Daemon:
         if self.keeper is not None:
             self._begin(partial(self.keeper.run, self.parts.settings.tenant_settle_s), "tenants")
         if self.watcher is not None:
-            self._begin(self.watcher.run, "watcher")
             parts = (self.site, self.parts.matrix, self.watcher)
             self._begin(build_attestation_watch(self.context, *parts).run, "attestation watch")
         if self.consoles is not None:
@@ -398,7 +410,7 @@ def _watcher(context: Context, parts: Parts, reach: Reach, daemon: Daemon) -> Wa
     submit = daemon.engine.submit
     may_watch = daemon.overload.may_watch
     on_raised = None if daemon.shop is None else daemon.shop.calls.call
-    return Watcher(context, parts.watch, reach, submit, may_watch, on_raised)
+    return Watcher(context, parts.watch, reach, submit, may_watch, on_raised, daemon.shards)
 
 
 def _shop(

@@ -151,7 +151,7 @@ class Intake:
         document = _json(body)
         if document is None:
             return web.Response(status=400)
-        if self._watcher is None:
+        if self._watcher is None or not self._watcher.takes_reports:
             return web.Response(status=503)
         alerts = parse_push(sender.source, document, await self._known(), self._clock.now())
         await self._hand_on(self._watcher, alerts)

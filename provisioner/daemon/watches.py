@@ -29,6 +29,7 @@ from provisioner.control.watch.leaf_watch import ApartWatch, LeafWatch
 from provisioner.control.watch.outbox import AuditExport, Outbox
 from provisioner.control.watch.partition_watch import PartitionWatch
 from provisioner.control.watch.release_watch import ReleaseWatch
+from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.storage_watch import StorageWatch
 from provisioner.control.watch.watcher import Watcher
 from provisioner.execution.actions.reach import Reach
@@ -61,11 +62,13 @@ def build_leaf_watch(
     plan: AddressPlan | None,
     recovery: SqlRecoveryRepository | None,
     alerts: SqlAlertRepository | None,
+    shards: Shards,
 ) -> LeafWatch:
     tenancy, violations, released = watched
     apart = HostsApart(tenancy.site, context.store, tenancy)
     watch = ApartWatch(context.store, context.clock, apart, alerts)
-    return LeafWatch(context, tenancy, violations, released.take_back, plan, recovery, watch)
+    given = (plan, recovery, watch, shards)
+    return LeafWatch(context, tenancy, violations, released.take_back, *given)
 
 
 def build_partition_watch(

@@ -44,6 +44,7 @@ from provisioner.adapters.redfish.session import SESSIONS, Login
 from provisioner.adapters.redfish.transport import Line, RedfishTransport
 from provisioner.control.context import Context
 from provisioner.control.node.scheduler import Scheduler
+from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watcher import Watcher
 from provisioner.daemon.data import Data, open_data
 from provisioner.daemon.event_supervisor import MODULE
@@ -77,14 +78,23 @@ def settings(*, sweeps: bool) -> Settings:
 class Ours:
     """Our side: everything that a daemon has of the watch."""
 
-    def __init__(self, data: Data, parts: Any, asked: argparse.Namespace, folder: Path) -> None:
+    def __init__(
+        self,
+        data: Data,
+        parts: Any,
+        asked: argparse.Namespace,
+        folder: Path,
+        shards: Shards | None = None,
+        chosen: Settings | None = None,
+    ) -> None:
+        """`shards`: whose nodes are watched; None: all."""
         self.data, self.asked = data, asked
-        self.settings = settings(sweeps=asked.sweeps)
+        self.settings = chosen or settings(sweeps=asked.sweeps)
         logins = LoginGovernor(memory=folder / "failed-logins")
         self.transport = RedfishTransport(self.settings.requests_max, governor=logins)
         reach = Reach(self.transport, None, data.vault)  # type: ignore[arg-type]  # hosts only
         context = Context(data.store, data.clock, self.settings)
-        self.watcher = Watcher(context, parts, reach, nobody)
+        self.watcher = Watcher(context, parts, reach, nobody, shards=shards)
         held = self.watcher.keeper.list_held_nodes
         self.scheduler = Scheduler(context, nobody, held)
         self.ways: dict[str, tuple[Redfish, Offer]] = {}
@@ -258,12 +268,12 @@ async def _ended(loops: list[asyncio.Task[None]]) -> list[str]:
     return died
 
 
-def alone(arguments: list[str]) -> None:
+def alone(arguments: list[str], script: str = __file__) -> None:
     """Go on in a network namespace of one's own: its loopback is all there is."""
     if not os.environ.get(INSIDE):
         os.environ[INSIDE] = "1"
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
-        command = ["unshare", "--net", *root, sys.executable, __file__, *arguments]
+        command = ["unshare", "--net", *root, sys.executable, script, *arguments]
         os.execvp(command[0], command)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 

@@ -1,10 +1,11 @@
 """Judges a history: whether several daemons worked as one, by the devices' logs and the ledger.
 
-It shares no code with what it judges, and asks for five things: that every physical act has
+It shares no code with what it judges, and asks for six things: that every physical act has
 exactly one intent, made by its writer and within its window; that no two drivers interleave on a
 node, nor two writers on a switch; that a daemon whose lease is over writes nothing, and that its
-successor waits for what it had sent; that no operation is left without a driver; and that every
-port that entered a customer's VRF belongs to a node with a certificate that was valid then.
+successor waits for what it had sent; that no operation is left without a driver; that a switch is
+looked at by the one daemon that holds its shard, and never for long by none; and that every port
+that entered a customer's VRF belongs to a node with a certificate that was valid then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import inf
 
-from history_log import History, Intent, Taken, Write
+from history_log import History, Intent, Look, Taken, Write
 from linear_check import check_calls
 
 # Whatever left a daemon before it was ended arrives within this: the wire of the world takes 0.2 s.
@@ -25,6 +26,8 @@ UNDER_WAY_S = 30.0
 # A daemon that died is replaced within its lease, two looks of its peers and the sweep of the
 # leader; a failover and a restart come on top.
 UNDRIVEN_S = 90.0
+# The interval of looks, and what a shard's successor takes as above.
+UNLOOKED_S = 60.0 + UNDRIVEN_S
 ACTS = frozenset({"push", "reset", "off", "image"})  # each has an intent
 ABSOLUTE = frozenset({"off"})  # asking twice does nothing the second time
 OF_DRIVER = ACTS | {"account", "play"}  # by the driver of the node; revisions are by turns
@@ -41,6 +44,7 @@ def check(history: History, window_s: float) -> list[str]:
         *_leases(history),
         *_successors(history),
         *_progress(history),
+        *_looks(history),
         *_entries(history),
         *check_calls(history.calls),
     ]
@@ -167,6 +171,28 @@ def _progress(history: History) -> Iterator[str]:
                 f"operation {gap.operation} of {gap.node} had no driver from {gap.from_at:.1f} to "
                 f"{gap.until:.1f}, though a daemon could have driven it"
             )
+
+
+def _looks(history: History) -> Iterator[str]:
+    newest: dict[str, Look] = {}
+    for look in sorted(history.looks, key=lambda one: one.at):
+        over = history.ended.get(look.writer, inf)
+        if look.at >= over:
+            continue  # it sends nothing any more: `_leases` judges that
+        said = f"at {look.at:.1f} {look.writer} looked at {look.switch}"
+        if look.holder != look.writer:
+            yield f"{said}, whose shard was {look.holder or 'nobody'}'s"
+        if look.held_last != look.writer and look.until < over:
+            yield f"{said} until its shard was {look.held_last or 'nobody'}'s"
+        before = newest.get(look.switch)
+        if before is not None and before.writer != look.writer:
+            ended = min(before.until, history.ended.get(before.writer, inf))
+            if look.at < ended:
+                yield f"{said} while {before.writer} did"
+        newest[look.switch] = look
+    for switch, seconds in history.unlooked.items():
+        if seconds > UNLOOKED_S:
+            yield f"nobody looked at {switch} for {seconds:.0f} s, though a daemon could have"
 
 
 def _entries(history: History) -> Iterator[str]:

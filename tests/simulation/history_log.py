@@ -84,6 +84,19 @@ class Undriven:
     until: float
 
 
+@dataclass
+class Look:
+    """The watch of a daemon looked at a switch. `holder`: whose its shard was then, `held_last`:
+    whose when the look ended."""
+
+    at: float
+    switch: str
+    writer: str
+    holder: str
+    until: float = float("inf")
+    held_last: str = ""
+
+
 @dataclass(frozen=True)
 class Entered:
     """A port began to forward in a customer's VRF."""
@@ -114,6 +127,8 @@ class History:
     undriven: list[Undriven] = field(default_factory=list)
     entered: list[Entered] = field(default_factory=list)
     certified: list[Certified] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    unlooked: dict[str, float] = field(default_factory=dict)  # switch -> the longest such time
     ended: dict[str, float] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)  # on rows, epochs and ports
     violations: Sequence[str] = ()  # by the simulator's own truth

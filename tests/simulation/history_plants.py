@@ -86,6 +86,13 @@ def _no_turns(set_: Set) -> None:
         set_(module, "turn", no_turn)
 
 
+def _no_shard_locks(set_: Set) -> None:
+    async def taken(_cluster: Any, shards: Any) -> Any:
+        return frozenset(shards)
+
+    set_(cluster.Cluster, "take_shards", taken)
+
+
 def _blind(set_: Set) -> None:
     send = once._send
 
@@ -103,6 +110,7 @@ PLANTS: dict[str, tuple[Callable[[Set], None], tuple[str, ...]]] = {
     "no wait for the predecessor": (_no_wait, ("had intended it",)),
     "nobody takes over": (_no_successor, ("had no driver from",)),
     "no turn at a switch": (_no_turns, ("outside of any turn",)),
+    "duties without the lock of their shard": (_no_shard_locks, ("whose shard was nobody's",)),
     "sent without an intent": (_blind, ("it has 0 open intents",)),
 }
 

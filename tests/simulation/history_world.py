@@ -27,6 +27,7 @@ from history_log import (
     History,
     Intent,
     LoggedOperations,
+    Look,
     Undriven,
     Write,
     bmc_act,
@@ -49,6 +50,7 @@ from provisioner.integrations.sim.site.truth import NOBODYS
 from provisioner.integrations.simulated_site.simulated_agents import SiteSide, simulated_agents
 from provisioner.integrations.twin.hosts import MemoryRunner, MemoryShell
 from provisioner.model.operation import LedgerEntry
+from provisioner.planning.watch.shards import find_shard
 from provisioner.ports import StoreFailed, Unreachable
 from provisioner.runtime import permit
 from provisioner.runtime import permit as process_scope
@@ -151,6 +153,7 @@ class ClusterWorld(World):
         self.members: dict[int, Member] = {}
         self.count = members
         self.lives = 0
+        self.unlooked: dict[str, float] = {}  # switch -> since its last look, while one could look
         self.over = False
         self.on_write: Callable[[Write], None] = lambda _write: None
         self.on_intent: Callable[[str], None] = lambda _writer: None
@@ -303,6 +306,7 @@ class ClusterWorld(World):
         try:
             parts = await self._parts(member)
             member.daemon = Daemon(parts)
+            self._log_looks(member.name, member.daemon)
             await member.daemon.start()
             await member.daemon.wait()
         except (StoreFailed, psycopg.Error) as error:
@@ -310,6 +314,24 @@ class ClusterWorld(World):
         except Exception as error:  # a fault of ours: the history says so
             self.history.violations = (*self.history.violations, f"{member.name}: {error!r}")
             member.gate.end(repr(error))
+
+    def _log_looks(self, writer: str, daemon: Daemon) -> None:
+        """Log which daemon's watch looks at which switch, and who held its shard then."""
+        check_leaf = daemon.leaf_watch.check_leaf
+
+        async def logged(leaf: str) -> None:
+            node = await self.store.nodes.get(leaf)
+            assert node is not None
+            shard = find_shard(node)
+            look = Look(self.clock.now(), leaf, writer, self.server.owner(shard))
+            self.history.looks.append(look)
+            self.unlooked[leaf] = 0.0
+            try:
+                await check_leaf(leaf)
+            finally:
+                look.until, look.held_last = self.clock.now(), self.server.owner(shard)
+
+        daemon.leaf_watch.check_leaf = logged  # type: ignore[method-assign]
 
     async def _gone(self, member: Member) -> None:
         """The kernel closes what a process had open; its tasks do nothing more."""
@@ -408,6 +430,10 @@ class ClusterWorld(World):
                 now = self.clock.now()
                 able = {m.name for m in self.members.values() if self._could_drive(m)}
                 driver = {t.node: t.writer for t in self.history.taken}
+                for leaf, seconds in self.unlooked.items():
+                    self.unlooked[leaf] = seconds + PROGRESS_S if able else 0.0
+                    longest = max(self.history.unlooked.get(leaf, 0.0), self.unlooked[leaf])
+                    self.history.unlooked[leaf] = longest
                 active = await self.store.operations.list_active()
                 idle = {o.id: o.node for o in active if driver.get(o.node) not in able}
                 for gone in [o for o in since if o not in idle or not able]:

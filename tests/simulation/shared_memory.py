@@ -9,7 +9,7 @@ over. Rules: PostgreSQL 15 documentation, "Client Connection Defaults" (idle_ses
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -154,6 +154,12 @@ class Server:
         number = self.locks.get(("turn", crc32(name.encode())))
         return "" if number is None else self.sessions[number].id
 
+    def owner(self, shard: int) -> str:
+        """Whose this shard is; "" if it is nobody's."""
+        self.expire()
+        number = self.locks.get(("shard", shard))
+        return "" if number is None else self.sessions[number].id
+
     @property
     def is_up(self) -> bool:
         """Whether the server answers now."""
@@ -208,6 +214,28 @@ class MemorySeat:
         self._turns.discard(key)
         if self._server.locks.get(("turn", key)) == session.number:
             del self._server.locks["turn", key]
+
+    def share(self) -> None:
+        self._server.lock(self._live(), "willing", self.number)
+
+    def try_shards(self, shards: Collection[int]) -> frozenset[int]:
+        session = self._live()
+        return frozenset(s for s in shards if self._server.lock(session, "shard", s))
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        session = self._live()
+        for shard in shards:
+            if self._server.locks.get(("shard", shard)) == session.number:
+                del self._server.locks["shard", shard]
+
+    def read_sharing(self) -> Mapping[int, frozenset[int]]:
+        self._live()
+        locks = self._server.locks.items()
+        held = {number: set() for (space, number), _ in locks if space == "willing"}
+        for (space, number), holder in locks:
+            if space == "shard":
+                held[holder].add(number)
+        return {number: frozenset(shards) for number, shards in held.items()}
 
     def dead(self) -> Sequence[Peer]:
         session, server = self._live(), self._server

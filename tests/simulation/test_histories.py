@@ -12,7 +12,7 @@ import check_history
 import pytest
 import virtual_time
 from history_check import check
-from history_log import Certified, Entered, History, Intent, Settled, Taken, Undriven, Write
+from history_log import Certified, Entered, History, Intent, Look, Settled, Taken, Undriven, Write
 from history_plants import PLANTS, shows
 from history_world import SENT_WITHIN_S, ClusterWorld
 
@@ -21,6 +21,7 @@ UPDATE = Intent(10.0, 100.0, "n1", "update bluefield.bundle DPU_0 to 2", ("DPU_0
 MOVE = Write(20.0, "leaf", "revision", "a", "new revision", holder="a", in_turn=True)
 DRIVER = Taken(5.0, "n1", "a")
 RELEASED = Entered(30.0, "n1", "leaf/swp1", "RED")
+LOOK = Look(20.0, "leaf", "a", "a", 21.0, "a")
 VALID = Certified("n1", 25.0, 90.0)
 
 
@@ -31,6 +32,8 @@ def history(**changes: Any) -> History:
         "taken": [DRIVER],
         "intents": [UPDATE],
         "entered": [RELEASED],
+        "looks": [LOOK, replace(LOOK, at=80.0, until=81.0)],
+        "unlooked": {"leaf": 60.0},
         "certified": [VALID],
     }
     return History(**(parts | changes))
@@ -110,6 +113,19 @@ PLANTED = {
         {"undriven": [Undriven("n1", "n1#1", 10.0, 140.0)]},
         "operation n1#1 of n1 had no driver from 10.0 to 140.0",
     ),
+    "a look at a switch of a peer's shard": (
+        {"looks": [replace(LOOK, holder="b")]},
+        "a looked at leaf, whose shard was b's",
+    ),
+    "a look that outlasts the shard": (
+        {"looks": [replace(LOOK, held_last="")]},
+        "a looked at leaf until its shard was nobody's",
+    ),
+    "two looks at once": (
+        {"looks": [LOOK, Look(20.5, "leaf", "b", "b", 22.0, "b")]},
+        "b looked at leaf while a did",
+    ),
+    "a switch that nobody looked at": ({"unlooked": {"leaf": 200.0}}, "nobody looked at leaf"),
     "an entry without a certificate": ({"certified": []}, "without a valid certificate"),
     "an entry after the revocation": (
         {"certified": [replace(VALID, until=29.0)]},

@@ -239,7 +239,7 @@ def test_a_wet_host_is_alerted_at_the_next_glance_and_only_a_person_ends_it(tmp_
         await serving.watcher.leaks.take(*await parts_of(serving))
         machine.leak_detectors["manifold"] = "LeakDetected"
         key = ("CoolantLeak", "1/manifold")
-        came = await serving.until(lambda s: key in s, 120)
+        came = await serving.until(lambda s: key in s, serving.world.settings.watch_node_s + 60)
         machine.leak_detectors["manifold"] = "OK"
         await serving.world.clock.sleep(600)
         return came, key in await serving.standing(), await serving.watcher.keeper.list_held_nodes()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -281,6 +281,25 @@ class Cluster:
     async def give_back(self, name: str) -> None:
         ending = self._threads.at_seat(lambda: self._seat.end_turn(name))
         await asyncio.shield(self._sure(ending))
+
+    # --- duties that are shared (`watch.shards.Peers`)
+
+    @property
+    def number(self) -> int:
+        """Return our number among all daemons that ever joined."""
+        return self._seat.number
+
+    async def share(self) -> None:
+        await self._sure(self._threads.at_seat(self._seat.share))
+
+    async def read_sharing(self) -> Mapping[int, frozenset[int]]:
+        return await self._sure(self._threads.at_seat(self._seat.read_sharing))
+
+    async def take_shards(self, shards: Collection[int]) -> frozenset[int]:
+        return await self._sure(self._threads.at_seat(partial(self._seat.try_shards, shards)))
+
+    async def give_shards(self, shards: Collection[int]) -> None:
+        await self._sure(self._threads.at_seat(partial(self._seat.end_shards, shards)))
 
     # --- the reach of this daemon, against its peers'
 

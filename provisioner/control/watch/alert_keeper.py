@@ -185,11 +185,16 @@ class AlertKeeper:
                 changed |= {a.key: a for a in rules.level_source(present, source, signals, now)}
             return await self._write(node, stored, tuple(changed.values()))
 
-    async def tidy(self, nodes: Mapping[str, Node]) -> None:
-        """Record changes by time alone: ends of flapping and of overrides, proofs that came."""
+    async def tidy(
+        self, nodes: Mapping[str, Node], is_ours: Callable[[Node | None], bool] = lambda _: True
+    ) -> None:
+        """Record changes by time alone: ends of flapping and of overrides, proofs that came.
+
+        `is_ours`: whether this daemon does so for a node, or for one that is none of `nodes`.
+        """
         now = self._clock.now()
         for override in await self.book.list_overrides():
-            if override.until <= now:
+            if override.until <= now and is_ours(nodes.get(override.node)):
                 await self.book.drop_override(override)
                 event = OverrideEnded(about=override.node, **override.model_dump())
                 await self._store.journal.append(event, now)
@@ -198,6 +203,8 @@ class AlertKeeper:
             standing.setdefault(alert.node, []).append(alert)
         for name, alerts in standing.items():
             node = nodes.get(name)
+            if not is_ours(node):
+                continue
             issued = await self._issued_at(node)
             changed = []
             for alert in alerts:

@@ -10,8 +10,8 @@ entitlement in both count. They are recorded before they are fenced.
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
-from zlib import crc32
 
 from provisioner.control.context import Context
 from provisioner.control.watch.alert_keeper import AlertKeeper
@@ -22,6 +22,7 @@ from provisioner.control.watch.isolation_violations import (
     placement_facts,
 )
 from provisioner.control.watch.port_owners import HEARS_A_SWITCH, PortOwners, UnownedPorts
+from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.execution.tenancy.release_sequence import HostsApart, SeenApart
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -33,6 +34,8 @@ from provisioner.model.switch import TenantPort
 from provisioner.model.tenant import PortPlacement, Tenant
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.release import entitlement
+from provisioner.planning.watch.shards import find_shard
+from provisioner.planning.watch.watch_rules import find_later_turn, find_next_turn
 from provisioner.ports import Clock
 from provisioner.store.repositories.alerts import SqlAlertRepository
 from provisioner.store.repositories.recovery import SqlRecoveryRepository
@@ -147,11 +150,15 @@ class LeafWatch:
         plan: AddressPlan | None = None,
         book: SqlRecoveryRepository | None = None,
         apart: ApartWatch | None = None,
+        shards: Shards | None = None,
     ) -> None:
         """`book`: ports that a person adopted after a restore; None: there are none.
 
-        `apart`: watches the filter between hosts of each leaf that is read.
+        `apart`: watches the filter between hosts of each leaf that is read. `shards`: whose leaves
+        are read here; None: all.
         """
+        self._shards = shards or Shards(context.store, context.clock)
+        self._shards.attend(self)
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -172,6 +179,7 @@ class LeafWatch:
         # those that served as a stranger's: idle is what is seen so twice, as one look may be wrong
         self._served: dict[str, frozenset[str]] = {}
         self._due: dict[str, float] = {}
+        self._generation = -1
         self._lane = ReadQueue(LEAVES_MAX, self._begin)
         self.read: dict[str, float] = {}  # leaf -> when all its ports were read, for people
         self.listed: dict[str, str] = {}  # "leaf/port" -> why it is not moved, for people
@@ -200,25 +208,36 @@ class LeafWatch:
         if self._book is not None:
             self._adopted = await self._book.list_adopted_ports()
         now = self._clock.now()
-        leaves = self._owners.leaves
+        moved = self._generation != self._shards.generation
+        self._generation = self._shards.generation
+        leaves = {n: one for n, one in self._owners.leaves.items() if self._shards.holds(one)}
         for name in [n for n in self._due if n not in leaves]:
             del self._due[name]
             self.read.pop(name, None)
             self._idle.pop(name, None)
             self._served.pop(name, None)
-        for name in leaves:
+        for name, leaf in leaves.items():
             if name not in self._due:
-                share = crc32(name.encode()) / 2**32
-                self._due[name] = now + share * self._settings.watch_ports_s
+                since = self._shards.find_start(leaf) if moved else now
+                self._due[name] = find_next_turn(name, self._settings.watch_ports_s, since)
         running = self._lane.running
         due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in running)
         self._lane.due([name for _, name in due])
 
     def _begin(self, name: str) -> Coroutine[None, None, None] | None:
-        if name not in self._due:
+        if name not in self._due or not self._shards.holds(self._owners.leaves.get(name)):
             return None
-        self._due[name] = self._clock.now() + self._settings.watch_ports_s
+        turn = self._settings.watch_ports_s, self._due[name], self._clock.now()
+        self._due[name] = find_later_turn(name, *turn)
         return self.check_leaf(name)
+
+    async def leave(self, shards: Collection[int]) -> float:
+        """End the looks at leaves of shards that are given to peers (`shards.Duty`)."""
+        leaves = self._owners.leaves.items()
+        names = {name for name, leaf in leaves if find_shard(leaf) in shards}
+        undone = min((self._due[name] for name in names if name in self._due), default=inf)
+        await self._lane.leave(names)
+        return undone
 
     async def check_leaf(self, leaf: str) -> None:
         """Read one leaf; record ports without entitlement, then fence them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -17,6 +17,7 @@ from zlib import crc32
 from provisioner.adapters.redfish.eventing.events import RedfishEvent
 from provisioner.control.context import FleetChanges
 from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport
+from provisioner.control.watch.shards import Shards
 from provisioner.execution.actions.power import SOURCE
 from provisioner.execution.actions.reach import Reach
 from provisioner.execution.observe.watch import OutOfBand
@@ -135,6 +136,8 @@ class Turns:
 
 log = logging.getLogger(__name__)
 
+LEAVE_S = 20.0  # for looks under way, before their shard is given to a peer
+
 
 class ReadQueue:
     """`begin` makes the look at a node of this name; None: it is not to be looked at any more."""
@@ -157,6 +160,16 @@ class ReadQueue:
             raise self._lost
         self._waiting = list(reversed(names))
         self._fill()
+
+    async def leave(self, names: Collection[str]) -> None:
+        """Begin none of these looks, and wait for those under way; cut off what takes too long."""
+        self._waiting = [name for name in self._waiting if name not in names]
+        tasks = [task for name, task in self.running.items() if name in names]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LEAVE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def close(self) -> None:
         self._waiting.clear()
@@ -285,6 +298,10 @@ class LeafCounts:
                 share = crc32(leaf.encode()) / 2**32
                 self._due.set(leaf, self._clock.now() + share * self._interval_s)
 
+    async def leave(self) -> None:
+        """Wait for the readings under way, as a peer is to count some of their ports."""
+        await self._asking.leave(tuple(self._asking.running))
+
     async def close(self) -> None:
         await self._asking.close()
 
@@ -372,14 +389,16 @@ class LeakWatch:
 
 
 class WatchedNodes:
-    """`all` has every node by id, `watched` the released hosts among them that have BMCs.
+    """`all` has every node by id, `watched` the released hosts of our shards that have BMCs.
 
     Of the last `take`: `entered` are the nodes that are watched now and were not before, `left`
     those that are not any more, and `recabled` pairs of a watched node before and after, where its
-    ports differ; None stands for a node that is not watched.
+    ports differ; None stands for a node that is not watched. `shards` None: all are ours.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shards: Shards | None = None) -> None:
+        self._shards = shards
+        self._generation = 0
         self.all: dict[str, Node] = {}
         self.watched: dict[str, Node] = {}
         self.entered: list[str] = []
@@ -394,11 +413,19 @@ class WatchedNodes:
         changes = self._changes.take(nodes)
         for node in changes.changed:
             self.all[node.id] = node
-            watched = node.state is State.RELEASED and node.kind is NodeKind.HOST and node.bmcs
-            self._sort(node.id, node if watched else None)
+            self._sort(node.id, node if self._is_watched(node) else None)
         for name in changes.gone:
             del self.all[name]
             self._sort(name, None)
+        if self._shards is not None and self._shards.generation != self._generation:
+            self._generation = self._shards.generation
+            for name, node in self.all.items():
+                self._sort(name, node if self._is_watched(node) else None)
+
+    def _is_watched(self, node: Node) -> bool:
+        if node.state is not State.RELEASED or node.kind is not NodeKind.HOST or not node.bmcs:
+            return False
+        return self._shards is None or self._shards.holds(node)
 
     def _sort(self, name: str, after: Node | None) -> None:
         before = self.watched.get(name)

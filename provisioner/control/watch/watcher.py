@@ -7,10 +7,10 @@ reconciler carries out an alert's consequences for a node (`AlertKeeper.consider
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
-from zlib import crc32
+from math import inf
 
 from provisioner.adapters.redfish.eventing.events import (
     LINKED_MAX,
@@ -26,6 +26,7 @@ from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport, Port
 from provisioner.control.watch.event_feeds import EventFeeds, EventMemory
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.partition_watch import PartitionWatch
+from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watched_nodes import (
     DueTimes,
     LeafCounts,
@@ -44,6 +45,7 @@ from provisioner.model.node import BmcRef, Node
 from provisioner.model.outcome import Blocker
 from provisioner.planning.repair import case_joining
 from provisioner.planning.watch import watch_rules
+from provisioner.planning.watch.shards import find_shard
 from provisioner.planning.watch.watch_rules import Found, signal_of
 from provisioner.ports import EventStreams
 from provisioner.store.repositories.alerts import SqlAlertRepository
@@ -90,7 +92,11 @@ class Watcher:
         submit: Callable[[str], Awaitable[None]],
         may_watch: Callable[[], bool] = lambda: True,
         on_raised: Callable[[str], None] | None = None,
+        shards: Shards | None = None,
     ) -> None:
+        """`shards`: whose nodes are looked at here; None: all."""
+        self._shards = shards or Shards(context.store, context.clock)
+        self._shards.attend(self)
         self._store = context.store
         self._clock = context.clock
         self._settings = context.settings
@@ -118,15 +124,16 @@ class Watcher:
         self._turns: dict[str, Turns] = {}
         self._glances = DueTimes()
         self._sweeps = DueTimes()
-        self._unread: set[str] | None = None  # nodes whose first look is still to come
-        self._fleet = WatchedNodes()
+        self._unread: set[str] = set()  # nodes of a start, or a new shard, that were not looked at
+        self._generation = -1
+        self._grouping = asyncio.Lock()
+        self._fleet = WatchedNodes(self._shards)
         self._nodes: dict[str, Node] = {}
         self._looking = ReadQueue(LOOKS_MAX, lambda name: self._work(name, self._look_and_count))
         self._sweeping = ReadQueue(SWEEPS_MAX, lambda name: self._work(name, self._sweep))
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await self.feeds.restore()
         try:
             while True:
                 await self.run_round()
@@ -143,21 +150,16 @@ class Watcher:
 
     async def run_round(self) -> None:
         """Run one round: begin the looks that are due, and tidy what time changed."""
-        self._fleet.take(await self._store.nodes.list())
+        await self._group_nodes()
         nodes = self._fleet.all
-        self._nodes = self._fleet.watched
-        now = self._clock.now()
-        for name in self._fleet.entered:
-            self._turns[name] = self._first(self._nodes[name], now)
-        self.leaves.learn_cables(self._fleet.recabled)
-        await self._leave(nodes)
         now = self._clock.now()
         for name, _ in self.feeds.broke:
             if name in self._turns:
                 self._turns[name].glance_at = min(self._turns[name].glance_at, now)
         self.feeds.broke.clear()
         await asyncio.sleep(0)  # events are taken in between
-        self._pace_first_round()
+        if not self._unread:
+            self.eyes.budget.extra_per_s = 0.0
         if self.may_watch():
             for lane, times in ((self._looking, self._glances), (self._sweeping, self._sweeps)):
                 due = times.list_due(now + ROUND_S)  # in this round or before the next
@@ -170,25 +172,54 @@ class Watcher:
             if name in nodes:
                 tenant = nodes[name].tenant
                 named = [watch_rules.name_tenant(one, tenant) for one in conditions]
-                await self.keeper.level(name, {"watch.ports": named})
+                # what exporters told this daemon of a node that a peer counts stays apart
+                told: dict[str, Sequence[Found]] = {"watch.told": named}
+                if self._shards.holds(nodes[name]):
+                    told = {"watch.ports": named, "watch.told": ()}
+                await self.keeper.level(name, told)
         if self.optics is not None:
             await self.optics.read_hosts(nodes)
             for name, found in self.optics.list_standing().items():
                 if name in nodes:
                     await self.keeper.level(name, {"watch.optics": found})
-        await self.keeper.tidy(nodes)
+        await self.keeper.tidy(nodes, self._shards.holds)
 
-    def _pace_first_round(self) -> None:
-        """Give the first looks after the start requests of their own, until all are done."""
-        if self._unread is None:
-            self._unread = set(self._nodes)
-            self.eyes.budget.extra_per_s = watch_rules.compute_extra_rate(
-                sum(len(node.bmcs) for node in self._nodes.values()),
-                self._settings.watch_first_s,
-                self._settings.watch_requests_per_s,
-            )
-        if not self._unread:
-            self.eyes.budget.extra_per_s = 0.0
+    async def _group_nodes(self) -> None:
+        """Learn which nodes are looked at here from now on."""
+        async with self._grouping:
+            self._fleet.take(await self._store.nodes.list())
+            nodes = self._fleet.all
+            self._nodes = self._fleet.watched
+            moved = self._generation != self._shards.generation
+            self._generation = self._shards.generation
+            now = self._clock.now()
+            for name in self._fleet.entered:
+                node = self._nodes[name]
+                since = self._shards.find_start(node) if moved else now
+                self._turns[name] = self._first(node, now, since)
+            self.leaves.learn_cables(self._fleet.recabled)
+            await self._leave(nodes)
+            if moved:
+                await self.feeds.restore(lambda name: self._shards.holds(nodes.get(name)))
+                self._pace_first_looks()
+
+    def _pace_first_looks(self) -> None:
+        """Give the first looks after a start, or at a new shard, requests of their own."""
+        self._unread |= set(self._fleet.entered)
+        self.eyes.budget.extra_per_s = watch_rules.compute_extra_rate(
+            sum(len(self._nodes[name].bmcs) for name in self._unread),
+            self._settings.watch_first_s,
+            self._settings.watch_requests_per_s,
+        )
+
+    async def leave(self, shards: Collection[int]) -> float:
+        """End the looks at nodes of shards that are given to peers (`shards.Duty`)."""
+        names = {name for name, node in self._nodes.items() if find_shard(node) in shards}
+        undone = min((self._turns[name].glance_at for name in names), default=inf)
+        lanes = (self._looking.leave(names), self._sweeping.leave(names), self.leaves.leave())
+        await asyncio.gather(*lanes)
+        await self._group_nodes()
+        return undone
 
     async def receive(self, node_id: str, bmc: str, document: Pushed) -> None:
         """Take in an event that a BMC pushed; one that it sent before, and replays, changes
@@ -229,6 +260,11 @@ class Watcher:
         now = self._clock.now()
         return [signal_of(f, node_id, f"telemetry/{bmc}", now) for f in grown]
 
+    @property
+    def takes_reports(self) -> bool:
+        """Return whether reports from outside are for this daemon: one of several takes all."""
+        return self._shards.leads
+
     async def report(self, node_id: str, told: Sequence[Signal]) -> None:
         """Take in a report on a node from outside, through the webhook."""
         node = await self._store.nodes.get(node_id)
@@ -248,16 +284,15 @@ class Watcher:
         """Return the nodes that are watched now, and when each of their BMCs last answered."""
         return [(n, self._turns[n.id].heard) for n in self._nodes.values() if n.id in self._turns]
 
-    def _first(self, node: Node, now: float) -> Turns:
+    def _first(self, node: Node, now: float, since: float) -> Turns:
         """Return turns spread over the whole interval by the node's name, so that no start is a
-        storm.
+        storm, and that a peer that takes them over loses and repeats none.
         """
-        share = crc32(node.id.encode()) / 2**32
         settings = self._settings
         turns = Turns(node.id, self._glances, self._sweeps, now)
-        turns.glance_at = now + share * settings.watch_node_s
-        turns.sweep_at = now + share * settings.watch_s
-        turns.parts_at = now + share * settings.watch_parts_s
+        turns.glance_at = watch_rules.find_next_turn(node.id, settings.watch_node_s, since)
+        turns.sweep_at = watch_rules.find_next_turn(node.id, settings.watch_s, since)
+        turns.parts_at = watch_rules.find_next_turn(node.id, settings.watch_parts_s, since)
         return turns
 
     def _work(
@@ -265,7 +300,9 @@ class Watcher:
     ) -> Coroutine[None, None, None] | None:
         node = self._nodes.get(name)
         turns = self._turns.get(name)
-        return None if node is None or turns is None else look(node, turns)
+        if node is None or turns is None or not self._shards.holds(node):
+            return None
+        return look(node, turns)
 
     async def _look_and_count(self, node: Node, turns: Turns) -> None:
         """Look at a node; the first looks after a start are counted until all are done."""
@@ -276,7 +313,8 @@ class Watcher:
     async def _look(self, node: Node, turns: Turns) -> None:
         """Read the log of every BMC of a node; subscribe to the events that it offers."""
         now = self._clock.now()
-        turns.glance_at = now + self._settings.watch_node_s
+        interval_s = self._settings.watch_node_s
+        turns.glance_at = watch_rules.find_later_turn(node.id, interval_s, turns.glance_at, now)
         level: dict[str, Sequence[Found | Signal]] = {}
         polled = [b for b in node.bmcs if not self._told(node, b, turns, now)]
         answers = await asyncio.gather(*(self._glance(node, bmc, turns) for bmc in polled))
@@ -363,10 +401,12 @@ class Watcher:
     async def _sweep(self, node: Node, turns: Turns) -> None:
         """Read all versions of every BMC of a node, and all parts now and then."""
         now = self._clock.now()
-        turns.sweep_at = now + self._settings.watch_s
+        settings = self._settings
+        turns.sweep_at = watch_rules.find_later_turn(node.id, settings.watch_s, turns.sweep_at, now)
         parts = turns.parts_at <= now + ROUND_S
         if parts:
-            turns.parts_at = now + self._settings.watch_parts_s
+            period_s = settings.watch_parts_s
+            turns.parts_at = watch_rules.find_later_turn(node.id, period_s, turns.parts_at, now)
         certificate = (
             await self._store.evidence.get_certificate(node.certificate)
             if node.certificate
@@ -442,9 +482,11 @@ class Watcher:
             self.ports.forget(name)
             self.leaks.forget(name)
         for name in self._fleet.left:
-            if name in nodes:
+            if name in nodes and self._shards.holds(nodes[name]):
                 await self.keeper.level(name, {"watch.ports": ()})
         await self.feeds.keep_only(self._nodes)
         for name in sorted(filterfalse(self._nodes.__contains__, self.feeds.subscribed)):
-            if name in nodes:
+            if name in nodes and self._shards.holds(nodes[name]):
                 await self.feeds.end(nodes[name])
+            elif name in nodes:
+                self.feeds.hand_over(name)

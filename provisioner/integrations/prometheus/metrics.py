@@ -136,4 +136,9 @@ class _Cluster(Collector):
             messages,
             dropped,
             GaugeMetricFamily("provisioner_api_streams", text, value=open_now),
+            GaugeMetricFamily(
+                "provisioner_shards",
+                "Units of the fabric that this daemon looks after, among several; 0: it is alone.",
+                value=scope.counts.get("shards", 0),
+            ),
         ]

@@ -97,7 +97,8 @@ def _compared(
             remedy = "Give it the same version, matrix, overlays and settings; restart it."
             findings.append(judge.report_bad(AREA, member.id, detail, remedy))
         else:
-            findings.append(judge.report_good(AREA, member.id, "works by the same as all"))
+            same = f"works by the same as all, and looks after {member.shards} shards"
+            findings.append(judge.report_good(AREA, member.id, same))
     options = Joined(id="", digests={k: v for k, v in digests.items() if k in newest.digests})
     mine = [p for p in options.digests if newest.digests[p] != options.digests[p]]
     if mine:

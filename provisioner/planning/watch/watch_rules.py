@@ -99,6 +99,16 @@ def turn_came(name: str, period_s: float, now: float) -> float:
     return now - (now + share * period_s) % period_s
 
 
+def find_next_turn(name: str, period_s: float, after: float) -> float:
+    """Return when the first turn of `name` after this time begins, the same for each daemon."""
+    return turn_came(name, period_s, after) + period_s if period_s > 0 else after
+
+
+def find_later_turn(name: str, period_s: float, due: float, now: float) -> float:
+    """Return the turn after the one that was `due` and has begun, a little early perhaps."""
+    return find_next_turn(name, period_s, max(due, now) + period_s / 64)
+
+
 class Counters(Record):
     """Counters of one port at one reading; `boot` changes when counting begins anew."""
 

@@ -37,6 +37,9 @@ from provisioner.store.database.postgres import CONNECT, LOCK_SPACE, postgres_ur
 SEATS = LOCK_SPACE + 1  # by number of the daemon
 TURNS = LOCK_SPACE + 2  # by CRC of a name: two that share one only wait for each other
 KEYS = LOCK_SPACE + 3  # by CRC of a master key's id: shared by the daemons that have this key
+SHARING = LOCK_SPACE + 4  # by number: daemons of a version that shares duties
+WILLING = LOCK_SPACE + 5  # by number: those among them that do duties now
+SHARDS = LOCK_SPACE + 6  # by number of the shard
 LEADER = 3
 
 Session = psycopg.Connection[dict[str, object]]
@@ -51,7 +54,18 @@ LIVING = (
     "AND l.classid = %s::bigint::oid AND l.objid = e.number::bigint::oid "
     "WHERE e.died_at = 0"
 )
+SHARED = (
+    "SELECT pid, classid::bigint AS space, objid::bigint AS number FROM pg_locks "
+    "WHERE locktype = 'advisory' AND granted "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND (classid::bigint = ANY(%s) OR classid::bigint = %s AND objid::bigint = %s)"
+)
 MEMBERS = f"SELECT e.number, e.id, e.digests, e.change_until {LIVING} ORDER BY e.number"
+MEMBERS_SHARDS = MEMBERS.replace(
+    " FROM executors",
+    ", (SELECT count(*) FROM pg_locks s WHERE s.pid = l.pid AND s.locktype = 'advisory' AND "
+    "s.granted AND s.classid::bigint = %s)::integer AS shards FROM executors",
+)
 STANDINGS = f"SELECT e.id, e.standing {LIVING} AND e.number <> %s ORDER BY e.number"
 JOIN_REMEDY = (
     "Give all daemons the same version, matrix, overlays and settings; or, while a change rolls "
@@ -139,6 +153,7 @@ class Seat:
             )[0]
             self.number = int(str(row["number"]))
             assert self._lock(SEATS, self.number), "a new number is nobody's"
+            self._lock(SHARING, self.number)
             self.inherited = self._inherit()
             peers = [m for m in self.members() if m.id != self.id]
             if why := membership.find_join_refusal(self.joined, peers, self._time()):
@@ -170,6 +185,37 @@ class Seat:
         key = _signed(crc32(name.encode()))
         self._turns.discard(key)
         self._ask("SELECT pg_advisory_unlock(%s, %s)", (TURNS, key))
+
+    # --- duties that are shared
+
+    def share(self) -> None:
+        """Show that this daemon does duties, and may be given shards."""
+        self._lock(WILLING, self.number)
+
+    def try_shards(self, shards: Collection[int]) -> frozenset[int]:
+        """Take those of these shards that are free, and return them; none may be ours already."""
+        query = "SELECT n, pg_try_advisory_lock(%s, n) AS taken FROM unnest(%s::integer[]) AS n"
+        rows = self._ask(query, (SHARDS, sorted(shards)))
+        return frozenset(int(str(row["n"])) for row in rows if row["taken"])
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        query = "SELECT pg_advisory_unlock(%s, n) FROM unnest(%s::integer[]) AS n"
+        self._ask(query, (SHARDS, sorted(shards)))
+
+    def read_sharing(self) -> Mapping[int, frozenset[int]]:
+        """Return the shards of each daemon that does duties, by its number.
+
+        Empty while a daemon of an older version leads: it does all of them.
+        """
+        rows = self._ask(SHARED, ([SHARING, WILLING, SHARDS], LOCK_SPACE, LEADER))
+        held: dict[object, dict[int, set[int]]] = {}  # session -> space -> numbers
+        for row in rows:
+            spaces = held.setdefault(row["pid"], {})
+            spaces.setdefault(int(str(row["space"])), set()).add(int(str(row["number"])))
+        if any(LOCK_SPACE in spaces and SHARING not in spaces for spaces in held.values()):
+            return {}
+        willing = [spaces for spaces in held.values() if WILLING in spaces]
+        return {min(s[WILLING]): frozenset(s.get(SHARDS, ())) for s in willing}
 
     # --- at the desk
 
@@ -280,11 +326,14 @@ class Seat:
 
 
 def read_members(database: str) -> Sequence[Joined]:
-    """Return the daemons that have a seat now, for who has none. Blocks; raises `psycopg.Error`."""
+    """Return the daemons that have a seat now, and how many shards each has, for who has none.
+
+    Blocks; raises `psycopg.Error`.
+    """
     url = make_url(postgres_url(database)).set(drivername="postgresql")
     text = url.render_as_string(hide_password=False)
     with psycopg.connect(text, row_factory=dict_row, **CONNECT) as connection:
-        return [_joined(row) for row in connection.execute(MEMBERS, (SEATS,)).fetchall()]
+        return [_joined(row) for row in connection.execute(MEMBERS_SHARDS, (SHARDS, SEATS))]
 
 
 def count_key_holders(database: str, key_id: str) -> int:
@@ -312,6 +361,7 @@ def _joined(row: Mapping[str, object]) -> Joined:
         number=int(str(row["number"])),
         digests=json.loads(str(row["digests"])),
         change_until=float(str(row["change_until"])),
+        shards=cast(int, row.get("shards", 0)),
     )
 
 

@@ -1,0 +1,178 @@
+"""The shards of a site whose duties are this daemon's: all, where it is alone.
+
+Among several each shard is an advisory lock of the daemon's seat: no two hold it, and it goes with
+the seat. Duties end before a lock is given back; a daemon that lost its seat sends nothing more
+(`permit`) before a peer can take the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from provisioner.control.context import FleetChanges
+from provisioner.model.node import Node
+from provisioner.planning.watch.shards import assign_shards, find_shard, name_unit
+from provisioner.ports import Clock
+from provisioner.runtime import permit
+from provisioner.store.sql_store import SqlStore
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0  # a free shard is taken within this, a peer's is given to it within twice this
+
+
+class Peers(Protocol):
+    """This daemon among those that share duties (`engine.cluster.Cluster`)."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def leads(self) -> bool: ...
+
+    @property
+    def lease_s(self) -> float: ...
+
+    async def share(self) -> None:
+        """Show that this daemon does duties, and may be given shards."""
+        ...
+
+    async def read_sharing(self) -> Mapping[int, frozenset[int]]:
+        """Return the shards of each daemon that does duties, by its number."""
+        ...
+
+    async def take_shards(self, shards: Collection[int]) -> frozenset[int]:
+        """Take those of these that are free, and return them."""
+        ...
+
+    async def give_shards(self, shards: Collection[int]) -> None: ...
+
+
+class Duty(Protocol):
+    """What is done for the nodes of shards: a watch."""
+
+    async def leave(self, shards: Collection[int]) -> float:
+        """End what is under way for these shards, which are not held any more.
+
+        Return the earliest turn of theirs that did not begin; infinity if there is none.
+        """
+        ...
+
+
+class Shards:
+    """`holds` says whose duties are ours; without a cluster they all are."""
+
+    def __init__(self, store: SqlStore, clock: Clock, cluster: Peers | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._cluster = cluster
+        self.generation = 0  # raised with every change of what is held
+        self._duties: list[Duty] = []
+        self._held: dict[int, float] = {}  # shard -> from when on its turns are ours
+        self._seen: dict[int, tuple[int, float]] = {}  # of others: owner, when it had it last
+        self._changes = FleetChanges()
+        self._shard_of: dict[str, int] = {}  # by node
+        self._weights: Counter[int] = Counter()
+        self._units: dict[int, set[str]] = {}
+
+    @property
+    def leads(self) -> bool:
+        return self._cluster is None or self._cluster.leads
+
+    def holds(self, node: Node | None) -> bool:
+        """Return whether the duties of a node are ours; of one that is gone, the leader's."""
+        if self._cluster is None:
+            return True
+        return self.leads if node is None else find_shard(node) in self._held
+
+    def find_start(self, node: Node) -> float:
+        """Return from when on the turns of a node are ours: a peer had those before.
+
+        That may be some seconds ago, after a peer died.
+        """
+        return self._held.get(find_shard(node), self._clock.now())
+
+    def attend(self, duty: Duty) -> None:
+        """Have this duty end before its shards are given back."""
+        self._duties.append(duty)
+
+    async def run(self) -> None:
+        """Take and give shards for ever, among several daemons."""
+        assert self._cluster is not None
+        await self._cluster.share()
+        while True:
+            await self.settle(self._cluster)
+            await self._clock.sleep(LOOK_S)
+
+    async def settle(self, cluster: Peers) -> None:
+        """Give the shards that peers are to have back, and take those that are free and ours."""
+        self._weigh(await self._store.nodes.list())
+        sharing = await cluster.read_sharing()
+        owners = {s: number for number, shards in sharing.items() for s in shards}
+        given = assign_shards(sharing, self._weights, owners)
+        ours = {s for s, number in given.items() if number == cluster.number}
+        if leaving := self._held.keys() - ours:
+            await self._give(cluster, leaving)
+        free = ours - owners.keys()
+        taken = await cluster.take_shards(free) if free else frozenset()
+        for shard in taken:
+            self._held[shard] = await self._find_start(shard, sharing)
+        now = self._clock.now()
+        self._seen |= {s: (number, now) for s, number in owners.items()}
+        if leaving or taken:
+            self.generation += 1
+            permit.get_scope().counts["shards"] = len(self._held)
+            log.info("this daemon looks after %d shards: %s", len(self._held), self.describe())
+
+    def describe(self) -> str:
+        """Return the units that are looked after, the first ones by name."""
+        units = sorted(u for s in self._held for u in self._units.get(s, ()))
+        more = f" and {len(units) - 8} more" if len(units) > 8 else ""
+        return ", ".join(units[:8]) + more
+
+    async def _give(self, cluster: Peers, leaving: Collection[int]) -> None:
+        """End the duties of shards, note how far they came, and give the shards back."""
+        until = self._clock.now()
+        for shard in leaving:
+            del self._held[shard]
+        self.generation += 1
+        undone = await asyncio.gather(*(duty.leave(leaving) for duty in self._duties))
+        for shard in leaving:
+            await self._store.clock_marks.put(_mark(shard), min((until, *undone)))
+        await cluster.give_shards(leaving)
+
+    async def _find_start(self, shard: int, sharing: Collection[int]) -> float:
+        """Return since when nobody has looked after a shard.
+
+        A peer that lives has noted how far it came. One that died may have been silent for its
+        lease before that was seen. Of one that was not seen to hold it nothing is known.
+        """
+        assert self._cluster is not None
+        owner, at = self._seen.get(shard, (0, 0.0))
+        if owner in sharing:
+            noted = await self._store.clock_marks.get(_mark(shard))
+            return at if noted is None else noted
+        return at - self._cluster.lease_s if owner else self._clock.now()
+
+    def _weigh(self, nodes: Sequence[Node]) -> None:
+        """Count the nodes of each shard; of a fleet only what changed is counted again."""
+        changes = self._changes.take(nodes)
+        for name in changes.gone:
+            self._weights[self._shard_of.pop(name)] -= 1
+        for node in changes.changed:
+            shard = find_shard(node)
+            if (old := self._shard_of.get(node.id)) != shard:
+                if old is not None:
+                    self._weights[old] -= 1
+                self._shard_of[node.id] = shard
+                self._weights[shard] += 1
+                self._units.setdefault(shard, set()).add(name_unit(node))
+        self._weights = +self._weights  # without those that are empty
+
+
+def _mark(shard: int) -> str:
+    return f"shard {shard}"

@@ -1,0 +1,211 @@
+"""Looks are shared by real processes on PostgreSQL: none is lost, none doubled in ordinary days."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from postgres_server import Server
+from proxy import Cable
+
+from provisioner.daemon.cluster import LOST
+from provisioner.model.location import Location
+from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.store import open_store
+
+PROGRAM = Path(__file__).with_name("looking_daemon.py")
+LEASE_S = 6.0
+INTERVAL_S = 20.0
+LIMIT_S = 300.0
+KILLED = -signal.SIGKILL
+UNITS, HOSTS = 12, 4
+NODES = {f"u{unit}-n{number}": unit for unit in range(UNITS) for number in range(HOSTS)}
+
+
+@dataclass
+class Looker:
+    """One process, and where it writes its looks."""
+
+    name: str
+    file: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self, server: Server, url: str, ahead_s: float = 0.0) -> None:
+        command = [sys.executable, str(PROGRAM), url, self.name]
+        with self.file.open("ab") as out, self.file.with_suffix(".log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, str(LEASE_S), str(INTERVAL_S), str(ahead_s)],
+                stdout=out, stderr=log, env=server.environment,
+            )  # fmt: skip
+
+    @property
+    def looks(self) -> list[dict[str, object]]:
+        lines = self.file.read_text().splitlines(keepends=True) if self.file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def nodes_since(self, at: float) -> set[str]:
+        return {str(look["node"]) for look in self.looks if float(str(look["due"])) > at}
+
+
+class Site:
+    """Twelve units on one database, and what looks at them."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.database = server.make()
+        self.lookers: list[Looker] = []
+        asyncio.run(self._fill())
+
+    async def _fill(self) -> None:
+        store = open_store(self.server.url(self.database))
+        for name, unit in NODES.items():
+            place = Location(scalable_unit=unit, rack="r")
+            bmc = BmcRef(name="host", url=f"https://{name}")
+            await store.nodes.add(
+                Node(id=name, kind=NodeKind.HOST, state=State.RELEASED, location=place, bmcs=(bmc,))
+            )
+        await store.close()
+
+    def start(self, ahead_s: float = 0.0, port: int = 0) -> Looker:
+        looker = Looker(f"d{len(self.lookers)}", self.folder / f"d{len(self.lookers)}.looks")
+        looker.start(self.server, self.server.url(self.database, port), ahead_s)
+        self.lookers.append(looker)
+        return looker
+
+    def end(self) -> None:
+        for looker in self.lookers:
+            looker.process.kill()
+            looker.process.wait()
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        ends = time.monotonic() + LIMIT_S
+        while not holds():
+            logs = [one.file.with_suffix(".log").read_text()[-800:] for one in self.lookers]
+            assert time.monotonic() < ends, (what, logs)
+            ended = [one.name for one in self.lookers if one.process.poll() not in (None, KILLED)]
+            assert not ended, (what, ended, logs)
+            time.sleep(0.2)
+
+    def shared_by(self, *lookers: Looker, since: float = 0.0) -> bool:
+        """Whether each of these, and nobody else, looks, and together they look at every node."""
+        seen = [one.nodes_since(since) for one in lookers]
+        return all(seen) and set().union(*seen) == NODES.keys()
+
+    def dues(self) -> dict[str, Counter[int]]:
+        """Node -> how often the look of each of its turns began, by the number of the turn."""
+        found: dict[str, Counter[int]] = defaultdict(Counter)
+        for looker in self.lookers:
+            for look in looker.looks:
+                turn = round(
+                    (float(str(look["due"])) - self._first(str(look["node"]))) / INTERVAL_S
+                )
+                found[str(look["node"])][turn] += 1
+        return found
+
+    def _first(self, node: str) -> float:
+        return min(
+            float(str(look["due"]))
+            for one in self.lookers for look in one.looks if look["node"] == node
+        )  # fmt: skip
+
+    def lost(self) -> dict[str, list[int]]:
+        """Node -> the turns between its first and its last that nobody looked at."""
+        dues = self.dues()
+        gaps = {n: [t for t in range(max(seen)) if t not in seen] for n, seen in dues.items()}
+        return {node: missing for node, missing in gaps.items() if missing}
+
+    def doubled(self) -> dict[str, list[int]]:
+        doubles = {
+            n: [t for t, times in seen.items() if times > 1] for n, seen in self.dues().items()
+        }
+        return {node: turns for node, turns in doubles.items() if turns}
+
+    def newest(self) -> float:
+        return max(float(str(look["due"])) for one in self.lookers for look in one.looks)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server(memory=True)
+    try:
+        server.start("-c", "fsync=off")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PGPASSWORD", server.environment["PGPASSWORD"])
+            yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
+    with ExitStack() as ends:
+        made = Site(server, tmp_path)
+        ends.callback(made.end)
+        yield made
+
+
+def test_daemons_that_come_share_the_looks_and_no_turn_is_lost_or_doubled(site: Site) -> None:
+    """Their clocks are a minute apart."""
+    a = site.start(ahead_s=-30.0)
+    site.until(lambda: site.shared_by(a), "one looks at all")
+    b = site.start(ahead_s=28.0)
+    c = site.start()
+    site.until(lambda: bool(b.looks and c.looks), "the others look")
+    since = site.newest()
+    site.until(lambda: site.shared_by(a, b, c, since=since), "three look at all")
+    until = since + 2 * INTERVAL_S
+    site.until(lambda: site.newest() > until, "and go on")
+
+    assert site.lost() == {}
+    assert site.doubled() == {}
+    parts = [one.nodes_since(since) for one in (a, b, c)]
+    assert sum(map(len, parts)) == len(NODES), "a node had two owners"
+    assert max(map(len, parts)) <= len(NODES) / 3 + HOSTS
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+def test_of_a_daemon_that_ends_or_stands_still_no_turn_is_lost(site: Site, sign: int) -> None:
+    a, b = site.start(), site.start()
+    site.until(lambda: bool(a.looks and b.looks), "both look")
+    since = site.newest()
+    site.until(lambda: site.shared_by(a, b, since=since), "two look at all")
+    a.process.send_signal(sign)
+    since = site.newest()
+    site.until(lambda: site.shared_by(b, since=since), "the other one looks at all")
+
+    assert site.lost() == {}
+    if sign == signal.SIGSTOP:
+        before = len(a.looks)
+        a.process.send_signal(signal.SIGCONT)
+        assert a.process.wait(timeout=LIMIT_S) == LOST
+        assert len(a.looks) == before, "it looked although its lease was over"
+
+
+def test_with_a_database_at_half_a_second_no_turn_is_lost_or_doubled(site: Site) -> None:
+    async def scenario() -> None:
+        cable = Cable(site.server.port)
+        await cable.open()
+        a = site.start(port=cable.port)
+        await asyncio.to_thread(site.until, lambda: site.shared_by(a), "one looks at all")
+        cable.delay_s = 0.5
+        b = site.start(port=cable.port)
+        await asyncio.to_thread(site.until, lambda: bool(b.looks), "the other one looks")
+        since = site.newest()
+        both = lambda: site.shared_by(a, b, since=since)  # noqa: E731
+        await asyncio.to_thread(site.until, both, "two look at all")
+        await cable.close()
+
+    asyncio.run(scenario())
+
+    assert site.lost() == {}
+    assert site.doubled() == {}

@@ -140,7 +140,7 @@ class Ours:
         eyes._offers[node.id, bmc.url] = offered
         for reach in (eyes._urgent, eyes._patient) if self.asked.sweeps else (eyes._urgent,):
             mine = Redfish(reach.transport, address, client.quirk)
-            mine.service._system = client.service._system
+            mine.service._found.system = client.service._found.system
             reach._quirks[bmc.url] = client.quirk
             reach._clients[node.id, bmc.name] = mine
         over = Login(kind.username, secret, Secret("0" * 40), f"{SESSIONS}/{kind.port}")

@@ -39,6 +39,7 @@ class Sharer(Daemon):
         super().__init__(database, name, ahead_s)
         self.shards = Shards(store, self.clock, self.cluster)
         self.shards.attend(self)
+        self.duty = "looks"
         self.left: list[int] = []
         self.may_leave = asyncio.Event()
         self.may_leave.set()
@@ -144,7 +145,7 @@ def test_of_a_daemon_that_is_killed_the_shards_are_taken_with_the_looks_it_may_h
             await share_out(b)
             return (
                 killed_at,
-                {b.shards.find_start(n) for n in HOSTS if find_shard(n) in taken},
+                {b.shards.find_start(n, "looks") for n in HOSTS if find_shard(n) in taken},
             )
 
     killed_at, since = asyncio.run(scenario())
@@ -165,7 +166,11 @@ def test_a_shard_is_given_only_once_its_duties_ended_and_the_successor_goes_on_f
             early = len(b.held)
             a.may_leave.set()
             await share_out(a, b)
-            return a.undone, {b.shards.find_start(n) for n in HOSTS if b.shards.holds(n)}, early
+            return (
+                a.undone,
+                {b.shards.find_start(n, "looks") for n in HOSTS if b.shards.holds(n)},
+                early,
+            )
 
     undone, since, early = asyncio.run(scenario())
 

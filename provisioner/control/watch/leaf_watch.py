@@ -10,7 +10,6 @@ entitlement in both count. They are recorded before they are fenced.
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from math import inf
 from typing import NamedTuple
 
 from provisioner.control.context import Context
@@ -22,7 +21,7 @@ from provisioner.control.watch.isolation_violations import (
     placement_facts,
 )
 from provisioner.control.watch.port_owners import HEARS_A_SWITCH, PortOwners, UnownedPorts
-from provisioner.control.watch.shards import Shards
+from provisioner.control.watch.shards import JUST_BEFORE_S, Shards
 from provisioner.control.watch.watched_nodes import ReadQueue
 from provisioner.execution.tenancy.release_sequence import HostsApart, SeenApart
 from provisioner.execution.tenancy.tenancy import Tenancy
@@ -141,6 +140,8 @@ class Suspects(NamedTuple):
 class LeafWatch:
     """`run` watches for ever. `take_back` has a released node taken back by its driver."""
 
+    duty = "leaf looks"
+
     def __init__(
         self,
         context: Context,
@@ -218,7 +219,7 @@ class LeafWatch:
             self._served.pop(name, None)
         for name, leaf in leaves.items():
             if name not in self._due:
-                since = self._shards.find_start(leaf) if moved else now
+                since = self._shards.find_start(leaf, self.duty) if moved else now
                 self._due[name] = find_next_turn(name, self._settings.watch_ports_s, since)
         running = self._lane.running
         due = sorted((at, n) for n, at in self._due.items() if at <= now and n not in running)
@@ -235,9 +236,10 @@ class LeafWatch:
         """End the looks at leaves of shards that are given to peers (`shards.Duty`)."""
         leaves = self._owners.leaves.items()
         names = {name for name, leaf in leaves if find_shard(leaf) in shards}
-        undone = min((self._due[name] for name in names if name in self._due), default=inf)
+        undone = [self._due[name] - JUST_BEFORE_S for name in names if name in self._due]
+        reached = min([self._clock.now(), *undone])
         await self._lane.leave(names)
-        return undone
+        return reached
 
     async def check_leaf(self, leaf: str) -> None:
         """Read one leaf; record ports without entitlement, then fence them."""

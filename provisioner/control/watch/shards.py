@@ -22,6 +22,7 @@ from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
+JUST_BEFORE_S = 1.0  # a turn, so that this turn comes after the time that is noted
 LOOK_S = 2.0  # a free shard is taken within this, a peer's is given to it within twice this
 
 
@@ -53,12 +54,15 @@ class Peers(Protocol):
 
 
 class Duty(Protocol):
-    """What is done for the nodes of shards: a watch."""
+    """What is done for the nodes of shards: a watch. `duty` names it in the store."""
+
+    @property
+    def duty(self) -> str: ...
 
     async def leave(self, shards: Collection[int]) -> float:
         """End what is under way for these shards, which are not held any more.
 
-        Return the earliest turn of theirs that did not begin; infinity if there is none.
+        Return a time up to which each turn of theirs has begun, and none after it.
         """
         ...
 
@@ -72,7 +76,7 @@ class Shards:
         self._cluster = cluster
         self.generation = 0  # raised with every change of what is held
         self._duties: list[Duty] = []
-        self._held: dict[int, float] = {}  # shard -> from when on its turns are ours
+        self._held: dict[int, dict[str, float]] = {}  # shard -> duty -> when its turns became ours
         self._seen: dict[int, tuple[int, float]] = {}  # of others: owner, when it had it last
         self._changes = FleetChanges()
         self._shard_of: dict[str, int] = {}  # by node
@@ -89,12 +93,13 @@ class Shards:
             return True
         return self.leads if node is None else find_shard(node) in self._held
 
-    def find_start(self, node: Node) -> float:
-        """Return from when on the turns of a node are ours: a peer had those before.
+    def find_start(self, node: Node, duty: str) -> float:
+        """Return after which time the turns of a node are ours: a peer had those before.
 
         That may be some seconds ago, after a peer died.
         """
-        return self._held.get(find_shard(node), self._clock.now())
+        held = self._held.get(find_shard(node), {})
+        return held.get(duty, self._clock.now())
 
     def attend(self, duty: Duty) -> None:
         """Have this duty end before its shards are given back."""
@@ -119,8 +124,8 @@ class Shards:
             await self._give(cluster, leaving)
         free = ours - owners.keys()
         taken = await cluster.take_shards(free) if free else frozenset()
-        for shard in taken:
-            self._held[shard] = await self._find_start(shard, sharing)
+        starts = await asyncio.gather(*(self._find_starts(shard, sharing) for shard in taken))
+        self._held |= zip(taken, starts, strict=True)
         now = self._clock.now()
         self._seen |= {s: (number, now) for s, number in owners.items()}
         if leaving or taken:
@@ -136,27 +141,34 @@ class Shards:
 
     async def _give(self, cluster: Peers, leaving: Collection[int]) -> None:
         """End the duties of shards, note how far they came, and give the shards back."""
-        until = self._clock.now()
         for shard in leaving:
             del self._held[shard]
         self.generation += 1
-        undone = await asyncio.gather(*(duty.leave(leaving) for duty in self._duties))
-        for shard in leaving:
-            await self._store.clock_marks.put(_mark(shard), min((until, *undone)))
+        reached = await asyncio.gather(*(one.leave(leaving) for one in self._duties))
+        notes = [
+            self._store.clock_marks.put(_mark(shard, one.duty), at)
+            for one, at in zip(self._duties, reached, strict=True)
+            for shard in leaving
+        ]
+        await asyncio.gather(*notes)
         await cluster.give_shards(leaving)
 
-    async def _find_start(self, shard: int, sharing: Collection[int]) -> float:
-        """Return since when nobody has looked after a shard.
+    async def _find_starts(self, shard: int, sharing: Collection[int]) -> dict[str, float]:
+        """Return since when nobody has looked after a shard, by duty.
 
         A peer that lives has noted how far it came. One that died may have been silent for its
         lease before that was seen. Of one that was not seen to hold it nothing is known.
         """
         assert self._cluster is not None
         owner, at = self._seen.get(shard, (0, 0.0))
-        if owner in sharing:
-            noted = await self._store.clock_marks.get(_mark(shard))
-            return at if noted is None else noted
-        return at - self._cluster.lease_s if owner else self._clock.now()
+        if owner not in sharing:
+            start = at - self._cluster.lease_s if owner else self._clock.now()
+            return {one.duty: start for one in self._duties}
+        found = {}
+        for one in self._duties:
+            noted = await self._store.clock_marks.get(_mark(shard, one.duty))
+            found[one.duty] = at if noted is None else noted
+        return found
 
     def _weigh(self, nodes: Sequence[Node]) -> None:
         """Count the nodes of each shard; of a fleet only what changed is counted again."""
@@ -174,5 +186,5 @@ class Shards:
         self._weights = +self._weights  # without those that are empty
 
 
-def _mark(shard: int) -> str:
-    return f"shard {shard}"
+def _mark(shard: int, duty: str) -> str:
+    return f"{duty} of shard {shard}"

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
-from math import inf
 
 from provisioner.adapters.redfish.eventing.events import (
     LINKED_MAX,
@@ -26,7 +25,7 @@ from provisioner.control.watch.alert_keeper import AlertKeeper, PortReport, Port
 from provisioner.control.watch.event_feeds import EventFeeds, EventMemory
 from provisioner.control.watch.leaf_watch import LeafWatch
 from provisioner.control.watch.partition_watch import PartitionWatch
-from provisioner.control.watch.shards import Shards
+from provisioner.control.watch.shards import JUST_BEFORE_S, Shards
 from provisioner.control.watch.watched_nodes import (
     DueTimes,
     LeafCounts,
@@ -83,6 +82,8 @@ class WatchParts:
 
 class Watcher:
     """`run` watches for ever. Released hosts only: everything else is in the reconciler's hands."""
+
+    duty = "looks"
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class Watcher:
             now = self._clock.now()
             for name in self._fleet.entered:
                 node = self._nodes[name]
-                since = self._shards.find_start(node) if moved else now
+                since = self._shards.find_start(node, self.duty) if moved else now
                 self._turns[name] = self._first(node, now, since)
             self.leaves.learn_cables(self._fleet.recabled)
             await self._leave(nodes)
@@ -215,11 +216,13 @@ class Watcher:
     async def leave(self, shards: Collection[int]) -> float:
         """End the looks at nodes of shards that are given to peers (`shards.Duty`)."""
         names = {name for name, node in self._nodes.items() if find_shard(node) in shards}
-        undone = min((self._turns[name].glance_at for name in names), default=inf)
+        # a round begins the turns of the time until the next one
+        undone = [self._turns[name].glance_at - JUST_BEFORE_S for name in names]
+        reached = min([self._clock.now() + ROUND_S, *undone])
         lanes = (self._looking.leave(names), self._sweeping.leave(names), self.leaves.leave())
         await asyncio.gather(*lanes)
         await self._group_nodes()
-        return undone
+        return reached
 
     async def receive(self, node_id: str, bmc: str, document: Pushed) -> None:
         """Take in an event that a BMC pushed; one that it sent before, and replays, changes

@@ -23,6 +23,7 @@ from provisioner.store.sql_store import SqlStore
 log = logging.getLogger(__name__)
 
 JUST_BEFORE_S = 1.0  # a turn, so that this turn comes after the time that is noted
+UNSEEN_S = 60.0  # of turns that are made up for at a start: a lease, a restart and some more
 LOOK_S = 2.0  # a free shard is taken within this, a peer's is given to it within twice this
 
 
@@ -157,12 +158,13 @@ class Shards:
         """Return since when nobody has looked after a shard, by duty.
 
         A peer that lives has noted how far it came. One that died may have been silent for its
-        lease before that was seen. Of one that was not seen to hold it nothing is known.
+        lease before that was seen. Of one that was not seen to hold it nothing is known: all may
+        have died, and what fell due lately comes first.
         """
         assert self._cluster is not None
         owner, at = self._seen.get(shard, (0, 0.0))
         if owner not in sharing:
-            start = at - self._cluster.lease_s if owner else self._clock.now()
+            start = at - self._cluster.lease_s if owner else self._clock.now() - UNSEEN_S
             return {one.duty: start for one in self._duties}
         found = {}
         for one in self._duties:

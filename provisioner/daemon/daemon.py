@@ -196,8 +196,7 @@ class Daemon:
         self.overload = Overload(parts.store, parts.clock)
         self._failure = FirstFailure()  # of every loop, whenever it was started
         self.looks = build_resting_looks(deciding, self.observer, self.engine, self._failure)
-        cluster = None if parts.shared is None else parts.shared[0]
-        self.shards = Shards(parts.store, parts.clock, cluster)
+        self.shards = Shards(parts.store, parts.clock, parts.shared and parts.shared[0])
         self.watcher = _watcher(context, parts, reach, self)
         keeper = None if self.watcher is None else self.watcher.keeper
         held = None if keeper is None else keeper.list_held_nodes
@@ -207,8 +206,7 @@ class Daemon:
         self.release_watch = ReleaseWatch(deciding, self.tenancy, self.engine.submit, keeper)
         watched = (self.tenancy, violations, self.release_watch)
         self.consoles = build_console_watch(context, reach, parts.matrix, parts.consoles)
-        plan = None if parts.fabrics is None else parts.fabrics.plan
-        more = (plan, parts.recovery, parts.alerts, self.shards)
+        more = (parts.fabrics, parts.recovery, parts.alerts, self.shards)
         self.leaf_watch = build_leaf_watch(context, watched, *more)
         self.partition_watch = build_partition_watch(context, watched, parts.fabrics)
         self.storage_watch = build_storage_watch(context, self.tenancy, parts.alerts)

@@ -39,7 +39,6 @@ from provisioner.execution.tenancy.tenancy import Tenancy
 from provisioner.execution.validate.fabric_tests import FabricTests
 from provisioner.model.input_error import InputError
 from provisioner.model.matrix import Matrix
-from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.ports import Clock, Credentials, DamagedRow
 from provisioner.ports.agents import ConsoleBook, Consoles
 from provisioner.ports.alerts import AuditSink
@@ -59,7 +58,7 @@ Watched = tuple[Tenancy, IsolationViolations, ReleaseWatch]
 def build_leaf_watch(
     context: Context,
     watched: Watched,
-    plan: AddressPlan | None,
+    fabrics: Fabrics | None,
     recovery: SqlRecoveryRepository | None,
     alerts: SqlAlertRepository | None,
     shards: Shards,
@@ -67,7 +66,7 @@ def build_leaf_watch(
     tenancy, violations, released = watched
     apart = HostsApart(tenancy.site, context.store, tenancy)
     watch = ApartWatch(context.store, context.clock, apart, alerts)
-    given = (plan, recovery, watch, shards)
+    given = (None if fabrics is None else fabrics.plan, recovery, watch, shards)
     return LeafWatch(context, tenancy, violations, released.take_back, *given)
 
 

@@ -73,6 +73,8 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     ),
     ("integrations.racks.identity", (), "read_switch_place read_supply", {}),
     ("integrations.racks.fabric_gate", (), "read_fabric", {"tray": "t0"}),
+    ("integrations.racks.nvue", (), "read_images read_versions read_files read_job", {}),
+    ("integrations.racks.nvue", (), "read_controller", {"switch": "s0", "tray_index": 0}),
     ("integrations.building_water.signals", (), "_load", {}),
     ("integrations.building_water.signals", (), "_read_states", {"kind": "RackLeakDetect"}),
     (
@@ -482,6 +484,9 @@ DECODE_FOR: Mapping[str, str] = {
     "planning.watch.membership": "planning.watch.membership:read_standing",
     "integrations.evidence_files.reading": _OURS,  # evidence that this program collected
     "integrations.racks.plan": _OURS,  # the plan that a person wrote
+    "integrations.racks.rack_update": _OURS,  # lines of its own journal
+    "integrations.racks.update_log": _OURS,
+    "integrations.racks.update_start": _OURS,
     "integrations.racks.reading": "integrations.racks.identity:read_switch_place",
     "api.app": "api.app:_checked",
     "model.shipped_tables": _OURS,  # tables of the program

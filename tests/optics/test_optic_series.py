@@ -23,6 +23,7 @@ from provisioner.integrations.optics.series import (
     encode,
     read_days,
     read_frames,
+    read_judged,
     read_now,
 )
 from provisioner.integrations.optics.trends import Day, find_shared, judge_port
@@ -338,6 +339,26 @@ def test_days_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "days.jsonl").write_text(f'{{"day": \n[]\n{json.dumps(good)}\n{{"day": "x"}}\n')
 
     assert list(read_days(tmp_path)) == ["swp1"]
+
+
+def test_one_damaged_port_of_a_day_takes_no_other_with_it(tmp_path: Path) -> None:
+    sound = {"values": {"rx_dbm": -1.0}}
+    damaged: list[object] = [
+        None,
+        [],
+        {"values": {"rx_dbm": float("nan")}},
+        {"values": {"rx_dbm": 1.0}, "flaps": float("inf")},
+        {"values": {"rx_dbm": 1.0}, "low": float("inf")},
+        {"values": {"rx_dbm": "x"}},
+    ]
+    ports = {f"swp{n}": one for n, one in enumerate(damaged)} | {"swp9": sound}
+    deep = '{"day":"2026-05-02","ports":' + "[" * 100_000
+    lines = [json.dumps({"day": "2026-05-01", "ports": ports}), deep, '{"ports": {}}', "{", ""]
+    (tmp_path / "days.jsonl").write_text("\n".join(lines))
+    (tmp_path / "judged.json").write_text("[" * 100_000)
+
+    assert list(read_days(tmp_path)) == ["swp9"]
+    assert not read_judged(tmp_path).whole
 
 
 def fill_days(folder: Path) -> tuple[Node, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import logging
 import shutil
 import signal
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console, Group
@@ -93,6 +94,7 @@ def demo(
         int,
         typer.Option(min=0, max=65535, help="Port of the console and the API; 0: a free one."),
     ] = 0,
+    rack: Annotated[bool, typer.Option("--rack", help="Update a rack: one tray leaks.")] = False,
 ) -> None:
     """Take a simulated rack from just cabled to two tenants, with three nodes broken on purpose.
 
@@ -102,6 +104,8 @@ def demo(
 
     Example: provisioner demo --nodes 8
     """
+    if rack:
+        _play_rack(directory, as_json=as_json_)
     matrix = matrix if matrix != Path(FILE_NAME) else find_shipped(FILE_NAME)
     read_matrix([matrix])  # before any file is removed
     spare = (nodes // 4 if stay_ else 0) if spare is None else spare
@@ -158,6 +162,17 @@ def _check_spare(spare: int, nodes: int, *, stay: bool) -> None:
     if spare >= nodes:
         problem = f"of {nodes} hosts so many cannot be spare"
         raise InputError("--spare", str(spare), problem, "Name fewer, or more --nodes.")
+
+
+def _play_rack(directory: Path, *, as_json: bool) -> NoReturn:
+    """Play the update of a rack; exit code 1 where it did not end as planned."""
+    from provisioner.integrations.demo.rack_demo import run_rack
+
+    _empty(directory)
+    (directory / LOG).touch()
+    ended = run_rack(directory, lambda said: typer.echo(said, err=as_json))
+    typer.echo(json.dumps(ended) if as_json else json.dumps(ended, indent=2))
+    raise typer.Exit(0 if ended["ok"] else 1)
 
 
 def _stay(asked: Asked, directory: Path, matrix: Path, api_port: int) -> None:

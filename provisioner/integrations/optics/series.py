@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 import struct
@@ -456,7 +457,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def read_days(folder: Path) -> dict[str, list[Day]]:
-    """Return port -> its days, oldest first; lines that cannot be read are left out."""
+    """Return port -> its days, oldest first; what cannot be read, a line or a port, is left out."""
     ports: dict[str, list[Day]] = {}
     file = folder / "days.jsonl"
     lines = file.read_text(errors="replace").splitlines() if file.exists() else []
@@ -464,10 +465,15 @@ def read_days(folder: Path) -> dict[str, list[Day]]:
         try:
             row = json.loads(line)
             at = date.fromisoformat(row["day"])
-            for port, shown in row["ports"].items():
-                ports.setdefault(port, []).append(_read_day(at, shown))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            shown = dict(row["ports"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
+        for port, each in shown.items():
+            try:
+                day = _read_day(at, each)
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+                continue
+            ports.setdefault(port, []).append(day)
     return ports
 
 
@@ -475,16 +481,24 @@ def _read_day(at: date, shown: Mapping[str, Any]) -> Day:
     low = shown.get("low")
     return Day(
         day=at,
-        values={str(k): float(v) for k, v in shown["values"].items()},
+        values={str(k): _finite(v) for k, v in shown["values"].items()},
         serial=str(shown.get("serial", "")),
         part=str(shown.get("part", "")),
         lot=str(shown.get("lot", "")),
         kind=str(shown.get("kind", "unknown")),
-        low_alarm_dbm=None if low is None else float(low),
+        low_alarm_dbm=None if low is None else _finite(low),
         flaps=int(shown.get("flaps", 0)),
         up=shown.get("up") is True,
         queues={str(k): int(v) for k, v in shown.get("queues", {}).items()},
     )
+
+
+def _finite(value: Any) -> float:
+    """Return a number; JSON as Python reads it has NaN and Infinity too. Raises ValueError."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("it is no finite number")
+    return number
 
 
 def read_now(folder: Path) -> dict[str, Any]:
@@ -516,6 +530,6 @@ def read_judged(folder: Path) -> Judged:
 def _read_object(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(file.read_text(errors="replace"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}

@@ -19,6 +19,7 @@ from pydantic import Field, StringConstraints
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import build_graph, derive_impact, domain_of
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.integrations.racks.update_packages import Package
 from provisioner.model.base import Record
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.shipped_tables import read_table
@@ -79,12 +80,16 @@ Version = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, 
 
 
 class CampaignFile(Record):
-    """What a person writes: targets by kind and component, states by unit, limits."""
+    """What a person writes: targets by kind and component, states by unit, limits.
+
+    `packages` are what `rack update` writes; `rack plan` needs none.
+    """
 
     targets: Mapping[Kind, Mapping[str, Version]] = Field(min_length=1, max_length=8)
     units: Mapping[str, UnitState] = Field(default={}, max_length=1 << 20)
     limits: Limits = Limits()
     durations_s: Mapping[ActKind, float] = Field(default={})
+    packages: Mapping[Kind, Mapping[str, Package]] = Field(default={}, max_length=8)
 
 
 @dataclass(frozen=True)

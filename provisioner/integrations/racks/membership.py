@@ -40,6 +40,7 @@ class UnitReading:
     cartridges: tuple[str, ...] = ()  # their serials
     leaks: tuple[LeakDetector, ...] = ()
     supplies: tuple[Supply, ...] = ()
+    supplies_ill: tuple[str, ...] = ()  # those that do not say that they are well
     gaps: tuple[Gap, ...] = ()
     unread: str = ""  # why nothing was read
 

@@ -30,8 +30,10 @@ from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
     campaign_commands,
+    cold_reboot_commands,
     fabric_commands,
     firmware_commands,
+    update_commands,
     water_commands,
 )
 from provisioner.integrations.racks.elevation import draw_elevation
@@ -58,6 +60,8 @@ app = typer.Typer(
 )
 app.command()(campaign_commands.plan)
 app.command()(campaign_commands.impact)
+app.command()(update_commands.update)
+app.command("cold-reboot")(cold_reboot_commands.cold_reboot)
 app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)

@@ -10,7 +10,7 @@ from typing import Any
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.parsing import link, text
-from provisioner.adapters.redfish.parts import host_system, of_type, power_of, read_id
+from provisioner.adapters.redfish.parts import host_system, of_type, power_of, read_health, read_id
 from provisioner.adapters.redfish.walk import Allowance, Resource, Walk
 from provisioner.integrations.racks.identity import (
     Kind,
@@ -151,6 +151,7 @@ class _Unit:
             serial=text(body.get("SerialNumber")) or "",
             power={Supply.ON: "On", Supply.OFF: "Off"}.get(state, "Unknown"),
             supplies=supplies,
+            supplies_ill=tuple(read_id(m) for m in members if read_health(m.data) != "OK"),
         )
 
 

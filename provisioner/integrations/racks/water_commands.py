@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -68,6 +68,9 @@ BuildingOption = Annotated[
 ]
 
 
+Reader = Callable[[PlannedUnit], Awaitable[UnitReading]]
+
+
 class PowerAct(StrEnum):
     """What is done to a unit's power."""
 
@@ -93,8 +96,11 @@ class Racked:
     plan: RackPlan | None = None  # all racks, for whose serial a unit states; None: this one alone
     readings: dict[str, UnitReading] = field(default_factory=dict)  # of the last look
 
-    async def look(self) -> dict[str, UnitWater]:
-        """Read every tray and switch once, store what is known, and return it for this rack."""
+    async def look(self, read: Reader | None = None) -> dict[str, UnitWater]:
+        """Read every tray and switch once, store what is known, and return it for this rack.
+
+        `read`: what reads one unit in place of `read_unit`, which reads its place as well.
+        """
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def one(unit: PlannedUnit) -> tuple[str, tuple[LeakDetector, ...] | None]:
@@ -102,7 +108,10 @@ class Racked:
             if address is None:
                 return unit.name, None
             async with slots:
-                reading = await read_unit(self.transport, address, self.limit_s)
+                if read is not None:
+                    reading = await read(unit)
+                else:
+                    reading = await read_unit(self.transport, address, self.limit_s)
             self.readings[unit.name] = reading
             return unit.name, None if reading.unread else reading.leaks
 
@@ -146,12 +155,18 @@ class Racked:
         for number in range(DRY_LOOKS_MIN):
             if number:
                 await self.pause(BETWEEN_S)
-            for one in await self._look_for_refusals(unit, reset):
+            for one in await self.find_refusals_now(unit, reset):
                 refused[one.subject, one.detail] = one
         return tuple(refused.values())
 
-    async def _look_for_refusals(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
-        known = await self.look()
+    async def find_refusals_now(self, unit: PlannedUnit, reset: str) -> tuple[Blocker, ...]:
+        """Look once, and return what speaks against giving a unit power."""
+        return self.judge_refusals(unit, reset, await self.look())
+
+    def judge_refusals(
+        self, unit: PlannedUnit, reset: str, known: Mapping[str, UnitWater]
+    ) -> tuple[Blocker, ...]:
+        """Return what the last look, which was a whole one, speaks against giving a unit power."""
         plan = self.plan or RackPlan(racks=(self.rack,))
         return (
             *find_power_refusals(self.rack, unit, reset, known, self._ask_building()),
@@ -170,7 +185,7 @@ class Racked:
         """Send a reset, and return why it did not take effect. Water is asked again before it."""
 
         async def admit() -> Blocker | None:
-            return next(iter(await self._look_for_refusals(unit, reset)), None)
+            return next(iter(await self.find_refusals_now(unit, reset)), None)
 
         address = self.addresses[unit.name]
         client = Redfish(self.transport, address, quirks.UNKNOWN, admit=admit)
@@ -371,7 +386,7 @@ def power(
                     return refused
                 if dry_run:
                     return ()
-                _ask(f"{reset} to {unit}", yes=yes)
+                ask_person(f"{reset} to {unit}", yes=yes)
                 failed = await racked.act(wanted, reset)
                 return () if failed is None else (failed,)
         finally:
@@ -385,7 +400,8 @@ def power(
     typer.echo(f"would send {reset} to {unit}. Nothing was done." if dry_run else f"{unit}: {act}")
 
 
-def _ask(sentence: str, *, yes: bool) -> None:
+def ask_person(sentence: str, *, yes: bool) -> None:
+    """Ask whether a sentence is meant, unless `yes`. Raises InputError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,0 +1,214 @@
+"""Carries a cold reboot of a rack out: reads it whole each round, and sends one write at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.parsing import link, text
+from provisioner.adapters.redfish.service import action_of, target_of
+from provisioner.integrations.racks.campaign import Act, ActKind
+from provisioner.integrations.racks.cold_reboot import RackView, decide_reboot
+from provisioner.integrations.racks.flash_reading import find_flash
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
+from provisioner.integrations.racks.rack_update import Update
+from provisioner.integrations.racks.reading import read_unit
+from provisioner.integrations.racks.update_log import BEGAN, NOTED, TOLD, VOID, Line, UpdateLog
+from provisioner.integrations.racks.update_steps import Do, Next, fail, wait
+from provisioner.integrations.racks.update_trays import Answer, TrayWrites
+from provisioner.integrations.racks.water_commands import Racked
+from provisioner.integrations.racks.water_file import open_water
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import PortError, Unreachable
+
+ROUNDS_MAX = 2_000  # each takes half a minute; a cold reboot takes less than an hour
+
+
+@dataclass
+class ColdReboot:
+    """One cold reboot of one rack, by its journal."""
+
+    update: Update
+    rack: PlannedRack
+    log: UpdateLog
+    _racked: Racked | None = None
+    _told: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.rack.name}/cold-reboot"
+
+    async def carry_out(self) -> Next:
+        """Do it, or go on with it; return how it ended. A tenant in its domain refuses it."""
+        for name, state in self.update.asked.units.items():
+            if state.tenant:
+                why = f"{state.tenant} uses {name}: reclaim its nodes first"
+                return fail(Reason.NOT_CONFIRMED, why)
+        trays = [u.name for u in self._units(Kind.COMPUTE_TRAY)]
+        unsaid = [n for n in trays if self._tenant_of(n) is None]
+        if unsaid:
+            return fail(Reason.CANNOT_TELL, f"nobody looked whose host {unsaid[0]} is")
+        step = wait("nothing was read yet")
+        for _ in range(min(ROUNDS_MAX, self.update.rounds_max)):
+            step = await self._round()
+            if step.do in (Do.DONE, Do.FAIL):
+                return step
+            await self.update.pause(self.update.poll_s)
+        return fail(Reason.TIME_LIMIT, f"it waited too long: {step.why}")
+
+    def _tenant_of(self, name: str) -> str | None:
+        state = self.update.asked.units.get(name)
+        return None if state is None else state.tenant
+
+    def _units(self, *kinds: Kind) -> list[PlannedUnit]:
+        return [u for u in self.rack.units if u.kind in kinds]
+
+    async def _round(self) -> Next:
+        with open_water(self.update.water) as store:
+            self._racked = Racked(
+                self.rack,
+                self.update.bmcs,
+                self.update.addresses,
+                store,
+                self.update.building,
+                pause=self.update.pause,
+                plan=self.update.plan,
+            )
+            log = self.log.of(self.key)
+            step = decide_reboot(await self._read(), log, self.update.now())
+            if step.why and self._told.get(step.what or "wait") != step.why:
+                self._told[step.what or "wait"] = step.why
+                self.update.say(f"{self.key}: {step.what} {step.why}".replace("  ", " "))
+            if step.do is Do.NOTE:
+                detail = step.why
+                self.log.write(Line(self.key, NOTED, step.what, self.update.now(), detail))
+            return await self._send(step) if step.do is Do.SEND else step
+
+    # --- reading
+
+    async def _read(self) -> RackView:
+        assert self._racked is not None
+        dark = self.log.of(self.key).noted("dark")
+        known = await self._racked.look()
+        readings = self._racked.readings
+        placed = self._units(Kind.COMPUTE_TRAY, Kind.NVLINK_SWITCH)
+        with_bmc = {u.name for u in placed if u.name in self.update.addresses}
+        answering = {name for name in with_bmc if name in readings and not readings[name].unread}
+        refused: dict[str, str] = {}
+        if dark:
+            for unit in self._units(Kind.COMPUTE_TRAY):
+                for one in self._racked.judge_refusals(unit, "On", known):
+                    refused.setdefault(unit.name, one.detail)
+        power = {name: readings[name].power for name in answering}
+        shelves = self._units(Kind.POWER_SHELF)
+        told = await asyncio.gather(*(self._read_shelf(unit) for unit in shelves))
+        power |= {name: state for name, state in told if state in ("On", "Off")}
+        down = self.log.of(self.key)
+        begun = any(down.count(f"shelf-Off:{u.name}") for u in shelves)
+        return RackView(
+            trays=tuple(u.name for u in self._units(Kind.COMPUTE_TRAY)),
+            shelves=tuple(u.name for u in shelves),
+            power=power,
+            policy=await self._read_policies(answering),
+            answering=frozenset(answering),
+            with_bmc=frozenset(with_bmc),
+            refused=refused,
+            running={} if begun else await self._find_running(placed),
+        )
+
+    async def _read_shelf(self, unit: PlannedUnit) -> tuple[str, str]:
+        if unit.name not in self.update.addresses:
+            return unit.name, "Unknown"
+        reading = await read_unit(self.update.bmcs, self.update.addresses[unit.name])
+        return unit.name, reading.power
+
+    async def _read_policies(self, answering: set[str]) -> Mapping[str, str]:
+        policies: dict[str, str] = {}
+        for unit in self._units(Kind.COMPUTE_TRAY):
+            if unit.name not in answering:
+                continue
+            try:
+                system = await (await self._client(unit.name)).service.read_system()
+            except PortError:
+                continue
+            policy = text(system.data.get("PowerRestorePolicy")) if system is not None else None
+            if policy is not None:
+                policies[unit.name] = policy
+        return policies
+
+    async def _find_running(self, placed: list[PlannedUnit]) -> Mapping[str, str]:
+        """Return what a cut would break: flashes, copies, and units of which nobody knows."""
+        found: dict[str, str] = {}
+        for unit in placed:
+            if unit.name not in self.update.addresses:
+                found[unit.name] = "no address is planned"
+            elif (no := await find_flash(await self._client(unit.name), unit.name)) is not None:
+                found[unit.name] = no.detail
+        return found
+
+    async def _client(self, name: str) -> Redfish:
+        async def admit() -> Blocker | None:
+            return None  # `find_refusals` asks before the one act that gives power
+
+        return await self.update.client(name, admit)
+
+    # --- writing
+
+    async def _send(self, step: Next) -> Next:
+        now = self.update.now
+        self.log.write(Line(self.key, BEGAN, step.what, now(), step.why))
+        try:
+            answer = await self._transmit(step.what)
+        except Unreachable as error:
+            if not error.maybe_executed:
+                self.log.write(Line(self.key, TOLD, step.what, now(), VOID))
+            return wait(str(error))
+        except PortError as error:
+            return wait(str(error))
+        if not isinstance(answer, Blocker):
+            self.log.write(Line(self.key, TOLD, step.what, now(), answer))
+            return wait("it was sent")
+        if answer.reason in (Reason.LEAK, Reason.BUSY):
+            self.log.write(Line(self.key, TOLD, step.what, now(), VOID))
+            return wait(f"{step.what}: {answer.detail}")
+        return fail(answer.reason, f"{step.what}: {answer.detail}")
+
+    async def _transmit(self, what: str) -> Answer:
+        verb, _, name = what.partition(":")
+        client = await self._client(name)
+        if verb in ("shelf-Off", "shelf-On"):
+            return await _switch_shelf(client, "ForceOff" if verb == "shelf-Off" else "On")
+        _, unit = self.update.find(name)
+
+        async def admit(reset: str) -> Blocker | None:
+            assert self._racked is not None
+            return next(iter(await self._racked.find_refusals(unit, reset)), None)
+
+        act = Act(self.key, ActKind.ACTIVATE, name, (self.rack.name,), (), 0.0)
+        writes = TrayWrites(client, None, admit)
+        if verb == "policy-back":
+            before = self.log.of(self.key).detail(f"policy-off:{name}")
+            return await writes.set_policy(before or "LastState")
+        if verb == "policy-off":
+            return await writes.set_policy("AlwaysOff")
+        return await writes.send(act, "off" if verb == "host-off" else "on", self.log.of(self.key))
+
+
+async def _switch_shelf(client: Redfish, kind: str) -> Answer:
+    """Switch a shelf by `Chassis.Reset`, or by the action of the kind's own name (LiteOn)."""
+    service = client.service
+    walk = service.walk()
+    for chassis in await walk.read_linked(await walk.read_root(), "Chassis"):
+        if link(chassis.data, "PowerSubsystem") is None:
+            continue
+        reset = target_of(action_of(chassis.data, "Chassis.Reset"))
+        own = target_of(action_of(chassis.data, f"Chassis.{kind}"))
+        if reset is None and own is None:
+            continue
+        body = {"ResetType": kind} if reset is not None else {}
+        reply = await service.post(reset or own or "", body, "shelf")
+        return reply if isinstance(reply, Blocker) else ""
+    return service.not_offered("shelf", f"reset to {kind}")

@@ -1,0 +1,547 @@
+"""Carries the campaign of one NVLink domain out on real units: the plan's executor with real hands.
+
+Each round looks at the water of every rack first, then at each unit with an act under way, and
+sends at most one write to each. Every write is in the journal before it is sent. After a death the
+journal and the units tell what happened; nothing is taken from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.walk import Walk
+from provisioner.integrations.racks.campaign import (
+    Act,
+    ActKind,
+    Campaign,
+    CampaignFile,
+)
+from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcome, Seen, Step
+from provisioner.integrations.racks.identity import Kind, Supply
+from provisioner.integrations.racks.impact import domain_of
+from provisioner.integrations.racks.membership import UnitReading
+from provisioner.integrations.racks.nvue import NvosClient, read_controller
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.integrations.racks.reading import read_unit
+from provisioner.integrations.racks.shelf_steps import ShelfView
+from provisioner.integrations.racks.update_log import (
+    BEGAN,
+    NOTED,
+    TOLD,
+    VOID,
+    ActLog,
+    Line,
+    UpdateLog,
+)
+from provisioner.integrations.racks.update_packages import Package, find_missed, find_surplus
+from provisioner.integrations.racks.update_shelves import ShelfWrites, decide_shelf, read_shelf
+from provisioner.integrations.racks.update_steps import (
+    CONFIGURE_MAX_S,
+    POWER_MAX_S,
+    Controller,
+    Do,
+    Next,
+    Nvos,
+    decide_cluster,
+    done,
+    fail,
+    wait,
+)
+from provisioner.integrations.racks.update_switches import (
+    SwitchWrites,
+    decide_switch,
+    read_switch,
+)
+from provisioner.integrations.racks.update_trays import (
+    Answer,
+    TrayWrites,
+    decide_tray,
+    find_detail,
+    list_versions,
+    read_tray,
+)
+from provisioner.integrations.racks.water import UnitWater, WaterState
+from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
+from provisioner.integrations.racks.water_file import open_water
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    PortError,
+    SwitchAddress,
+    SwitchTransport,
+    Unreachable,
+)
+from provisioner.quirks import Quirk
+
+POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
+SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
+ROUNDS_MAX = 20_000  # some days; a rack takes hours
+_BEFORE = "before"
+
+
+@dataclass
+class Update:
+    """What an update needs of the world."""
+
+    plan: RackPlan
+    asked: CampaignFile
+    folder: Path  # where the packages' files are
+    bmcs: BmcTransport
+    switches: SwitchTransport
+    addresses: Mapping[str, BmcAddress]
+    nvos: Mapping[str, SwitchAddress]
+    factory: Mapping[str, SwitchAddress]  # the same, with the password that NVOS is delivered with
+    water: Path
+    now: Callable[[], float]
+    building: Path | None = None
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    say: Callable[[str], None] = lambda _: None
+    software: dict[str, Quirk] = field(default_factory=dict)  # of each BMC that answered
+    rounds_max: int = ROUNDS_MAX
+    poll_s: float = POLL_S
+
+    def find(self, name: str) -> tuple[PlannedRack, PlannedUnit]:
+        return next((r, u) for r in self.plan.racks for u in r.units if u.name == name)
+
+    async def client(self, name: str, admit: Callable[[], Awaitable[Blocker | None]]) -> Redfish:
+        """Return a client of a unit's BMC, which knows its software once that has answered."""
+        address = self.addresses[name]
+        if name not in self.software:
+            try:
+                root = await Walk(self.bmcs, address, quirks.UNKNOWN).read_root()
+            except PortError:
+                root = {}
+            if not root:
+                return Redfish(self.bmcs, address, quirks.UNKNOWN, pause=self.pause, admit=admit)
+            self.software[name] = quirks.identify(root)
+        return Redfish(self.bmcs, address, self.software[name], pause=self.pause, admit=admit)
+
+    def nvos_client(self, name: str) -> NvosClient | None:
+        ours = self.nvos.get(name)
+        return None if ours is None else NvosClient(self.switches, ours, self.factory.get(name))
+
+    def packages(self, kind: Kind, component: str = "") -> list[Package]:
+        """Return the package of a component, or those of all components that have a target."""
+        own = self.asked.packages.get(kind, {})
+        wanted = [component] if component else list(self.asked.targets.get(kind, {}))
+        return [own[each] for each in wanted if each in own]
+
+
+@dataclass
+class Hands:
+    """Real hands of the executor; what a round saw is what `look` returns."""
+
+    update: Update
+    log: UpdateLog
+    domain: Sequence[tuple[PlannedRack, PlannedUnit]]
+    tenants: Mapping[str, str | None]
+    acts: Mapping[str, Act]
+    why: dict[str, str] = field(default_factory=dict)  # act: what it waits for, or why it failed
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _racked: dict[str, Racked] = field(default_factory=dict)
+    _water: dict[str, WaterState] = field(default_factory=dict)
+    _silent: dict[str, float] = field(default_factory=dict)
+
+    def send(self, act: Act) -> None:
+        """Begin an act: its first write is sent in the next round."""
+
+    def look(self, act: Act) -> Seen:
+        return self._seen.pop(act.key, Seen.RUNNING)
+
+    async def round(self, keys: Sequence[str]) -> None:
+        """Look at the water and at each act's unit, and send at most one write for each act."""
+        with open_water(self.update.water) as store:
+            self._racked = {
+                rack.name: Racked(
+                    rack,
+                    self.update.bmcs,
+                    self.update.addresses,
+                    store,
+                    self.update.building,
+                    pause=self.update.pause,
+                    plan=self.update.plan,
+                )
+                for rack in {rack.name: rack for rack, _ in self.domain}.values()
+            }
+            for racked in self._racked.values():
+                await self._look_at_water(racked)
+            acts = [self.acts[key] for key in keys]
+            results = await asyncio.gather(*(self._advance(act) for act in acts))
+        self._seen = dict(zip(keys, results, strict=True))
+
+    async def _look_at_water(self, racked: Racked) -> None:
+        known = await racked.look(self._read_water)
+        self._water |= {name: state for name, (state, _) in racked.judge(known).items()}
+        wet = [u.name for u in racked.rack.units if known.get(u.name, UnitWater()).latched]
+        on = [u for u in wet if racked.readings.get(u) and racked.readings[u].power != "Off"]
+        if on:  # whatever runs on it: coolant first; it is stored as wet already
+            self.update.say(f"coolant in {', '.join(on)}: forced off")
+            for failed in await switch_wet_off(racked, known):
+                self.update.say(f"not off: {failed.subject}: {failed.detail}")
+
+    async def _read_water(self, unit: PlannedUnit) -> UnitReading:
+        """Read a unit's detectors and its power, and nothing else: this is asked each round."""
+        client = await self.update.client(unit.name, self._admit(unit.name))
+        try:
+            leaks = await client.read_leak_detectors()
+            return UnitReading(unit.kind, power=(await client.power()).value, leaks=leaks)
+        except PortError as error:
+            return UnitReading(None, unread=f"{error.reason}: {error}")
+
+    async def _advance(self, act: Act) -> Seen:
+        log = self.log.of(act.key)
+        try:
+            step = await self._decide(act, log)
+        except PortError as error:
+            step = wait(str(error))
+        if step.do is Do.SEND:
+            step = await self._send(act, step, self.log.of(act.key))
+        if step.do is Do.NOTE:
+            self._note(act.key, step.what, step.why)
+            step = wait(step.why)
+        if self.why.get(act.key) != step.why and step.why:
+            self.why[act.key] = step.why
+            self.update.say(f"{act.key}: {step.why}")
+        if step.do is Do.FAIL:
+            return Seen.FAILED
+        return Seen.DONE if step.do is Do.DONE else Seen.RUNNING
+
+    async def _decide(self, act: Act, log: ActLog) -> Next:
+        if act.kind is ActKind.DRAIN:
+            return self._judge_drain()
+        if (held := self._rest(act, log)) is not None:
+            return held
+        if act.kind is ActKind.CLUSTER:
+            return await self._decide_cluster(act, log)
+        if act.kind is ActKind.PROVE:
+            return await self._prove(act, log)
+        _, unit = self.update.find(act.on)
+        if unit.kind is Kind.COMPUTE_TRAY:
+            return await self._decide_tray(act, unit, log)
+        if unit.kind is Kind.NVLINK_SWITCH:
+            return await self._decide_switch(act, unit, log)
+        return await self._decide_shelf(act, unit, log)
+
+    def _rest(self, act: Act, log: ActLog) -> Next | None:
+        """Return why nothing is sent while coolant is seen; None: all is dry, or nobody can tell.
+
+        A BMC that restarts shows no detector: that is no reason to stop, and no write reaches it.
+        """
+        on = [act.on] if act.kind not in _OF_DOMAIN else [u.name for _, u in self.domain]
+        if act.kind in _OF_SHELF:
+            on = [u.name for rack, u in self.domain if rack.name in act.racks]
+        wet = [name for name in on if self._water.get(name) is WaterState.WET]
+        wet += [n for n, s in self._water.items() if n.startswith("building:") and s != "dry"]
+        if wet:
+            if log.last_note(_RESTS) != "wet":
+                self._note(act.key, "wet", wet[0])
+            return wait(f"{wet[0]} is wet: nothing is sent until a person says that it is dry")
+        if log.last_note(_RESTS) == "wet":
+            self._note(act.key, "cleared")
+        return None
+
+    def _judge_drain(self) -> Next:
+        """A tenant leaves by the daemon alone; here is only looked at who is said to be there."""
+        for name, tenant in self.tenants.items():
+            if tenant is None:
+                return fail(Reason.CANNOT_TELL, f"nobody looked whose host {name} is")
+            if tenant:
+                why = f"{tenant} uses {name}: reclaim its nodes first"
+                return fail(Reason.NOT_CONFIRMED, why)
+        return done("no tenant is in the domain")
+
+    # --- trays, switches, shelves
+
+    def _admit(self, name: str) -> Callable[[], Awaitable[Blocker | None]]:
+        """Return what a push asks: the unit was dry in this round."""
+
+        async def admit() -> Blocker | None:
+            state = self._water.get(name, WaterState.UNKNOWN)
+            if state is WaterState.DRY:
+                return None
+            remedy = "See docs/racks.md#water."
+            return Blocker(reason=Reason.LEAK, subject=name, detail=f"{state}", unblock=remedy)
+
+        return admit
+
+    def _watch_silence(self, act: Act, log: ActLog, writes: Sequence[str], *, heard: bool) -> None:
+        """Note that a unit was cut by what was sent, or is silent without any reason."""
+        if heard:
+            self._silent.pop(act.key, None)
+            return
+        since = self._silent.setdefault(act.key, self.update.now())
+        for what in writes:
+            if log.count(what) and not log.noted("silent", what):
+                self._note(act.key, "silent")
+        if self.update.now() - since > SILENT_MAX_S and not log.noted("silent-long"):
+            self._note(act.key, "silent-long")
+
+    async def _decide_tray(self, act: Act, unit: PlannedUnit, log: ActLog) -> Next:
+        client = await self.update.client(unit.name, self._admit(unit.name))
+        view = await read_tray(client, unit.name, log.told("push") or "")
+        self._watch_silence(act, log, ("ac",), heard=view.reachable)
+        if view.reachable and view.copying and not log.noted("copy"):
+            self._note(act.key, "copy", str(self.update.now()))
+        if view.reachable and view.hmc and not self.log.of(_unit(unit.name)).noted(_BEFORE):
+            self._note(_unit(unit.name), _BEFORE, json.dumps(dict(view.versions)))
+        packages = self.update.packages(Kind.COMPUTE_TRAY, act.component)
+        log = self.log.of(act.key)
+        step = decide_tray(act, packages, view, log, self.update.now())
+        detail = find_detail(step.what, view)
+        return replace(step, why=detail) if step.do is Do.SEND else step
+
+    async def _decide_switch(self, act: Act, unit: PlannedUnit, log: ActLog) -> Next:
+        packages = self.update.packages(Kind.NVLINK_SWITCH, act.component)
+        client = await self.update.client(unit.name, self._admit(unit.name))
+        nvos = self.update.nvos_client(unit.name)
+        view = await read_switch(nvos, client, act, packages, log)
+        silent = view.nvos is Nvos.SILENT
+        self._watch_silence(act, log, ("reboot",), heard=not silent)
+        known_dead = log.last_note(("dead", "alive")) == "dead"
+        if silent and not known_dead:
+            self._note(act.key, "dead", str(self.update.now()))
+        elif view.nvos is Nvos.OK and known_dead:
+            self._note(act.key, "alive")
+        log = self.log.of(act.key)
+        step = decide_switch(act, packages, view, log, self.update.now())
+        pushes = step.what.startswith("push") and view.tasks is not None
+        return replace(step, why=str(view.tasks)) if pushes else step
+
+    async def _decide_shelf(self, act: Act, unit: PlannedUnit, log: ActLog) -> Next:
+        client = await self.update.client(unit.name, self._admit(unit.name))
+        view = await read_shelf(client, unit.name, log.told("push") or "")
+        self._watch_silence(act, log, (), heard=view.reachable)
+        if act.kind is ActKind.PSU:
+            view = await self._look_around(act, view)
+        packages = self.update.packages(Kind.POWER_SHELF, act.component)
+        log = self.log.of(act.key)
+        step = decide_shelf(act, packages[0], view, log, self.update.now())
+        return replace(step, why=str(view.tasks)) if step.what == "push" else step
+
+    async def _look_around(self, act: Act, view: ShelfView) -> ShelfView:
+        """Add what else the shelf's rack shows: every other supply, and every host."""
+        units = [(r, u) for r, u in self.domain if r.name in act.racks]
+        bad: list[str] = []
+        for _, unit in (pair for pair in units if pair[1].kind is Kind.POWER_SHELF):
+            if unit.name not in self.update.addresses:
+                bad.append(f"{unit.name}: no address is planned")
+                continue
+            reading = await read_unit(self.update.bmcs, self.update.addresses[unit.name])
+            off = [s for s in reading.supplies if s is not Supply.ON]
+            expected = unit.supplies or 0
+            if reading.unread or off or len(reading.supplies) < expected:
+                bad.append(f"{unit.name}: {reading.unread or 'not every supply is on'}")
+            bad += [f"{unit.name}: supply {one} is not well" for one in reading.supplies_ill]
+        trays = [unit.name for _, unit in units if unit.kind is Kind.COMPUTE_TRAY]
+        power = {name: self._power(name) for name in trays}
+        on = tuple(name for name, state in power.items() if state == "On")
+        read = set(power.values()) <= {"On", "Off"}
+        return replace(view, supplies_bad=tuple(bad), hosts_on=on if read else None)
+
+    # --- the domain
+
+    async def _decide_cluster(self, act: Act, log: ActLog) -> Next:
+        if not log.noted("begun"):
+            self._note(act.key, "begun", str(self.update.now()))
+        begun = float(self.log.of(act.key).note("begun"))
+        if self.update.now() - begun > CONFIGURE_MAX_S and not log.noted("cluster-late"):
+            self._note(act.key, "cluster-late")
+        switches = [u for _, u in self.domain if u.kind is Kind.NVLINK_SWITCH]
+        seen = await asyncio.gather(*(self._read_controller(unit) for unit in switches))
+        return decide_cluster(seen, self.log.of(act.key), self.update.now())
+
+    async def _read_controller(self, unit: PlannedUnit) -> Controller:
+        nvos = self.update.nvos_client(unit.name)
+        index = unit.tray_index or 0
+        try:
+            body = await nvos.read_apps() if nvos is not None else None
+        except PortError as error:
+            return Controller(unit.name, index, None, said=str(error))
+        return read_controller(unit.name, index, body)
+
+    async def _prove(self, act: Act, log: ActLog) -> Next:
+        """Read every version of every unit again; one that does not answer proves nothing."""
+        told = await asyncio.gather(*(self._find_missed(unit) for _, unit in self.domain))
+        missed = [each for one in told for each in one]
+        for _, unit in self.domain:
+            if (surplus := await self._find_surplus(unit)) and not log.noted("surplus"):
+                self._note(act.key, "surplus", "; ".join(surplus)[:2000])
+                self.update.say(f"surplus: {unit.name}: {'; '.join(surplus[:4])}")
+        if not missed:
+            return self._bring_back(log)
+        silent = [each for each in missed if each.endswith(_UNREAD)]
+        self._watch_silence(act, log, (), heard=not silent)
+        if silent and not self.log.of(act.key).noted("silent-long"):
+            return wait(silent[0])
+        return fail(Reason.NOT_ACTIVATED, "; ".join(missed[:6]))
+
+    def _bring_back(self, log: ActLog) -> Next:
+        """Return what is left once all is proved: power for the hosts that a supply's act cut."""
+        off = [name for name in self._cut_hosts() if self._power(name) != "On"]
+        if not off:
+            return done("every version of every unit was read and is the wanted one")
+        if not log.count("hosts-on"):
+            return Next(Do.SEND, "hosts-on")
+        if log.since("hosts-on", self.update.now()) < POWER_MAX_S:
+            return wait(f"for {off[0]} to be on")
+        return fail(Reason.POWER, f"{off[0]} says {self._power(off[0])} after it was switched on")
+
+    def _cut_hosts(self) -> list[str]:
+        """Return the trays whose hosts were switched off for a supply, by the journal."""
+        cut = [act.racks for act in self.acts.values() if self.log.of(act.key).count("hosts-off")]
+        racks = {name for each in cut for name in each}
+        return [u.name for r, u in self.domain if r.name in racks and u.kind is Kind.COMPUTE_TRAY]
+
+    def _power(self, name: str) -> str:
+        rack, _ = self.update.find(name)
+        shown = self._racked[rack.name].readings.get(name)
+        return "Unknown" if shown is None else shown.power
+
+    async def _switch_hosts(self, act: Act, reset: str) -> Answer:
+        """Switch every host of the act's racks, but those that are so already; one no ends it."""
+        wanted = "On" if reset == "On" else "Off"
+        for rack, unit in self.domain:
+            own = unit.kind is Kind.COMPUTE_TRAY and rack.name in act.racks
+            if not own or self._power(unit.name) == wanted:
+                continue
+            if reset == "On":
+                for refused in await self._racked[rack.name].find_refusals_now(unit, reset):
+                    return refused
+            client = await self.update.client(unit.name, self._admit(unit.name))
+            if (no := await client.reset_system(reset)) is not None:
+                return no
+        return ""
+
+    async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
+        """Return version by id as a unit shows it now; None: it was not read."""
+        try:
+            if unit.kind is Kind.NVLINK_SWITCH:
+                nvos = self.update.nvos_client(unit.name)
+                view = await nvos.read("") if nvos is not None else None
+                return dict(view.versions) if view and view.nvos is Nvos.OK else None
+            if unit.name not in self.update.addresses:
+                return None
+            client = await self.update.client(unit.name, self._admit(unit.name))
+            return list_versions(await client.read_firmware(unit.name, unit.name)) or None
+        except PortError:
+            return None
+
+    async def _find_missed(self, unit: PlannedUnit) -> list[str]:
+        packages = self.update.packages(unit.kind)
+        if not packages:
+            return []
+        running = await self.read_running(unit)
+        if running is None:
+            return [f"{unit.name}{_UNREAD}"]
+        found = [each for package in packages for each in find_missed(package, running)]
+        return [f"{unit.name}: {each}" for each in found]
+
+    async def _find_surplus(self, unit: PlannedUnit) -> list[str]:
+        before = self.log.of(_unit(unit.name)).note(_BEFORE)
+        running = await self.read_running(unit) if before else None
+        if running is None:
+            return []
+        own = self.update.asked.packages.get(unit.kind, {})
+        return list(find_surplus(json.loads(before), running, own))
+
+    # --- writes
+
+    async def _send(self, act: Act, step: Next, log: ActLog) -> Next:
+        """Write the intent, send, write the answer. A lost answer leaves the intent open."""
+        now = self.update.now
+        self.log.write(Line(act.key, BEGAN, step.what, now(), step.why))
+        try:
+            answer = await self._transmit(act, step, self.log.of(act.key))
+        except Unreachable as error:
+            if not error.maybe_executed:
+                self.log.write(Line(act.key, TOLD, step.what, now(), VOID))
+            return wait(f"{step.what}: {error}")
+        except PortError as error:
+            return wait(f"{step.what}: {error}")
+        if not isinstance(answer, Blocker):
+            self.log.write(Line(act.key, TOLD, step.what, now(), answer))
+            return wait(f"{step.what} was sent")
+        if answer.reason in (Reason.BUSY, Reason.LEAK):
+            self.log.write(Line(act.key, TOLD, step.what, now(), VOID))
+            return wait(f"{step.what}: {answer.detail}")
+        self.log.write(Line(act.key, TOLD, step.what, now(), f"refused: {answer.detail}"[:300]))
+        if step.what == "ac":  # the host may have come on in between: that is looked at
+            return wait(f"ac: {answer.detail}")
+        return fail(answer.reason, f"{step.what}: {answer.detail}")
+
+    async def _transmit(self, act: Act, step: Next, log: ActLog) -> Answer:
+        if act.kind is ActKind.CLUSTER:
+            nvos = self.update.nvos_client(step.why)
+            return await nvos.start_controller() if nvos is not None else ""
+        if step.what in ("hosts-off", "hosts-on"):
+            return await self._switch_hosts(act, "ForceOff" if step.what == "hosts-off" else "On")
+        rack, unit = self.update.find(act.on)
+        client = await self.update.client(unit.name, self._admit(unit.name))
+        packages = self.update.packages(unit.kind, act.component)
+        if unit.kind is Kind.POWER_SHELF:
+            return await ShelfWrites(client, self.update.folder).send(act, packages[0], step.what)
+        if unit.kind is Kind.NVLINK_SWITCH:
+            nvos = self.update.nvos_client(unit.name)
+            writes = SwitchWrites(nvos, client, self.update.folder, self.update.pause)
+            return await writes.send(packages, step.what)
+        racked = self._racked[rack.name]
+
+        async def admit(reset: str) -> Blocker | None:
+            return next(iter(await racked.find_refusals_now(unit, reset)), None)
+
+        file = self.update.folder / packages[0].files[0].file if packages else None
+        return await TrayWrites(client, file, admit).send(act, step.what, log)
+
+    def _note(self, key: str, note: str, detail: str = "") -> None:
+        self.log.write(Line(key, NOTED, note, self.update.now(), detail))
+
+
+_OF_DOMAIN = frozenset({ActKind.DRAIN, ActKind.CLUSTER, ActKind.PROVE})
+_OF_SHELF = frozenset({ActKind.PMC_BACKUP, ActKind.PMC_PRIMARY, ActKind.PSU})
+_RESTS = ("wet", "cleared")
+_UNREAD = ": its versions were not read"
+
+
+def _unit(name: str) -> str:
+    return f"unit:{name}"
+
+
+async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple[Outcome, Hands]:
+    """Carry the campaign's one job out, or on from its journal; return how it ended and why."""
+    (job,) = campaign.jobs
+    domain = [
+        (rack, unit)
+        for rack in update.plan.racks
+        for unit in rack.units
+        if rack.name in job.racks and (unit.kind is Kind.POWER_SHELF or domain_of(rack, unit))
+    ]
+    tenants = {
+        unit.name: update.asked.units[unit.name].tenant
+        for _, unit in domain
+        if unit.kind is Kind.COMPUTE_TRAY
+    }
+    hands = Hands(update, log, domain, tenants, {act.key: act for act in job.acts})
+
+    def write(entry: Entry) -> None:
+        log.write(Line(entry.key, "step", entry.step, update.now()))
+
+    journal = [Entry(key, Step(what)) for key, what in log.steps()]
+    execution = Execution(campaign, hands, write, journal)
+    execution.advance()
+    for _ in range(update.rounds_max):
+        running = execution.outcome().running
+        if not running:
+            break
+        await hands.round(running)
+        for key in running:
+            execution.observe(key)
+        execution.advance()
+        await update.pause(update.poll_s)
+    return execution.outcome(), hands

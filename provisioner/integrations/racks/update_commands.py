@@ -1,0 +1,168 @@
+"""`provisioner rack update`: writes the firmware of one NVLink domain, and proves what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provisioner.adapters.redfish.transport import RedfishTransport
+from provisioner.adapters.switch_https import SwitchHttps
+from provisioner.cli.options.bmc_options import (
+    CaOption,
+    InsecureOption,
+    UserOption,
+    build_address,
+    read_password,
+)
+from provisioner.cli.options.tables import strip_controls
+from provisioner.integrations.racks.campaign import Campaign, CampaignFile
+from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
+from provisioner.integrations.racks.rack_update import Hands, Update, carry_out
+from provisioner.integrations.racks.update_log import open_log
+from provisioner.integrations.racks.update_start import (
+    check_packages,
+    find_reasons,
+    limit_plan,
+    prepare,
+)
+from provisioner.integrations.racks.water_commands import (
+    BuildingOption,
+    WaterOption,
+    ask_person,
+)
+from provisioner.model.input_error import InputError
+from provisioner.ports import Secret, SwitchAddress
+
+OURS = "PROVISIONER_NVOS_PASSWORD"
+FACTORY = "PROVISIONER_NVOS_FACTORY_PASSWORD"
+
+
+def update(
+    plan: Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")],
+    campaign: Annotated[
+        Path,
+        typer.Argument(metavar="CAMPAIGN", help="YAML file with targets, packages and tenants."),
+    ],
+    rack: Annotated[str, typer.Argument(help="Name of a rack: its whole NVLink domain is meant.")],
+    water: WaterOption,
+    journal: Annotated[
+        Path, typer.Option(help="File that keeps what was sent. Keep it: the update resumes by it.")
+    ],
+    user: UserOption = "",
+    nvos_user: Annotated[
+        str, typer.Option(help=f"User at NVOS; passwords are taken from {OURS} and {FACTORY}.")
+    ] = "",
+    building: BuildingOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read, plan and say what would be sent.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    insecure: InsecureOption = False,
+    ca: CaOption = None,
+) -> None:
+    """Update NVLink switches, trays and power shelves of one domain, and prove each version.
+
+    Everything is read first: a unit that is wet, not where the plan has it, or unread holds the
+    domain, and so does a tray with a tenant. Each write is in the journal before it is sent; the
+    same command goes on after a death. Coolant stops it until a person says that it is dry.
+
+    Exit code 1: it is held, or an act failed; each reason is told.
+
+    Example: provisioner rack update r.yaml c.yaml r01 --water w.json --journal j --user admin
+    """
+    whole = read_plan(plan)
+    whole.find(rack)
+    planned = limit_plan(whole, rack)
+    asked = read_record(campaign, CampaignFile)
+    check_packages(asked, planned, campaign.parent)
+    bmcs = RedfishTransport(ca_file=ca)
+    switches = SwitchHttps(ca_file=ca)
+    made = build_update(planned, asked, (bmcs, switches), (user, nvos_user), ca, insecure=insecure)
+    made = replace(made, folder=campaign.parent, water=water, building=building)
+
+    async def run() -> tuple[Campaign, Outcome | None, Hands | None]:
+        try:
+            with open_log(journal) as log:
+                begun = await prepare(made, log)
+                _show(begun)
+                if dry_run or not begun.jobs:
+                    return begun, None, None
+                ask_person(f"send this to {begun.jobs[0].domain}", yes=yes)
+                outcome, hands = await carry_out(made, log, begun)
+                return begun, outcome, hands
+        finally:
+            await bmcs.close()
+            await switches.close()
+
+    begun, outcome, hands = asyncio.run(run())
+    if outcome is None or hands is None:
+        raise typer.Exit(1 if begun.held else 0)
+    for domain, key in outcome.held.items():
+        typer.echo(f"{domain} is held at {key}: {strip_controls(hands.why.get(key, ''))}", err=True)
+    typer.echo(f"{outcome.done} acts done, {outcome.waiting} left")
+    raise typer.Exit(0 if outcome.finished else 1)
+
+
+def _show(begun: Campaign) -> None:
+    for reason in find_reasons(begun):
+        typer.echo(f"held: {strip_controls(reason)}", err=True)
+    for job in begun.jobs:
+        typer.echo(f"{job.domain}: {len(job.acts)} acts, {len(job.hosts)} hosts out")
+        for act in job.acts:
+            typer.echo(f"  {act.key}{f' to {act.target}' if act.target else ''}")
+    for domain in begun.done:
+        typer.echo(f"{domain}: every version runs already")
+
+
+def build_update(
+    planned: RackPlan,
+    asked: CampaignFile,
+    wires: tuple[RedfishTransport, SwitchHttps],
+    users: tuple[str, str],
+    ca: Path | None,
+    *,
+    insecure: bool,
+) -> Update:
+    """Return what an update needs of the world, by a command's options. Raises InputError."""
+    user, nvos_user = users
+    secret = read_password(user)
+    units = [unit for rack in planned.racks for unit in rack.units]
+    addresses = {
+        unit.name: replace(
+            build_address(unit.bmc, "", "", ca, insecure=insecure), username=user, secret=secret
+        )
+        for unit in units
+        if unit.bmc
+    }
+    ours = os.environ.get(OURS, "")
+    factory = os.environ.get(FACTORY, "")
+    if nvos_user and not ours:
+        raise InputError("--nvos-user", nvos_user, "no password is given", f"Set {OURS}.")
+
+    def login(password: str) -> dict[str, SwitchAddress]:
+        return {
+            unit.name: SwitchAddress(url=unit.nvos, username=nvos_user, secret=Secret(password))
+            for unit in units
+            if unit.nvos and nvos_user and password
+        }
+
+    return Update(
+        plan=planned,
+        asked=asked,
+        folder=Path(),
+        bmcs=wires[0],
+        switches=wires[1],
+        addresses=addresses,
+        nvos=login(ours),
+        factory=login(factory),
+        water=Path(),
+        now=time.time,
+        say=lambda sentence: typer.echo(strip_controls(sentence)),
+    )

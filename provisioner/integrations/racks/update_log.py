@@ -1,0 +1,164 @@
+"""The journal of a rack's update: what was begun, sent and seen, each line before it counts.
+
+A line is on the disk when `write` returns. A line that a crash cut off is the last one, and was
+never acted upon; any other damaged line stops the update: what was sent is not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.model.input_error import InputError
+
+LINES_MAX = 200_000  # a rack's update writes some thousand
+BYTES_MAX = 64 * 2**20
+BEGAN = "began"
+TOLD = "told"
+NOTED = "noted"
+VOID = "void"  # an answer that says: nothing was executed
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line. `what`: a step of the executor, or a write, its answer, or a note of an act."""
+
+    key: str  # of the act
+    kind: str  # "step", BEGAN, TOLD or NOTED
+    what: str
+    at: float
+    detail: str = ""
+
+
+class UpdateLog:
+    """All lines of a journal, by act."""
+
+    def __init__(self, lines: Sequence[Line], descriptor: int) -> None:
+        self._acts: dict[str, list[Line]] = {}
+        self._descriptor = descriptor
+        for line in lines:
+            self._acts.setdefault(line.key, []).append(line)
+
+    def write(self, line: Line) -> None:
+        """Append a line; it is on the disk when this returns. Raises OSError."""
+        written = json.dumps(asdict(line)).encode() + b"\n"
+        os.write(self._descriptor, written)
+        os.fsync(self._descriptor)
+        self._acts.setdefault(line.key, []).append(line)
+
+    def of(self, key: str) -> ActLog:
+        return ActLog(self._acts.get(key, ()))
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """Yield each act with each step of the executor, in order."""
+        for key, lines in self._acts.items():
+            yield from ((key, line.what) for line in lines if line.kind == "step")
+
+
+class ActLog:
+    """What one act has done so far."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+
+    def count(self, what: str) -> int:
+        """Return how often a write was begun; one that surely was not executed counts not."""
+        own = [one for one in self._lines if one.what == what]
+        void = sum(one.kind == TOLD and one.detail == VOID for one in own)
+        return sum(one.kind == BEGAN for one in own) - void
+
+    def since(self, what: str, now: float) -> float:
+        """Return the seconds since a write was last begun; time in which all rested counts not."""
+        begun = self._last(BEGAN, what)
+        cleared = self._last(NOTED, "cleared")
+        if begun is None:
+            return 0.0
+        return now - max(begun.at, cleared.at if cleared is not None else 0.0)
+
+    def told(self, what: str) -> str | None:
+        """Return the answer to the last write of this name; None: it is not known."""
+        begun = self._last(BEGAN, what)
+        told = self._last(TOLD, what)
+        if begun is None or told is None or not self._is_after(told, begun):
+            return None
+        return told.detail
+
+    def detail(self, what: str) -> str:
+        """Return what was seen just before the last write of this name."""
+        begun = self._last(BEGAN, what)
+        return begun.detail if begun is not None else ""
+
+    def noted(self, note: str, after: str = "") -> bool:
+        """Return whether a note was taken, after the last write of this name."""
+        last = self._last(NOTED, note)
+        begun = self._last(BEGAN, after) if after else None
+        return last is not None and (begun is None or self._is_after(last, begun))
+
+    def last_note(self, notes: Sequence[str]) -> str:
+        """Return which of these notes was taken last, "" for none."""
+        own = (one.what for one in reversed(self._lines) if one.kind == NOTED and one.what in notes)
+        return next(own, "")
+
+    def note(self, note: str) -> str:
+        """Return the detail of the last note of this name, "" for none."""
+        last = self._last(NOTED, note)
+        return last.detail if last is not None else ""
+
+    def _last(self, kind: str, what: str) -> Line | None:
+        found = (one for one in reversed(self._lines) if one.kind == kind and one.what == what)
+        return next(found, None)
+
+    def _is_after(self, one: Line, other: Line) -> bool:
+        places = {id(line): n for n, line in enumerate(self._lines)}
+        return places[id(one)] > places[id(other)]
+
+
+@contextlib.contextmanager
+def open_log(file: Path) -> Iterator[UpdateLog]:
+    """Hold a journal for one update; a second one is refused. Raises InputError."""
+    try:
+        held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError("--journal", str(file), problem, "Name a file in your folder.") from None
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            problem = "another update holds it"
+            raise InputError("--journal", str(file), problem, "Wait for its end.") from None
+        yield UpdateLog(_read(file, held), held)
+    finally:
+        os.close(held)
+
+
+def _read(file: Path, held: int) -> Sequence[Line]:
+    if os.fstat(held).st_size > BYTES_MAX:
+        raise InputError("--journal", str(file), "it is too large", "Name the right file.")
+    content = file.read_bytes()
+    whole, _, torn = content.rpartition(b"\n")
+    if torn:  # a crash cut it off: nothing was done after it
+        os.ftruncate(held, len(content) - len(torn))
+    lines = whole.split(b"\n") if whole else []
+    if len(lines) > LINES_MAX:
+        raise InputError("--journal", str(file), "it has too many lines", "Name the right file.")
+    return [_parse(file, number, line) for number, line in enumerate(lines)]
+
+
+def _parse(file: Path, number: int, line: bytes) -> Line:
+    try:
+        read: dict[str, Any] = json.loads(line)
+        texts = {name: read[name] for name in ("key", "kind", "what", "detail")}
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise ValueError("no text")
+        return Line(at=float(read["at"]), **texts)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        remedy = "Look at each unit; begin anew with another file once you know what was sent."
+        problem = f"line {number + 1} is damaged"
+        raise InputError("--journal", str(file), problem, remedy) from None

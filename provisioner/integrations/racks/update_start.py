@@ -1,0 +1,156 @@
+"""Begins the update of a domain: what is read of it first, and what speaks against it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from provisioner.integrations.racks.campaign import (
+    Campaign,
+    CampaignFile,
+    UnitState,
+    plan_campaign,
+)
+from provisioner.integrations.racks.identity import Kind, Place
+from provisioner.integrations.racks.impact import domain_of
+from provisioner.integrations.racks.membership import UnitReading, judge_rack
+from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
+from provisioner.integrations.racks.rack_update import Hands, Update
+from provisioner.integrations.racks.reading import read_switch_location, read_unit
+from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
+from provisioner.integrations.racks.update_packages import find_missed
+from provisioner.model.input_error import InputError
+
+AT_ONCE = 16
+_CAMPAIGN = "campaign"
+OTHER = "another version"
+
+
+def limit_plan(plan: RackPlan, rack: str) -> RackPlan:
+    """Return the racks that a rack's update touches: those that share an NVLink domain with it."""
+    racks = {rack}
+    while True:
+        inside = [r for r in plan.racks if r.name in racks]
+        domains = {domain_of(r, u) for r in inside for u in r.units} - {""}
+        more = {r.name for r in plan.racks if domains & {domain_of(r, u) for u in r.units}} | racks
+        if more == racks:
+            return RackPlan(racks=tuple(inside))
+        racks = more
+
+
+def check_packages(asked: CampaignFile, plan: RackPlan, folder: Path) -> None:
+    """Refuse a target without a package, and a file that is not the pinned one.
+
+    Raises InputError that names the field.
+    """
+    kinds = {unit.kind for rack in plan.racks for unit in rack.units}
+    for kind, targets in asked.targets.items():
+        for component in targets if kind in kinds else ():
+            package = asked.packages.get(kind, {}).get(component)
+            where = f"packages.{kind}.{component}"
+            if package is None:
+                problem = "a target is given for it, and no package"
+                raise InputError(where, "", problem, "Name its files and versions.")
+            for file in package.files:
+                if file.file:
+                    _check_file(where, folder / file.file, file.sha256)
+
+
+def _check_file(where: str, file: Path, wanted: str) -> None:
+    try:
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror})"
+        raise InputError(where, str(file), problem, "Put it beside the campaign's file.") from None
+    if found != wanted:
+        raise InputError(where, str(file), "its SHA-256 is another one", "Fetch it again.")
+
+
+async def prepare(update: Update, log: UpdateLog) -> Campaign:
+    """Return the campaign: of what is read now, or of what the journal says was read at its begin.
+
+    Raises InputError where the journal is another campaign's.
+    """
+    digest = hashlib.sha256(update.asked.model_dump_json().encode()).hexdigest()
+    kept = log.of(_CAMPAIGN).note("states")
+    if kept:
+        read = json.loads(kept)
+        if read["campaign"] != digest:
+            problem = "it is the journal of another campaign, or the campaign's file has changed"
+            raise InputError("--journal", "", problem, "Name another file for another campaign.")
+        units = read["units"].items()
+        states: Mapping[str, UnitState] = {n: UnitState.model_validate(one) for n, one in units}
+    else:
+        states = await read_states(update, log)
+        said = {name: one.model_dump(mode="json") for name, one in states.items()}
+        detail = json.dumps({"campaign": digest, "units": said})
+        log.write(Line(_CAMPAIGN, NOTED, "states", update.now(), detail))
+    asked = update.asked.model_copy(update={"units": states})
+    update.asked = asked
+    return plan_campaign(update.plan, asked)
+
+
+async def read_states(update: Update, log: UpdateLog) -> Mapping[str, UnitState]:
+    """Read every unit: its place, its water, its versions. Who uses it, a person has to say."""
+    units = [unit for rack in update.plan.racks for unit in rack.units]
+    slots = asyncio.Semaphore(AT_ONCE)
+    readings: dict[str, UnitReading] = {}
+    running: dict[str, dict[str, str] | None] = {}
+    hands = Hands(update, log, (), {}, {})
+
+    async def one(unit: PlannedUnit) -> None:
+        if unit.name not in update.addresses:
+            return
+        async with slots:
+            reading = await read_unit(update.bmcs, update.addresses[unit.name])
+            if (nvos := update.nvos.get(unit.name)) is not None:
+                told = await read_switch_location(update.switches, nvos)
+                if isinstance(told, Place):
+                    reading = replace(reading, places=(*reading.places, told))
+                else:
+                    reading = replace(reading, gaps=(*reading.gaps, told))
+            readings[unit.name] = reading
+            running[unit.name] = await hands.read_running(unit)
+
+    await asyncio.gather(*(one(unit) for unit in units))
+    states: dict[str, UnitState] = {}
+    for rack in update.plan.racks:
+        for verdict in judge_rack(update.plan, rack.name, readings).units:
+            said = update.asked.units.get(verdict.unit.name, UnitState())
+            states[verdict.unit.name] = UnitState(
+                running=_name_versions(update, verdict.unit.kind, running.get(verdict.unit.name)),
+                tenant=said.tenant,
+                water=verdict.water,
+                member=verdict.member,
+            )
+            for finding in verdict.findings:
+                update.say(f"{finding.subject}: {finding.detail}")
+    return states
+
+
+def _name_versions(
+    update: Update, kind: Kind, running: Mapping[str, str] | None
+) -> Mapping[str, str]:
+    """Return by component its target where all of it runs, and another word where it does not."""
+    if running is None:
+        return {}
+    named = {}
+    for component, target in update.asked.targets.get(kind, {}).items():
+        package = update.asked.packages.get(kind, {}).get(component)
+        missed = package is None or list(find_missed(package, running))
+        named[component] = OTHER if missed else target
+    return named
+
+
+def find_reasons(campaign: Campaign) -> Sequence[str]:
+    """Return each reason why the domain is held, as a sentence."""
+    return [
+        f"{reason.subject}: {reason.detail}. {reason.unblock}"
+        for reasons in campaign.held.values()
+        for reason in reasons
+    ]

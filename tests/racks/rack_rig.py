@@ -1,0 +1,34 @@
+"""The demonstration's rack with what tests do to it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS, RackSite
+from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.rack_update import Hands, carry_out
+from provisioner.integrations.racks.update_log import open_log
+from provisioner.integrations.racks.update_start import check_packages, find_reasons, prepare
+
+
+class Rig(RackSite):
+    """A site whose update begins, or goes on, with each call of `run`."""
+
+    async def live(self) -> tuple[Outcome, Hands] | list[str]:
+        """Begin an update, or go on with it; why it is held where it is."""
+        update = self.update()
+        check_packages(update.asked, update.plan, self.folder)
+        with open_log(self.folder / "journal") as log:
+            campaign = await prepare(update, log)
+            if not campaign.jobs:
+                return list(find_reasons(campaign))
+            return await carry_out(update, log, campaign)
+
+    def run(self) -> tuple[Outcome, Hands] | list[str]:
+        return asyncio.run(self.live())
+
+    def violations(self) -> list[str]:
+        return [f"{e.unit}: {e.detail}" for e in self.rack.find("violation")]
+
+
+__all__ = ["AFTER_NVOS", "NEW", "OLD", "TARGETS", "Rig"]

@@ -102,25 +102,25 @@ class Site:
         return all(seen) and set().union(*seen) == NODES.keys()
 
     def dues(self) -> dict[str, Counter[int]]:
-        """Node -> how often the look of each of its turns began, by the number of the turn."""
-        found: dict[str, Counter[int]] = defaultdict(Counter)
-        for looker in self.lookers:
-            for look in looker.looks:
-                turn = round(
-                    (float(str(look["due"])) - self._first(str(look["node"]))) / INTERVAL_S
-                )
-                found[str(look["node"])][turn] += 1
-        return found
+        """Node -> how often the look of each of its turns began, by the number of the turn.
 
-    def _first(self, node: str) -> float:
-        return min(
-            float(str(look["due"]))
-            for one in self.lookers for look in one.looks if look["node"] == node
-        )  # fmt: skip
+        0 is the first turn after its first look, which makes up for what was due before it.
+        """
+        looks: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for one in self.lookers:
+            for look in one.looks:
+                looks[str(look["node"])].append((float(str(look["due"])), float(str(look["at"]))))
+        found: dict[str, Counter[int]] = {}
+        for node, made in looks.items():
+            first, began = min(made)
+            before = int(max(0.0, began - first) // INTERVAL_S) + 1
+            turns = (round((due - first) / INTERVAL_S) - before for due, _ in made)
+            found[node] = Counter(turn for turn in turns if turn >= 0)
+        return found
 
     def lost(self) -> dict[str, list[int]]:
         """Node -> the turns between its first and its last that nobody looked at."""
-        dues = self.dues()
+        dues = {node: seen for node, seen in self.dues().items() if seen}
         gaps = {n: [t for t in range(max(seen)) if t not in seen] for n, seen in dues.items()}
         return {node: missing for node, missing in gaps.items() if missing}
 

@@ -20,6 +20,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import cpu_durations
 import forked_runs
 import pytest
 from hypothesis import HealthCheck, settings
@@ -71,10 +72,11 @@ PACKAGED = ("apt-get", "installed", "there is no ", "not here", "needs ", "No su
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--json-line` and `--forks`."""
+    """Declare `--json-line`, `--cpu-durations` and `--forks`."""
     parser.addoption(
         "--json-line", action="store_true", help="print counts, CPU and machine as a last JSON line"
     )
+    cpu_durations.pytest_addoption(parser)
     forked_runs.pytest_addoption(parser)
 
 
@@ -82,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count for `--json-line`, in the process that reports and in no worker of it."""
     if config.getoption("--json-line") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(JsonLine(), "json line")
+    cpu_durations.pytest_configure(config)
     forked_runs.pytest_configure(config)
 
 

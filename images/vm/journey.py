@@ -140,7 +140,8 @@ async def run(
 def read_authority(data: Path) -> str:
     """Return the daemon's CA, made as `provisioner serve` makes it."""
     from provisioner.adapters.agent.tls import open_authority
-    from provisioner.store.database.data_directory import SealedFile, write_private
+    from provisioner.runtime.whole_files import write_private
+    from provisioner.store.database.data_directory import SealedFile
     from provisioner.store.repositories.signing_keys import MasterKey, read_key_file
 
     data.mkdir(mode=0o700, exist_ok=True)

@@ -30,6 +30,7 @@ from provisioner.ports import (
 )
 from provisioner.runtime import permit
 from provisioner.runtime.late_module import LateModule
+from provisioner.runtime.whole_files import replace_file
 
 if TYPE_CHECKING:
     import asyncssh
@@ -288,8 +289,4 @@ def _unpin(path: Path, host: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         remaining = [line for line in lines if line.split(" ", 1)[0] != host]
-        new = path.with_name(f"{path.name}.new")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(remaining)
-        new.replace(path)
+        replace_file(path, "".join(remaining))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from provisioner.model.input_error import InputError
+from provisioner.runtime.whole_files import replace_file
 
 # An NTP client slews at 500 ppm, 43 s in a day, and makes larger steps at its start: within seconds
 # of a boot. A step of minutes while a daemon runs has another cause, of which a person should know.
@@ -92,10 +93,7 @@ def write_clock(directory: Path, clock: WallClock) -> None:
     if clock.speed == 1.0:
         file.unlink(missing_ok=True)
         return
-    new = directory / f"{CLOCK_FILE}.new"
-    new.touch(mode=0o600)
-    new.write_text(json.dumps({"speed": clock.speed, "epoch": clock.epoch}), encoding="utf-8")
-    new.replace(file)
+    replace_file(file, json.dumps({"speed": clock.speed, "epoch": clock.epoch}))
 
 
 def read_clock(directory: Path) -> WallClock:

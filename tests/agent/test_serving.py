@@ -26,8 +26,9 @@ from provisioner.model.node import Node, NodeKind
 from provisioner.ports import Secret
 from provisioner.runtime.bounded_listener import BURST, PER_SECOND, Rate
 from provisioner.runtime.wall_clock import WallClock
+from provisioner.runtime.whole_files import write_private
 from provisioner.settings import Settings
-from provisioner.store.database.data_directory import SealedFile, write_private
+from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.key_exchange import (
     KeyRing,
     begin_exchange,

@@ -13,7 +13,8 @@ from program import run
 from provisioner.adapters.agent.tls import open_authority
 from provisioner.model.agent import AgentSession
 from provisioner.model.node import Node, NodeKind
-from provisioner.store.database.data_directory import SealedFile, write_private
+from provisioner.runtime.whole_files import write_private
+from provisioner.store.database.data_directory import SealedFile
 from provisioner.store.repositories.signing_keys import MasterKey
 from provisioner.store.sql_store import open_store
 

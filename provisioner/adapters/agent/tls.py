@@ -24,6 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from provisioner.model.input_error import InputError
 from provisioner.runtime.server_tls import open_server_context
+from provisioner.runtime.whole_files import replace_file
 
 KEY_FILE = "agent-ca.key"  # in clear, of older versions
 CERTIFICATE_FILE = "agent-ca.pem"
@@ -91,7 +92,7 @@ def open_authority(directory: Path, custody: Custody) -> Authority:
         custody.write(_pem(key))
     if not certificate_file.exists():  # a crash in between: the key alone has signed nothing
         made = _certificate("provisioner agents", key, None, key, ())
-        _write(certificate_file, made.public_bytes(serialization.Encoding.PEM))
+        replace_file(certificate_file, made.public_bytes(serialization.Encoding.PEM))
     try:
         certificate = x509.load_pem_x509_certificate(_content(certificate_file))
     except ValueError:
@@ -197,15 +198,6 @@ def _content(file: Path) -> bytes:
             return stream.read(FILE_MAX)
     except OSError as error:
         raise _unusable(file, f"cannot be read ({error.strerror})") from None
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write a new file for its owner only, whole or not at all."""
-    part = file.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    part.touch(0o600, exist_ok=False)
-    part.write_bytes(content)
-    part.replace(file)
 
 
 def _unusable(file: Path, problem: str) -> InputError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from provisioner.model.integrations.audit_export import ConsoleLine
+from provisioner.runtime.whole_files import replace_file
 
 DAY_S = 86400.0
 FOLDER = "consoles"  # in the data directory
@@ -68,10 +69,7 @@ class ConsoleFiles:
             oldest.unlink()
         if sum(sizes.values()) > self._bytes_max:
             rows = current.read_text(encoding="utf-8").splitlines(keepends=True)
-            part = current.with_suffix(".part")
-            part.write_text("".join(rows[len(rows) // 2 :]), encoding="utf-8")
-            part.chmod(0o600)
-            part.replace(current)
+            replace_file(current, "".join(rows[len(rows) // 2 :]))
 
     def _list(self, node: str, after: int, most: int) -> list[ConsoleLine]:
         lines: list[ConsoleLine] = []

@@ -32,6 +32,7 @@ from provisioner.cli.client.output import (
 from provisioner.cli.client.preparing import FILED, Given, Spec, build_body, format_text
 from provisioner.model.input_error import InputError
 from provisioner.model.shipped_tables import read_table
+from provisioner.runtime.whole_files import replace_file
 
 # opens a data directory, with overlays of the matrix, where no daemon is asked
 OpenOffline = Callable[[Place, Sequence[Path]], Connection]
@@ -364,11 +365,8 @@ def _write(content: bytes, out: Path | None) -> None:
     if out is None:
         sys.stdout.buffer.write(content)
         return
-    new = out.with_name(f".{out.name}.new")
     try:
-        new.touch(mode=0o600)
-        new.write_bytes(content)
-        new.replace(out)
+        replace_file(out, content)
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError("--out", str(out), problem, "Check the path.") from None

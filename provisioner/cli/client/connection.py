@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import typer
 
 from provisioner.model.input_error import InputError
+from provisioner.runtime.whole_files import replace_file
 
 # ------------------------------------------------------------------------------
 # Contexts: the daemons that a person works with, by name, in one file of their own.
@@ -85,12 +86,9 @@ def write_contexts(contexts: Contexts) -> None:
     file = find_file()
     places = {name: asdict(place) for name, place in contexts.places.items()}
     document = {"current": contexts.current, "contexts": places}
-    new = file.with_name(f"{file.name}.new")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        new.chmod(0o600)
-        new.replace(file)
+        replace_file(file, json.dumps(document, indent=1) + "\n")
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError(str(file), "", problem, "Check its owner and mode.") from None

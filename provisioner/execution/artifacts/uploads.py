@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.store.database.data_directory import sync_directory
+from provisioner.runtime.whole_files import sync_directory
 
 PART = ".upload-"
 PART_NAME = re.compile(r"\.upload-[0-9a-f]{32}")

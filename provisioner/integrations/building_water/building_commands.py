@@ -16,6 +16,7 @@ import typer
 
 from provisioner.integrations.building_water.signals import PAYLOAD_MAX, TOPICS, Building
 from provisioner.model.input_error import InputError
+from provisioner.runtime.whole_files import replace_file
 
 WRITE_S = 5.0  # readers take a file of more than 30 s for silence
 AGAIN_S = 10.0  # between two attempts to reach the broker
@@ -137,10 +138,8 @@ def write_file(out: Path, building: Building, now: float) -> None:
         rack: {name: {"moisture": told[0], "detail": told[1]} for name, told in points.items()}
         for rack, points in building.judge(now).items()
     }
-    beside = out.with_name(f".{out.name}.new")
     try:
-        beside.write_text(json.dumps({"at": now, "racks": racks}), encoding="utf-8")
-        beside.replace(out)
+        replace_file(out, json.dumps({"at": now, "racks": racks}), mode=0o666)  # others read it
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError("--out", str(out), problem, "Make room.") from None

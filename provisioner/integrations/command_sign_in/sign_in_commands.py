@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import http.client
 import json
-import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ import typer
 from provisioner.cli.client.connection import NoAnswer, Place, connect, find_file, find_place
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.model.input_error import InputError
+from provisioner.runtime.whole_files import replace_file
 
 # ------------------------------------------------------------------------------
 # Sign-in of the command line at the site's OIDC provider: the device flow.
@@ -290,12 +290,7 @@ def keep_sign_in(signed_in: SignIn) -> Path:
     path = _find_path(signed_in.server)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(asdict(signed_in), file)
-        new.replace(path)
+        replace_file(path, json.dumps(asdict(signed_in)))
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError(str(path), "", problem, "Check its owner and mode.") from None

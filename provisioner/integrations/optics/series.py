@@ -40,6 +40,7 @@ from provisioner.model.cohort import HealthReport
 from provisioner.model.inventory import Inventory
 from provisioner.model.link_reading import DARK_DBM, QUEUES, LinkReading, OpticReading
 from provisioner.model.node import Node
+from provisioner.runtime.whole_files import replace_file
 
 _log = logging.getLogger(__name__)
 UNKNOWN = 0
@@ -182,9 +183,7 @@ class LeafSeries:
         head = json.dumps({"ports": names, "quantities": quantities, "n": len(frames)})
         packed = zlib.compress(times + b"".join(columns), 9)
         piece = self._folder / f"{day.isoformat()}.z"
-        new = piece.with_suffix(".new")
-        new.write_bytes(head.encode() + b"\n" + packed)
-        new.replace(piece)
+        replace_file(piece, head.encode() + b"\n" + packed)
         medians: Medians = {}
         for n, column in enumerate(columns):
             quantity = quantities[n % width]
@@ -312,10 +311,9 @@ class OpticSeries:
         if leaf not in self._pending:
             return
         self._flush(leaf)
-        new = self._folder / leaf / "now.new"
+        shown = json.dumps(self._shown.get(leaf, {}), separators=(",", ":"))
         try:
-            new.write_text(json.dumps(self._shown.get(leaf, {}), separators=(",", ":")))
-            new.replace(new.with_suffix(".json"))
+            replace_file(self._folder / leaf / "now.json", shown)
         except OSError as error:
             _log.warning("%s: its newest readings were not kept: %s", leaf, error)
 
@@ -370,9 +368,7 @@ class OpticSeries:
             days.write("\n")
         lines = file.read_text(errors="replace").splitlines(keepends=True)
         if len(lines) > DAYS_KEPT + DAYS_MORE:
-            new = file.with_suffix(".new")
-            new.write_text("".join(lines[-DAYS_KEPT:]))
-            new.replace(file)
+            replace_file(file, "".join(lines[-DAYS_KEPT:]))
 
     def _judge(self, leaf: str, today: date) -> None:
         """Judge a leaf's stored days; a port that was not read for long is accused no more."""
@@ -395,9 +391,8 @@ class OpticSeries:
                 said = {"says": describe(found), "groups": groups, "serial": days[-1].serial}
                 rows.append({"node": node, **asdict(found), **said})
         self._verdicts = verdicts
-        new = self._folder / leaf / "judged.new"
-        new.write_text(json.dumps({"sizes": sizes, "unknown": unknown, "rows": rows}, default=str))
-        new.replace(new.with_suffix(".json"))
+        judged = json.dumps({"sizes": sizes, "unknown": unknown, "rows": rows}, default=str)
+        replace_file(self._folder / leaf / "judged.json", judged)
 
     async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
         """Join what degrades with the hosts' ends, as validations read them, some at a time."""

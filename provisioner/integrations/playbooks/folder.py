@@ -22,6 +22,7 @@ from typing import Any
 
 from provisioner.integrations.playbooks.events import list_spellings, redact_secrets
 from provisioner.ports import PlaybookCall, Remote, Secret
+from provisioner.runtime.whole_files import replace_file
 
 # ------------------------------------------------------------------------------
 # The private data directory of ansible-runner, with the variables of every host.
@@ -293,9 +294,9 @@ class RunFolder:
         if self.volatile.is_dir() and self.path.is_dir():
             spelled = list_spellings(self.secrets())
             events = _beginning(self.volatile / EVENTS, EVENTS_MAX)
-            _replace(self.path / EVENTS, redact_secrets(events, spelled))
+            replace_file(self.path / EVENTS, redact_secrets(events, spelled))
             # printed text wraps and quotes freely: a secret in it may not be recognised
-            _replace(self.path / OUTPUT, "" if spelled else self.output())
+            replace_file(self.path / OUTPUT, "" if spelled else self.output())
         shutil.rmtree(self.volatile, ignore_errors=True)
 
 
@@ -311,14 +312,6 @@ def _beginning(path: Path, size_max: int = OUTPUT_MAX) -> str:
             return file.read(size_max).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def _replace(path: Path, text: str) -> None:
-    new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    new.replace(path)
 
 
 # ------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from provisioner.integrations.racks.water import UnitWater
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Moisture
+from provisioner.runtime.whole_files import replace_file
 
 OLD_S = 30.0  # the building's file is written each 5 s
 
@@ -83,19 +84,9 @@ class WaterStore:
 
     def save(self) -> None:
         """Write all of it; it is on the disk when this returns. Raises InputError."""
-        beside = self._file.with_name(f".{self._file.name}.new")
         written = WaterFile(units=self.units).model_dump_json(indent=2)
         try:
-            with beside.open("w", encoding="utf-8") as opened:
-                opened.write(written + "\n")
-                opened.flush()
-                os.fsync(opened.fileno())
-            beside.replace(self._file)
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self._file, written + "\n", mode=0o666, lasting=True)
         except OSError as error:
             problem = f"it cannot be written ({error.strerror})"
             raise InputError("--water", str(self._file), problem, "Make room.") from None

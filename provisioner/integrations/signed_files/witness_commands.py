@@ -39,6 +39,7 @@ from provisioner.integrations.signed_files.witnessing import (
 from provisioner.model.input_error import InputError
 from provisioner.model.integrations.partition import is_loopback
 from provisioner.runtime.shipped import read_text
+from provisioner.runtime.whole_files import replace_file
 
 ANSWER_MAX = 64 * 1024  # bytes; a cosignature has some 200
 LIMIT_S = 20.0  # for one request
@@ -257,10 +258,8 @@ def _check_url(where: str, url: str) -> None:
 
 
 def _write(file: Path, note: str) -> None:
-    new = file.with_name(f".{file.name}.new")
     try:
-        new.write_text(note, encoding="utf-8")
-        new.replace(file)
+        replace_file(file, note, mode=0o666)  # it is published
     except OSError as error:
         problem = f"it cannot be written ({error.strerror})"
         raise InputError(str(file), "", problem, "Check its folder.") from None

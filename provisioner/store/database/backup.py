@@ -33,13 +33,12 @@ from sqlalchemy.pool import NullPool
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
+from provisioner.runtime.whole_files import sync_directory, write_private
 from provisioner.store.database.data_directory import (
     AUTHORITY_KEY,
     SealedFile,
     Sealing,
     prepare_directory,
-    sync_directory,
-    write_private,
 )
 from provisioner.store.database.high_water import RESTORED_FILE
 from provisioner.store.database.postgres import (

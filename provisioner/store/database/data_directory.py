@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
+from provisioner.runtime.whole_files import replace_file, sync_directory, write_private
 
 LOCK_FILE = "lock"
 PLACE_FILE = "place"
@@ -184,27 +185,6 @@ def check_private(path: Path) -> None:
         )
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file with 0600, on disk under its name when this returns; it must not exist
-    yet.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make creations and renames in it durable (a rename alone is only in the cache)."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def remove_secret(file: Path) -> None:
     """Overwrite a file and remove it. A drive may keep copies of blocks nevertheless."""
     if not file.exists():
@@ -273,11 +253,7 @@ class SealedFile:
         """Seal the secret with the key in force, and with `more` keys; read it back."""
         keys = (self._keys.newest(), *more)
         texts = {key.id: base64.b64encode(key.seal(plain, self.path.name)).decode() for key in keys}
-        part = self.path.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        write_private(part, _TEXTS.dump_json(texts, indent=1) + b"\n")
-        part.replace(self.path)
-        sync_directory(self.path.parent)
+        replace_file(self.path, _TEXTS.dump_json(texts, indent=1) + b"\n", lasting=True)
         assert self.read() == plain
 
     def renew(self, *more: SealingKey) -> None:

@@ -46,11 +46,8 @@ from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker
 from provisioner.model.tenant import ReleaseProof, Tenant
 from provisioner.ports.errors import DamagedRow
-from provisioner.store.database.data_directory import (
-    check_private,
-    prepare_directory,
-    write_private,
-)
+from provisioner.runtime.whole_files import write_private
+from provisioner.store.database.data_directory import check_private, prepare_directory
 from provisioner.store.database.postgres import Copier, check_schema, prepare_schema, revisions
 from provisioner.store.rows import records
 from provisioner.store.rows.operation_rows import read_entry_row, read_operation_row

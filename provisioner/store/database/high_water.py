@@ -35,7 +35,7 @@ from sqlalchemy import (
 from provisioner.model.events.fleet_events import LookOnlyBegun
 from provisioner.model.input_error import InputError
 from provisioner.model.recovery import DatabasePosition, HighWater, Revocation, RevokedKind
-from provisioner.store.database.data_directory import write_private
+from provisioner.runtime.whole_files import replace_file, write_private
 from provisioner.store.rows import evidence_rows, request_rows
 from provisioner.store.rows import journal as chain
 from provisioner.store.rows.journal import GENESIS, is_pruned
@@ -331,10 +331,8 @@ class RevocationFile:
             if (r is newest.get((r.kind, r.id)) if r.kind in STANDING else _still_matters(r, now))
         )
         if len(kept) < len(found):
-            part = self.path.with_suffix(".part")
-            part.unlink(missing_ok=True)
-            write_private(part, b"".join(r.model_dump_json().encode() + b"\n" for r in kept))
-            part.replace(self.path)
+            lines = b"".join(r.model_dump_json().encode() + b"\n" for r in kept)
+            replace_file(self.path, lines, lasting=True)
         return kept
 
     def _unusable(self, problem: str) -> InputError:

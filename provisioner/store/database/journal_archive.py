@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, select
 from provisioner.model.base import Record
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification.attestation import NotAnAttestation, parse_envelope
-from provisioner.store.database.data_directory import sync_directory, write_private
+from provisioner.runtime.whole_files import sync_directory, write_private
 from provisioner.store.rows.journal import GENESIS, Base, chain, read_newest_base
 from provisioner.store.schema.schema import journal
 from provisioner.store.signing import Signer, signed

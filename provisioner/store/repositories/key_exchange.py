@@ -17,12 +17,11 @@ from sqlalchemy import Connection, func, select, update
 
 from provisioner.model.input_error import InputError
 from provisioner.ports.errors import StoreFailed
+from provisioner.runtime.whole_files import sync_directory, write_private
 from provisioner.store.database.data_directory import (
     SealedFile,
     prepare_directory,
     remove_secret,
-    sync_directory,
-    write_private,
 )
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.repositories.signing_keys import (

@@ -23,12 +23,8 @@ from provisioner.model.integrations.wrapped_key import KeyService, WrappedKey
 from provisioner.ports.certificates import OpenKeyService
 from provisioner.ports.errors import StoreFailed
 from provisioner.ports.wire import Secret
-from provisioner.store.database.data_directory import (
-    check_private,
-    remove_secret,
-    sync_directory,
-    write_private,
-)
+from provisioner.runtime.whole_files import sync_directory, write_private
+from provisioner.store.database.data_directory import check_private, remove_secret
 from provisioner.store.database.transactions import Transactions, reads
 from provisioner.store.rows import credential_rows
 from provisioner.store.rows.credential_rows import believed

@@ -414,6 +414,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     "planning.watch.journal_lines:describe_row": _OURS,
     "planning.watch.journal_lines:format_fields": _OURS,
     "runtime.shipped:point_to_pages": _OURS,
+    "runtime.whole_files:replace_file": "it writes what it is given",
+    "runtime.whole_files:write_private": "it writes what it is given",
     "runtime.integrations:find_signed_in_token": _OURS,
     "model.host_filter:may_overwrite": _READ,
     "model.host_filter:read_label": _READ,

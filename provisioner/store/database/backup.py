@@ -274,6 +274,7 @@ def check_backup(file: Path, keys: Sealing | None) -> Manifest:
     `keys`: the master keys, one of which proves that a daemon of ours wrote it. None: this is not
     asked, and whoever could write the file may have made all of it.
     """
+    manifest: Manifest
     with _opened(file, keys) as (archive, manifest):
         for name, expected in manifest.files.items():
             _compare(file, name, expected, _digest_stream(_member(file, archive, name)))

@@ -22,7 +22,7 @@ from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
 
-JUST_BEFORE_S = 1.0  # a turn, so that this turn comes after the time that is noted
+JUST_BEFORE_S = 0.001  # a turn, so that this turn comes after the time that is noted
 UNSEEN_S = 60.0  # of turns that are made up for at a start: a lease, a restart and some more
 LOOK_S = 2.0  # a free shard is taken within this, a peer's is given to it within twice this
 

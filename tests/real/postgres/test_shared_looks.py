@@ -113,7 +113,8 @@ class Site:
         found: dict[str, Counter[int]] = {}
         for node, made in looks.items():
             first, began = min(made)
-            before = int(max(0.0, began - first) // INTERVAL_S) + 1
+            # a turn that begins right after its start is its own as well (`find_later_turn`)
+            before = int(max(0.0, began - first + INTERVAL_S / 64) // INTERVAL_S) + 1
             turns = (round((due - first) / INTERVAL_S) - before for due, _ in made)
             found[node] = Counter(turn for turn in turns if turn >= 0)
         return found

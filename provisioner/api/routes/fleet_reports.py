@@ -171,7 +171,7 @@ async def verify_journal(ask: Ask) -> Reply:
         intact=check.intact,
         rows=check.rows,
         head=check.head,
-        broken_at=check.broken_at,
+        broken_at=check.broken_at if type(check.broken_at) is int else None,  # a damaged number
         problem=check.problem,
     )
     return Reply(view)

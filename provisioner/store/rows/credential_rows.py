@@ -286,11 +286,13 @@ def _demand(
 
 def _standing(row: Row[tuple[object, ...]]) -> CredentialStanding:
     values = row._asdict()
-    return CredentialStanding(
-        cause=_CAUSES.get(values.pop("urgency")),
-        shown_to=tuple(json.loads(values.pop("shown_to"))),
-        **values,
-    )
+    where = f"credential_standings, {values['name']}"
+    try:
+        shown_to = tuple(json.loads(values.pop("shown_to")))
+        cause = _CAUSES.get(values.pop("urgency"))
+        return CredentialStanding(cause=cause, shown_to=shown_to, **values)
+    except (TypeError, ValueError) as error:
+        raise DamagedRow(where, type(error).__name__) from None
 
 
 def _parts(names: Collection[str]) -> Iterator[Sequence[str]]:

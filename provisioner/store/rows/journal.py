@@ -152,7 +152,17 @@ def read_exports(connection: Connection) -> tuple[ExportStatus, ...]:
         .scalar_subquery()
     )
     query = select(exports, waiting.label("waiting")).order_by(exports.c.receiver)
-    return tuple(ExportStatus(**row._mapping) for row in connection.execute(query))
+    return tuple(_export(row._mapping) for row in connection.execute(query))
+
+
+def _export(row: Mapping[Any, Any]) -> ExportStatus:
+    """Return a receiver; of one whose row is damaged, that it takes nothing."""
+    try:
+        return ExportStatus(**row)
+    except ValueError:
+        name = str(row["receiver"])
+        why = "its row is damaged: see `provisioner doctor`"
+        return ExportStatus(receiver=name, position=0, waiting=0, failing_since=1.0, error=why)
 
 
 def read_rows(

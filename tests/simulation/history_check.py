@@ -27,7 +27,7 @@ UNDER_WAY_S = 30.0
 # leader; a failover and a restart come on top.
 UNDRIVEN_S = 90.0
 # The interval of looks, and what a shard's successor takes as above.
-UNLOOKED_S = 60.0 + UNDRIVEN_S
+UNLOOKED_S = 120.0 + UNDRIVEN_S
 ACTS = frozenset({"push", "reset", "off", "image"})  # each has an intent
 ABSOLUTE = frozenset({"off"})  # asking twice does nothing the second time
 OF_DRIVER = ACTS | {"account", "play"}  # by the driver of the node; revisions are by turns

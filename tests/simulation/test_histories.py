@@ -125,7 +125,7 @@ PLANTED = {
         {"looks": [LOOK, Look(20.5, "leaf", "b", "b", 22.0, "b")]},
         "b looked at leaf while a did",
     ),
-    "a switch that nobody looked at": ({"unlooked": {"leaf": 200.0}}, "nobody looked at leaf"),
+    "a switch that nobody looked at": ({"unlooked": {"leaf": 250.0}}, "nobody looked at leaf"),
     "an entry without a certificate": ({"certified": []}, "without a valid certificate"),
     "an entry after the revocation": (
         {"certified": [replace(VALID, until=29.0)]},

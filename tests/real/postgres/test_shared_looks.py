@@ -25,6 +25,7 @@ from provisioner.store import open_store
 
 PROGRAM = Path(__file__).with_name("looking_daemon.py")
 LEASE_S = 6.0
+SLOW_LEASE_S = 30.0  # a beat asks several times, half a second each
 INTERVAL_S = 20.0
 LIMIT_S = 300.0
 KILLED = -signal.SIGKILL
@@ -40,11 +41,11 @@ class Looker:
     file: Path
     process: subprocess.Popen[bytes] = field(init=False)
 
-    def start(self, server: Server, url: str, ahead_s: float = 0.0) -> None:
+    def start(self, server: Server, url: str, lease_s: float, ahead_s: float) -> None:
         command = [sys.executable, str(PROGRAM), url, self.name]
         with self.file.open("ab") as out, self.file.with_suffix(".log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, str(LEASE_S), str(INTERVAL_S), str(ahead_s)],
+                [*command, str(lease_s), str(INTERVAL_S), str(ahead_s)],
                 stdout=out, stderr=log, env=server.environment,
             )  # fmt: skip
 
@@ -76,9 +77,9 @@ class Site:
             )
         await store.close()
 
-    def start(self, ahead_s: float = 0.0, port: int = 0) -> Looker:
+    def start(self, ahead_s: float = 0.0, port: int = 0, lease_s: float = LEASE_S) -> Looker:
         looker = Looker(f"d{len(self.lookers)}", self.folder / f"d{len(self.lookers)}.looks")
-        looker.start(self.server, self.server.url(self.database, port), ahead_s)
+        looker.start(self.server, self.server.url(self.database, port), lease_s, ahead_s)
         self.lookers.append(looker)
         return looker
 
@@ -196,10 +197,10 @@ def test_with_a_database_at_half_a_second_no_turn_is_lost_or_doubled(site: Site)
     async def scenario() -> None:
         cable = Cable(site.server.port)
         await cable.open()
-        a = site.start(port=cable.port)
+        a = site.start(port=cable.port, lease_s=SLOW_LEASE_S)
         await asyncio.to_thread(site.until, lambda: site.shared_by(a), "one looks at all")
         cable.delay_s = 0.5
-        b = site.start(port=cable.port)
+        b = site.start(port=cable.port, lease_s=SLOW_LEASE_S)
         await asyncio.to_thread(site.until, lambda: bool(b.looks), "the other one looks")
         since = site.newest()
         both = lambda: site.shared_by(a, b, since=since)  # noqa: E731

@@ -158,18 +158,18 @@ class Shards:
         """Return since when nobody has looked after a shard, by duty.
 
         A peer that lives has noted how far it came. One that died may have been silent for its
-        lease before that was seen. Of one that was not seen to hold it nothing is known: all may
-        have died, and what fell due lately comes first.
+        lease before that was seen. Of one that was not seen to hold it nothing else is known: all
+        may have died, and what fell due lately comes first.
         """
         assert self._cluster is not None
         owner, at = self._seen.get(shard, (0, 0.0))
-        if owner not in sharing:
-            start = at - self._cluster.lease_s if owner else self._clock.now() - UNSEEN_S
-            return {one.duty: start for one in self._duties}
+        since = self._clock.now() - UNSEEN_S
+        if owner and owner not in sharing:
+            since = at - self._cluster.lease_s
         found = {}
         for one in self._duties:
             noted = await self._store.clock_marks.get(_mark(shard, one.duty))
-            found[one.duty] = at if noted is None else noted
+            found[one.duty] = max(since, noted or 0.0)
         return found
 
     def _weigh(self, nodes: Sequence[Node]) -> None:

@@ -102,35 +102,38 @@ class Site:
         seen = [one.nodes_since(since) for one in lookers]
         return all(seen) and set().union(*seen) == NODES.keys()
 
-    def dues(self) -> dict[str, Counter[int]]:
-        """Node -> how often the look of each of its turns began, by the number of the turn.
-
-        0 is the first turn after its first look, which makes up for what was due before it.
-        """
-        looks: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    def made(self) -> dict[str, list[tuple[float, float]]]:
+        """Node -> when each of its looks was due, and when it began."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for one in self.lookers:
             for look in one.looks:
-                looks[str(look["node"])].append((float(str(look["due"])), float(str(look["at"]))))
-        found: dict[str, Counter[int]] = {}
-        for node, made in looks.items():
-            first, began = min(made)
-            # a turn that begins right after its start is its own as well (`find_later_turn`)
-            before = int(max(0.0, began - first + INTERVAL_S / 64) // INTERVAL_S) + 1
-            turns = (round((due - first) / INTERVAL_S) - before for due, _ in made)
-            found[node] = Counter(turn for turn in turns if turn >= 0)
+                found[str(look["node"])].append((float(str(look["due"])), float(str(look["at"]))))
         return found
 
     def lost(self) -> dict[str, list[int]]:
-        """Node -> the turns between its first and its last that nobody looked at."""
-        dues = {node: seen for node, seen in self.dues().items() if seen}
-        gaps = {n: [t for t in range(max(seen)) if t not in seen] for n, seen in dues.items()}
-        return {node: missing for node, missing in gaps.items() if missing}
+        """Node -> the turns up to its last look that none began for.
 
-    def doubled(self) -> dict[str, list[int]]:
-        doubles = {
-            n: [t for t, times in seen.items() if times > 1] for n, seen in self.dues().items()
-        }
-        return {node: turns for node, turns in doubles.items() if turns}
+        A look that is late makes up for all turns since it was due, as far as to the one that
+        begins right after it (`find_later_turn`).
+        """
+        found = {}
+        for node, looks in self.made().items():
+            first = min(looks)[0]
+            seen: set[int] = set()
+            for due, began in looks:
+                until = max(due, began + INTERVAL_S / 64)
+                seen |= set(
+                    range(round((due - first) / INTERVAL_S), int((until - first) // INTERVAL_S) + 1)
+                ) | {round((due - first) / INTERVAL_S)}
+            if missing := [turn for turn in range(max(seen)) if turn not in seen]:
+                found[node] = missing
+        return found
+
+    def doubled(self) -> dict[str, list[float]]:
+        """Node -> the turns that two looks were begun for."""
+        counted = {n: Counter(round(due, 1) for due, _ in made) for n, made in self.made().items()}
+        doubles = {n: [due for due, times in c.items() if times > 1] for n, c in counted.items()}
+        return {node: dues for node, dues in doubles.items() if dues}
 
     def newest(self) -> float:
         return max(float(str(look["due"])) for one in self.lookers for look in one.looks)

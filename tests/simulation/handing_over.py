@@ -105,7 +105,7 @@ def judge_request(path: str) -> Capability:
 
 async def open_handover(tmp_path: Path) -> tuple[World, Witness]:
     """Return a site whose nodes are adopted, with no daemon on it yet."""
-    world, expected = await open_site(tmp_path)
+    world, expected = await open_site(tmp_path, watch_ports_s=60.0)
     put(world, range(8), "RED", HOSTS[0])
     put(world, range(8), "BLUE", HOSTS[1])
     await adopt(world, expected)  # the switches come first, then the hosts

@@ -145,7 +145,7 @@ class ClusterWorld(World):
     """`members`: how many daemons. `live` drives the site until it rests."""
 
     def __init__(self, directory: Path, seed: int, members: int, lost: float, **more: Any) -> None:
-        super().__init__(directory, 1, seed, lost, **more)
+        super().__init__(directory, 1, seed, lost, **{"watch_ports_s": 60.0, **more})
         self.chance = random.Random(f"{seed}/chance")
         self.history = History()
         self.calls = CallLog()

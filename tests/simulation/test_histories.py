@@ -297,5 +297,6 @@ def test_a_daemon_that_reaches_the_database_but_no_device_hands_work_and_lead_ov
     took_s, why, anomalies = virtual_time.run(cut_from_the_devices(tmp_path))
 
     assert took_s < 73.0  # for so long six operations waited beside an idle peer
-    assert "its work goes to its peers: 0 of" in why
+    answered, asked = re.search(r"its work goes to its peers: (\d+) of (\d+) devices", why).groups()
+    assert int(answered) < int(asked) / 2  # what answered before the cut counts for some time
     assert anomalies == []

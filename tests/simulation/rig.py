@@ -62,7 +62,7 @@ class World:
         **settings: float,
     ) -> None:
         """`files`: what the site's web server has, by name."""
-        # leaves are looked at each 600 s: a look is most of an hour's work. Tests of such looks say 60
+        # looks at leaves are most of an hour's work; tests of such looks ask for one each 60 s
         known: dict[str, object] = {"site": "test", "watch_ports_s": 600.0, **settings}
         self.settings = Settings.model_validate(known)
         self.clock = VirtualClock()

@@ -144,7 +144,13 @@ def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_ro
     packages = {"provisioner.integrations", *(f"provisioner.integrations.{n}" for n in OURS)}
     # a route is declared with its records and its handler; these modules read what was kept
     routes = {
-        f"provisioner.integrations.optics.{n}" for n in ("ends", "port_routes", "series", "trends")
+        *(
+            f"provisioner.integrations.optics.{n}"
+            for n in ("ends", "port_routes", "series", "trends")
+        ),
+        "provisioner.integrations.webhooks.posted_events",
+        "provisioner.integrations.webhooks.webhook_changes",
+        "provisioner.integrations.webhooks.webhook_routes",
     }
     assert set(loaded) == packages | routes
 

@@ -80,6 +80,10 @@ _NVOS = "NVLink switches, whose NVOS speaks NVUE too"
 NAMING = {
     "integrations/racks/identity.py": _NVOS,
     "integrations/racks/reading.py": _NVOS,
+    "integrations/racks/nvue.py": _NVOS,
+    "integrations/racks/rack_update.py": _NVOS,
+    "integrations/racks/update_steps.py": _NVOS,
+    "integrations/racks/update_switches.py": _NVOS,
     "integrations/inventories/adoption_sources.py": _WORDS,
     "integrations/inventories/netbox_commands.py": _WORDS,
     "integrations/dhcp/discover_commands.py": _FIRST,

@@ -17,8 +17,9 @@ def test_a_release_without_a_fault_passes_every_row() -> None:
 
     assert outcome.blockers == ()
     passed = {r.check for r in outcome.rows if r.verdict is RowVerdict.PASS}
-    # test_hosts_apart.py and tests/simulation/test_handed_over_login.py have those
+    # test_bonds.py, test_hosts_apart.py and tests/simulation/test_handed_over_login.py have those
     assert passed == set(GateCheck) - {
+        GateCheck.BOND,
         GateCheck.HOSTS_APART,
         GateCheck.TENANT_LOGIN,
         GateCheck.TENANT_USER_DATA,
@@ -55,11 +56,13 @@ def test_the_gate_catches(fault: str) -> None:
 
 def test_there_are_at_least_twenty_five_planted_faults_and_they_cover_every_row() -> None:
     assert len(FAULTS) >= 25
-    # that it stands is what all the others say when they are judged again; the rows of hosts kept
-    # apart and of the logins have faults of their own (test_hosts_apart.py,
-    # tests/simulation/test_handed_over_login.py, tests/real/test_tenant_login.py)
+    # that it stands is what all the others say when they are judged again; the rows of bonds, of
+    # hosts kept apart and of the logins have faults of their own (test_bonds.py,
+    # test_hosts_apart.py, tests/simulation/test_handed_over_login.py,
+    # tests/real/test_tenant_login.py)
     others = {
         "stands",
+        "bond",
         "hosts_apart",
         "login_removed",
         "tenant_login",

@@ -61,6 +61,8 @@ class HandClock:
 class Told:
     """Stands where the watcher does, and keeps what it is told."""
 
+    takes_reports = True
+
     def __init__(self) -> None:
         self.signals: list[Signal] = []
         self.ports: list[PortReport] = []

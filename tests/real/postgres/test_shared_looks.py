@@ -23,6 +23,7 @@ from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.store import open_store
 
+pytestmark = pytest.mark.long  # minutes of waiting; tests/store/test_shared_duties.py is shorter
 PROGRAM = Path(__file__).with_name("looking_daemon.py")
 LEASE_S = 6.0
 SLOW_LEASE_S = 30.0  # a beat asks several times, half a second each

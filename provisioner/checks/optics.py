@@ -51,6 +51,8 @@ def _measure(evidence: Mapping[str, Evidence], context: CheckContext) -> Mapping
         for name, words in _BY_LANE.items():
             for lane, value in enumerate(module.get_lanes(words)):
                 measured[f"{name}/{module.part} lane {lane}"] = value
+        for lane, value in enumerate(module.snr_db):
+            measured[f"optic_snr_db/{module.part} lane {lane}"] = value
         if (heat := module.temperature_c) is not None:
             measured[f"optic_temperature_c/{module.part}"] = heat
     return measured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from provisioner.model.inventory import Inventory
 from provisioner.model.link_reading import Limits, LinkReading, OpticReading
 from provisioner.model.location import Port
 from provisioner.model.node import Node, NodeKind
+from provisioner.ports import DamagedRow
 
 BEGAN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NODE = Node(
@@ -39,6 +41,7 @@ class Validations:
     def __init__(self, reports: Sequence[HealthReport]) -> None:
         self.reports = sorted(reports, key=lambda r: -r.ended_at)
         self.asked = 0
+        self.outputs: dict[str, str] = {}
 
     async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
         self.asked += 1
@@ -47,11 +50,18 @@ class Validations:
     async def get_inventory(self, _: str) -> Inventory | None:
         return None
 
+    async def get_output(self, digest: str) -> str | None:
+        if self.outputs.get(digest) == "damaged":
+            raise DamagedRow(f"evidence, {digest}", "it differs from the stored text")
+        return self.outputs.get(digest)
+
 
 def validated(day: int, **measured: float) -> HealthReport:
     at = (BEGAN + timedelta(days=day)).timestamp()
     named = {f"{name}/0000:18:00.0 lane 0": value for name, value in measured.items()}
-    one = CheckResult(check="optics", gate=Gate.A, verdict=Verdict.PASS, measured=named)
+    one = CheckResult(
+        check="optics", gate=Gate.A, verdict=Verdict.PASS, measured=named, evidence=f"day {day}"
+    )
     return HealthReport(node="n1", inventory_digest="", started_at=at, ended_at=at, results=(one,))
 
 
@@ -103,6 +113,131 @@ def test_the_alert_tells_a_dirty_connector_from_a_dying_laser_by_the_hosts_end(
     assert not_said not in message
     assert "the node's end since 2026-05-1" in message
     assert evidence.asked == 1  # not in each round again
+
+
+def watch(folder: Path, evidence: Validations, rx: float = 0.8, kind: str = "optic") -> OpticSeries:
+    """A leaf that sees nothing change in 22 days."""
+    series = OpticSeries(folder, 31, evidence)
+    for number in range(22):
+        read_leaf(series, number, rx, kind)
+    series.settle()
+    return series
+
+
+def read_leaf(series: OpticSeries, number: int, rx: float = 0.8, kind: str = "optic") -> None:
+    told = {"rx_dbm": (rx,), "tx_dbm": (0.6,), "bias_ma": (60.0,)}
+    optic = OpticReading(kind, "A", "MMS4X00", "NVIDIA", "240315", told, {})
+    at = (BEGAN + timedelta(days=number)).timestamp()
+    series.take("n1", "leaf-1/swp1", LinkReading(optic), at, 0)
+
+
+def said_by(series: OpticSeries, generation: int = 0) -> list[str]:
+    node = NODE.model_copy(update={"generation": generation})
+    asyncio.run(series.read_hosts({"n1": node}))
+    return [alert.message for alert in series.list_standing()["n1"]]
+
+
+AGES = {**GOOD, "optic_bias_ma": 75.0}
+DIMS = {**GOOD, "rx_power_dbm": -2.0}
+EARLY = [validated(2, **GOOD), validated(5, **GOOD)]
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ([validated(15, **DIMS), validated(20, **DIMS)], "dirty, the leaf's end since 2026-05-16"),
+        ([validated(15, **AGES), validated(20, **AGES)], "dying, the node's end since 2026-05-16"),
+        ([validated(20, **DIMS)], ""),  # too few
+        ([validated(15, **DIMS), validated(20, **GOOD)], ""),  # one bad day, or it was cleaned
+        ([validated(15, **GOOD), validated(20, **GOOD)], ""),
+    ],
+    ids=["dirt at the leaf", "an old laser", "three readings", "good again", "steady"],
+)
+def test_what_only_the_hosts_end_shows_raises_the_alert_too(
+    tmp_path: Path, later: list[HealthReport], said: str
+) -> None:
+    series = watch(tmp_path, Validations([*EARLY, *later]))
+
+    told = said_by(series)
+    read_leaf(series, 22)  # the leaf's words change each day, and the alert stands on
+    read_leaf(series, 23)
+    series.settle()
+
+    assert len(told) == bool(said)
+    assert all(said in words for words in told)
+    assert len(series.list_standing()["n1"]) == len(told)
+    assert len(said_by(series)) == len(told)
+    series.close()
+
+
+def test_a_host_on_copper_raises_nothing(tmp_path: Path) -> None:
+    late = [validated(15, **AGES), validated(20, **AGES)]
+    series = watch(tmp_path, Validations([*EARLY, *late]), kind="copper")
+
+    assert said_by(series) == []
+    series.close()
+
+
+def test_a_validation_shows_on_its_own_day(tmp_path: Path) -> None:
+    """It is a new generation of the node: neither a new day nor a new verdict is waited for."""
+    evidence = Validations([*EARLY, validated(15, **DIMS)])
+    series = watch(tmp_path, evidence)
+    assert said_by(series, 7) == said_by(series, 7) == []
+    assert evidence.asked == 1  # and nothing is read in vain
+
+    evidence.reports = [validated(21, **DIMS), *evidence.reports]
+    assert "the leaf's end" in said_by(series, 8)[0]
+    evidence.reports = [validated(22, **GOOD), *evidence.reports]
+    assert said_by(series, 9) == []
+    series.close()
+
+
+def show(serial: str) -> str:
+    """What is stored of a validation: mlxlink's document of one card."""
+    module = {"Vendor Serial Number": serial}
+    document = {"status": {"code": 0}, "result": {"output": {"Module Info": module}}}
+    text = f"device 0000:18:00.0\n{json.dumps(document)}\nend-of-output\n"
+    one = {"source": "mlxlink", "exit_code": 0, "text": text, "truncated": False}
+    return json.dumps({"mlxlink": one})
+
+
+@pytest.mark.parametrize(
+    ("serials", "said"),
+    [
+        ("AAAA", "from 60.0 to 75.0 mA. Swap the node's optic"),
+        ("AABB", ""),  # another optic needs another current: none is old
+        ("AAA?", "from 60.0 to 75.0 mA (whether it is the same optic is not known)"),
+        ("A!AA", "from 60.0 to 75.0 mA (whether it is the same optic is not known)"),
+    ],
+    ids=["the same optic", "it was swapped", "an output is gone", "one is damaged"],
+)
+def test_an_optic_that_was_swapped_is_no_laser_that_aged(
+    tmp_path: Path, serials: str, said: str
+) -> None:
+    evidence = Validations([*EARLY, validated(15, **AGES), validated(20, **AGES)])
+    days = zip(("day 2", "day 5", "day 15", "day 20"), serials, strict=True)
+    evidence.outputs = {
+        day: "damaged" if serial == "!" else show(serial) for day, serial in days if serial != "?"
+    }
+    series = watch(tmp_path, evidence)
+
+    told = said_by(series)
+
+    assert len(told) == bool(said)
+    assert all(said in words for words in told)
+    series.close()
+
+
+def test_reports_that_are_damaged_hide_no_other_host(tmp_path: Path) -> None:
+    class Damaged(Validations):
+        async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]:
+            raise DamagedRow(f"reports, {node}", "no JSON", node)
+
+    series = OpticSeries(tmp_path, 31, Damaged([]))
+    fall(series)
+
+    assert "fell from" in said_by(series)[0]
+    series.close()
 
 
 def test_without_a_validation_since_it_says_that_the_hosts_end_is_unknown(tmp_path: Path) -> None:

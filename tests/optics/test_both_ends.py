@@ -223,7 +223,7 @@ def test_a_power_that_cannot_be_is_left_out(value: float) -> None:
 
 
 def measure(
-    kind: str | None, received: str, sent: str, bias: str
+    kind: str | None, received: str, sent: str, bias: str, **more: object
 ) -> tuple[Verdict, dict[str, float]]:
     """Judge and measure a card of which mlxlink prints this, as on ConnectX-7 with MFT 4.34."""
     module = {
@@ -232,7 +232,7 @@ def measure(
         "Bias Current [mA]": bias,
         "Rx Power Current [dBm]": received,
         "Tx Power Current [dBm]": sent,
-    } | ({} if kind is None else {"Cable Type": kind})
+    } | ({} if kind is None else {"Cable Type": kind} | more)
     said = {"status": {"code": 0}, "result": {"output": {"Module Info": module}}}
     text = f"device 0000:18:00.0\n{json.dumps(said)}\nend-of-output\n"
     evidence = {"mlxlink": Evidence(source=LINES["mlxlink"], exit_code=0, text=text)}
@@ -269,3 +269,30 @@ def test_what_mlxlink_prints_is_measured_or_nothing(
     if kind == OPTIC and printed == (RX, TX, BIAS):
         assert measured["optic_bias_ma/port 0000:18:00.0 lane 0"] == 265.5
         assert measured["rx_power_dbm/port 0000:18:00.0 lane 1"] == 3.2
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({"values": ["22.94", "19.10", "21.00", "22.00"]}, 19.1),
+        ("22.94,19.10", 19.1),  # as text
+        ({"values": ["22.94", "N/A"]}, 22.94),
+        ({"values": ["N/A"]}, None),  # as of ConnectX-7 with MFT 4.34
+        ({"values": ["0.00", "0.00"]}, None),  # a register that the module does not fill
+        ({"values": ["22,94", "19,10"]}, None),
+        ({"values": [True]}, None),
+        ({"values": "22.94"}, None),
+        ("nan", None),
+        (None, None),
+    ],
+)
+def test_snr_of_the_hosts_end_is_its_worst_lane_and_decides_nothing(
+    told: object, kept: float | None
+) -> None:
+    verdict, measured = measure(OPTIC, RX, TX, BIAS, **{"SNR Media Lanes [dB]": told})
+    one = NODE.model_copy(update={"ports": NODE.ports[:1]})
+    (day,) = read_host_days(one, [report(measured)])["NIC_0"]
+
+    assert verdict is Verdict.PASS
+    assert day.values["rx_dbm"] == 2.8
+    assert day.values.get("snr_db") == kept

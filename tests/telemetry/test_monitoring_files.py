@@ -20,6 +20,8 @@ import yaml
 from measured_site import scraped, site
 from prometheus_client.parser import text_string_to_metric_families
 
+from provisioner.integrations.topology.graph import PATHS
+
 FILES = Path(__file__).parents[2] / "docs" / "monitoring"
 TRIES = ("alerts_test.yaml", "alerts_days_test.yaml", "alerts_exporters_test.yaml")
 NAME = re.compile(r"\b(?:provisioner|process)_[a-z_]+\b")
@@ -39,8 +41,8 @@ def rules(file: str = "alerts.yaml") -> list[dict[str, object]]:
     return group["rules"]
 
 
-def queries() -> list[str]:
-    panels = json.loads((FILES / "dashboard.json").read_text())["panels"]
+def queries(board: str = "dashboard.json") -> list[str]:
+    panels = json.loads((FILES / board).read_text())["panels"]
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
@@ -76,6 +78,57 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist(url: str):
 
     assert asked - told == set()
     assert len(asked) > 20
+
+
+# source: NVIDIA/dcgm-exporter, etc/default-counters.csv; prometheus/node_exporter,
+# collector/infiniband_linux.go, edac_linux.go and timex.go. gnmic's series are a path's elements
+# with underscores between (its prometheus output).
+EXPORTED = {
+    *("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_XID_ERRORS"),
+    *("DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
+    *("node_infiniband_port_data_transmitted_bytes_total", "node_infiniband_symbol_error_total"),
+    *("node_infiniband_link_downed_total", "node_edac_uncorrectable_errors_total"),
+    *("node_timex_sync_status", "node_timex_offset_seconds"),
+    "up",
+}
+STREAMED = tuple(re.sub(r"[/-]", "_", path.strip("/")) + "_" for path in PATHS.values())
+WORDS = re.compile(r"\{[^}]*\}|\[[^]]*\]|\b(?:by|on|group_left|without)\s*\([^)]*\)")
+SERIES = re.compile(r"\b[A-Za-z_:][\w:]*\b(?!\s*\()")
+BOARDS = ("dashboard.json", "rails.json")
+
+
+def name_series(query: str) -> set[str]:
+    """The series that a query names: what is neither a function, a label nor an operator."""
+    return set(SERIES.findall(WORDS.sub(" ", query))) - {"and", "or", "unless"}
+
+
+@promtool
+@pytest.mark.parametrize("board", BOARDS)
+def test_each_query_of_a_dashboard_is_one_that_prometheus_reads(tmp_path: Path, board: str):
+    rows = [
+        {"record": f"panel:query{n}", "expr": re.sub(r"\$\w+", ".*", query)}
+        for n, query in enumerate(queries(board))
+    ]
+    for rules_of, problem in ((rows, False), ([*rows, {"record": "a:b", "expr": "sum(up"}], True)):
+        file = tmp_path / "rules.yaml"
+        file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules_of}]}))
+        read = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True)
+        assert (read.returncode != 0) == problem, read.stderr
+
+
+def test_boards_and_rules_name_only_series_that_an_exporter_or_we_tell():
+    ours = set(yaml.safe_load((FILES / "metrics.yaml").read_text()))
+    asked = {name for board in BOARDS for query in queries(board) for name in name_series(query)}
+    asked |= {n for r in rules("alerts_exporters.yaml") for n in name_series(str(r["expr"]))}
+    others = {n for n in asked if not n.startswith(("provisioner_", "process_"))}
+    gnmic = {n for n in others if n.startswith(STREAMED)}
+    own = {re.sub(r"_(?:bucket|sum|count|total)$", "", n) for n in asked - others}
+
+    assert len(gnmic) >= 5
+    assert others - gnmic - EXPORTED == set()
+    assert EXPORTED - others == set()
+    named = {re.sub(r"_total$", "", n) for n in ours}
+    assert {n for n in own if n.startswith("provisioner_")} - named == set()
 
 
 def test_every_metric_is_documented_and_none_besides(url: str):

@@ -14,7 +14,7 @@ from math import log10
 from typing import Any
 
 from provisioner.checks.check import CheckContext, NotJudged, Unreadable, fault
-from provisioner.checks.readers.mlxlink_ports import MLXLINK, PortFacts, read_ports
+from provisioner.checks.readers.mlxlink_ports import MLXLINK, NOT_THERE, PortFacts, read_ports
 from provisioner.checks.readers.tool_output import (
     parse_documents,
     parse_number,
@@ -145,6 +145,7 @@ def _parse_ethtool(text: str) -> Interface:
 
 LANES_MAX = 16
 _SECTION = "Module Info"
+_SNR = "SNR Media Lanes [dB]"
 _COPPER = "copper"
 _OPTIC_MODULES_ETHTOOL = re.compile(
     r'"(?:identifier_description|module_temperature\w*|laser_tx_bias_current)"'
@@ -193,6 +194,7 @@ class OpticModule:
     readings: tuple[OpticReading, ...]
     missing: tuple[str, ...]
     faults: tuple[str, ...] = ()  # flags that the module has raised
+    snr_db: tuple[float, ...] = ()  # of the lanes that tell it; it has no limits
 
     def get_lanes(self, words: str) -> tuple[float, ...]:
         """Return a quantity of every lane, light in dBm; () where it is not reported."""
@@ -233,7 +235,18 @@ def _parse_mlxlink(port: PortFacts) -> OpticModule:
     if kind is None and missing:
         raise Unreadable(f"mlxlink: {port.part} does not report its cable type")
     copper = kind is not None and _COPPER in kind.lower()
-    return OpticModule(port.part, copper, tuple(readings), tuple(missing))
+    return OpticModule(port.part, copper, tuple(readings), tuple(missing), snr_db=_read_snr(port))
+
+
+def _read_snr(port: PortFacts) -> tuple[float, ...]:
+    """Return the signal to noise of what comes in by fibre; () where it cannot be read: it decides
+    nothing. Mellanox/mstflint, mlxlink_commander.cpp: a list of lanes with two decimals, or N/A.
+    """
+    try:
+        told = port.get_values(_SECTION, _SNR) or ()
+        return tuple(parse_number(lane, _SNR) for lane in told if lane not in NOT_THERE)
+    except Unreadable:
+        return ()
 
 
 def _parse_ethtool_optic_modules(text: str, context: CheckContext) -> list[OpticModule]:

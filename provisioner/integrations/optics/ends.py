@@ -8,7 +8,7 @@ direction. A day that was not read proves nothing. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from statistics import median
@@ -33,6 +33,7 @@ _MEASURED = {
     "tx_power_dbm": ("tx_dbm", min, (-60.0, 20.0)),
     "optic_bias_ma": ("bias_ma", max, (0.0, 1000.0)),
     "optic_temperature_c": ("temperature_c", max, (-60.0, 150.0)),
+    "optic_snr_db": ("snr_db", min, (0.5, 60.0)),  # a module without it may say zero
 }
 _CLEAN = "Clean both connectors of the fibre, then swap the fibre"
 _FIBRE = f"{_CLEAN}; the node's laser is good, so keep its optic."
@@ -49,9 +50,14 @@ class Joined:
 
 
 def read_host_days(
-    node: Node, reports: Iterable[HealthReport], inventory: Inventory | None = None
+    node: Node,
+    reports: Iterable[HealthReport],
+    inventory: Inventory | None = None,
+    serials: Mapping[float, Mapping[str, str]] | None = None,
 ) -> dict[str, list[Day]]:
     """Return slot -> the days on which its card's optic was read, the oldest first.
+
+    `serials`: when a report ended -> a card's address -> the serial of its optic.
 
     The inventory tells each card's address. Without it the n-th rail's card is the n-th by its
     address, as in tests among nodes; a report with another number of cards than rails tells nobody
@@ -62,16 +68,23 @@ def read_host_days(
     devices = [] if inventory is None else inventory.devices
     listed = {normalize_pci(d.pci): d.slot for d in devices if d.pci and d.slot in slots}
     values: dict[tuple[str, date], dict[str, list[float]]] = {}
-    for report in reports:
+    optic: dict[tuple[str, date], str] = {}
+    for report in sorted(reports, key=lambda r: r.ended_at):
         cards = _read_cards(report)
+        told = (serials or {}).get(report.ended_at, {})
         if listed:
-            of_slot = {listed[pci]: card for pci, card in cards.items() if pci in listed}
+            slot_of = {pci: listed[pci] for pci in cards if pci in listed}
         else:
             whole = len(cards) == len(slots) == len(ports)
-            of_slot = dict(zip(slots, (c for _, c in sorted(cards.items())), strict=False))
-            of_slot = of_slot if whole else {}
+            slot_of = dict(zip(sorted(cards), slots, strict=True)) if whole else {}
         day = datetime.fromtimestamp(report.ended_at, UTC).date()
-        for slot, card in of_slot.items():
+        for pci, slot in slot_of.items():
+            card = cards[pci]
+            serial = told.get(pci, "")
+            had = optic.get((slot, day), "")
+            if serial and had and serial != had:
+                del values[slot, day]  # of another optic, earlier on this day
+            optic[slot, day] = serial or had
             kept = values.setdefault((slot, day), {})
             for quantity, join, _ in _MEASURED.values():
                 if quantity in card:
@@ -79,7 +92,7 @@ def read_host_days(
     days: dict[str, list[Day]] = {}
     for (slot, day), kept in sorted(values.items()):
         medians = {quantity: round(median(all_), 2) for quantity, all_ in kept.items()}
-        days.setdefault(slot, []).append(Day(day, medians))
+        days.setdefault(slot, []).append(Day(day, medians, serial=optic[slot, day]))
     return days
 
 
@@ -101,18 +114,34 @@ def join_ends(found: Verdict, leaf: Sequence[Day], host: Sequence[Day]) -> Joine
     if leaf and leaf[-1].kind == "copper":
         return Joined(found)
     proved = None if found.repaired_on is None else _prove(host, found.repaired_on)
-    own = [d for d in host if found.repaired_on is None or d.day >= found.repaired_on]
+    since = found.repaired_on
+    own, swapped = _since_swap([d for d in host if since is None or d.day >= since])
     if found.state in ("dirty", "dark") and found.since is not None:
-        return Joined(_find_sender(found, own, found.since), proved)
+        return Joined(_find_sender(found, own, found.since, swapped), proved)
     if found.state in ("good", "unknown"):
         return Joined(_judge_host(found, own), proved)
     return Joined(found, proved)
 
 
-def _find_sender(found: Verdict, host: Sequence[Day], since: date) -> Verdict:
+def _since_swap(host: Sequence[Day]) -> tuple[Sequence[Day], date | None]:
+    """Return the days of the optic that is in the node now, and the first, if another was before.
+
+    Another optic has another current. A day of which the serial is unknown may be either's.
+    """
+    last = next((d.serial for d in reversed(host) if d.serial), "")
+    others = [n for n, d in enumerate(host) if d.serial not in ("", last)]
+    if not others:
+        return host, None
+    first = next(n for n in range(others[-1], len(host)) if host[n].serial == last)
+    return host[first:], host[first].day
+
+
+def _find_sender(found: Verdict, host: Sequence[Day], since: date, swapped: date | None) -> Verdict:
     """Tell whether what the leaf misses is not sent, or is lost on its way."""
     before = [d for d in host if d.day < since]
     after = [d for d in host if d.day >= since]
+    if swapped is not None and not before:
+        return replace(found, words=f"{found.words}; the node's optic is another since {swapped}")
     if not before or not after:
         last = f"last read on {host[-1].day}" if host else "never read"
         words = f"{found.words}; the node's end was not read before and since ({last}): validate it"
@@ -161,14 +190,16 @@ def _find_ageing(before: Sequence[Day], after: Sequence[Day]) -> str:
     """Return how the node's laser changed for the worse in every later reading; "": it did not."""
     had = [v for v in _list(before, "bias_ma") if v > 0]
     have = [v for v in _list(after, "bias_ma") if v > 0]
+    known = all(d.serial for d in (*before, *after))
+    doubt = "" if known else " (whether it is the same optic is not known)"
     if had and have and min(have) >= median(had) * BIAS_GREW:
         change = f"{median(had):.1f} to {have[-1]:.1f} mA"
-        return f"bias current of the node's laser went from {change}"
+        return f"bias current of the node's laser went from {change}{doubt}"
     sent = _list_lit(before, "tx_dbm")
     now = _list_lit(after, "tx_dbm")  # -40: a port that is off, or a module that reports none
     if _fell(sent, now):
         change = f"{median(sent):.1f} to {now[-1]:.1f} dBm"
-        return f"light sent of the node's laser went from {change}"
+        return f"light sent of the node's laser went from {change}{doubt}"
     return ""
 
 

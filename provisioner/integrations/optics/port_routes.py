@@ -17,7 +17,8 @@ from pydantic import Field
 
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.route import VIEWERS, Route
-from provisioner.integrations.optics.ends import join_ends, read_host_days
+from provisioner.integrations.optics.ends import Joined
+from provisioner.integrations.optics.host_ends import join_node
 from provisioner.integrations.optics.series import (
     DAYS_KEPT,
     NAME,
@@ -270,15 +271,16 @@ async def list_rails(ask: Ask) -> Reply:
 async def list_optics(ask: Ask) -> Reply:
     node, kept = await _read(ask)
     since = ask.parts.clock.now() - DAYS_KEPT * 86_400
-    reports = await ask.parts.store.evidence.list_reports(node.id, since)
-    inventory = await ask.parts.store.evidence.get_inventory(node.id)
-    at_host = await asyncio.to_thread(read_host_days, node, reports, inventory)
-    items = tuple(_show_optic(one, at_host.get(one.port.nic_slot, [])) for one in kept)
+    links = [(one.port.nic_slot, one.verdict, one.days) for one in kept]
+    joined, at_host = await join_node(ask.parts.store.evidence, node, links, since)
+    items = tuple(
+        _show_optic(one, by_both, at_host.get(one.port.nic_slot, []))
+        for one, by_both in zip(kept, joined, strict=True)
+    )
     return Reply(Optics(node=node.id, items=items))
 
 
-def _show_optic(one: Kept, at_host: Sequence[Day]) -> OpticView:
-    joined = join_ends(one.verdict, one.days, at_host)
+def _show_optic(one: Kept, joined: Joined, at_host: Sequence[Day]) -> OpticView:
     found = joined.verdict
     days = one.days[-DAYS_SHOWN:]
     last = days[-1] if days else None

@@ -7,7 +7,6 @@ by which ports are judged. A frame that was cut by a crash ends its day's readin
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -23,9 +22,9 @@ from datetime import UTC, date, datetime, timedelta
 from math import exp, log
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from provisioner.integrations.optics.ends import join_ends, read_host_days
+from provisioner.integrations.optics.host_ends import ReadsEvidence, join_node
 from provisioner.integrations.optics.trends import (
     BAD,
     FLAPS_MIN,
@@ -36,10 +35,9 @@ from provisioner.integrations.optics.trends import (
     list_groups,
 )
 from provisioner.model.alert import Classification, Signal
-from provisioner.model.cohort import HealthReport
-from provisioner.model.inventory import Inventory
 from provisioner.model.link_reading import DARK_DBM, QUEUES, LinkReading, OpticReading
 from provisioner.model.node import Node
+from provisioner.ports import DamagedRow
 from provisioner.runtime.whole_files import replace_file
 
 _log = logging.getLogger(__name__)
@@ -208,14 +206,6 @@ def read_frames(raw: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-class ReadsEvidence(Protocol):
-    """What the store knows of a node's validations."""
-
-    async def list_reports(self, node: str, since: float) -> Sequence[HealthReport]: ...
-
-    async def get_inventory(self, node: str) -> Inventory | None: ...
-
-
 class OpticSeries:
     """What a daemon keeps of the optics of all leaves, in `folder`.
 
@@ -227,6 +217,7 @@ class OpticSeries:
         self._folder = folder
         self._evidence = evidence  # of hosts' own ends; None: nothing is known of them
         self._joined: dict[str, tuple[Verdict, Verdict]] = {}  # port -> by the leaf, by both ends
+        self._heard: dict[str, int | None] = {}  # node -> its generation when joined; None: due
         self._days_kept = days_kept
         self._leaves: dict[str, LeafSeries] = {}
         self._pending: dict[str, tuple[float, dict[str, bytes]]] = {}
@@ -255,7 +246,9 @@ class OpticSeries:
         leaf, _, name = port.partition("/")
         if not NAME.fullmatch(leaf) or not name:
             return
-        self._owner[port] = node
+        if self._owner.get(port) != node:
+            self._owner[port] = node
+            self._heard[node] = None
         if leaf not in self._judged:  # what stood before a restart stands on
             self._judged.add(leaf)
             self._queue(leaf, datetime.fromtimestamp(at, UTC).date())
@@ -373,6 +366,7 @@ class OpticSeries:
     def _judge(self, leaf: str, today: date) -> None:
         """Judge a leaf's stored days; a port that was not read for long is accused no more."""
         verdicts = dict(self._verdicts)
+        changed = []
         sizes: Counter[str] = Counter()
         unknown = 0
         rows = []
@@ -383,6 +377,7 @@ class OpticSeries:
                 verdicts.pop(port, None)
                 continue
             found = verdicts[port] = judge_port(port, days)
+            changed += [port] if self._is_news(found) else []
             groups = list_groups(leaf, days[-1])
             sizes.update(groups)
             unknown += found.state == "unknown"
@@ -391,31 +386,60 @@ class OpticSeries:
                 said = {"says": describe(found), "groups": groups, "serial": days[-1].serial}
                 rows.append({"node": node, **asdict(found), **said})
         self._verdicts = verdicts
+        for port in changed:
+            if port in self._owner:  # so its node is a key: no other thread sees this mapping grow
+                self._heard[self._owner[port]] = None  # after the verdicts: see `read_hosts`
         judged = json.dumps({"sizes": sizes, "unknown": unknown, "rows": rows}, default=str)
         replace_file(self._folder / leaf / "judged.json", judged)
 
     async def read_hosts(self, nodes: Mapping[str, Node]) -> None:
-        """Join what degrades with the hosts' ends, as validations read them, some at a time."""
+        """Join the hosts' ends, as validations read them, some at a time: those first whose leaf
+        sees an end degrade. A host is due when a verdict changed, or its generation, as it does
+        with each validation.
+        """
         if self._evidence is None:
             return
-        bad = {port: v for port, v in self._verdicts.items() if v.state in BAD}
-        self._joined = {p: both for p, both in self._joined.items() if bad.get(p) == both[0]}
-        due = [p for p in bad if p not in self._joined and self._owner.get(p) in nodes]
-        for port in due[:HOSTS_A_ROUND]:
-            node = nodes[self._owner[port]]
-            slots = [p.nic_slot for p in node.ports if f"{p.switch}/{p.interface}" == port]
-            reports = await self._evidence.list_reports(node.id, self._at - DAYS_KEPT * 86_400)
-            inventory = await self._evidence.get_inventory(node.id)
-            days = await asyncio.to_thread(read_host_days, node, reports, inventory)
-            own = days.get(slots[0], []) if slots else []
-            self._joined[port] = (bad[port], join_ends(bad[port], (), own).verdict)
+        due = [n for n, at in self._heard.items() if n in nodes and nodes[n].generation != at]
+        if len(due) > HOSTS_A_ROUND:
+            bad = {self._owner.get(p) for p, v in self._verdicts.items() if v.state in BAD}
+            due.sort(key=lambda name: name not in bad)
+        for name in due[:HOSTS_A_ROUND]:
+            # before its verdicts are read: one that changes from now on makes it due again
+            self._heard[name] = nodes[name].generation
+            try:
+                await self._join(self._evidence, nodes[name])
+            except DamagedRow as error:
+                _log.warning("%s: its validations tell nothing of its optics: %s", name, error)
+            except BaseException:
+                self._heard[name] = None
+                raise
+
+    async def _join(self, evidence: ReadsEvidence, node: Node) -> None:
+        links: list[tuple[str, Verdict, tuple[Day, ...]]] = []
+        for port in node.ports:
+            by_leaf = self._verdicts.get(f"{port.switch}/{port.interface}")
+            if by_leaf is not None and self._owner.get(by_leaf.port) == node.id:
+                shown = self._shown[port.switch][port.interface]
+                links.append((port.nic_slot, by_leaf, (Day(date.min, kind=shown["kind"]),)))
+        joined, _ = await join_node(evidence, node, links, self._at - DAYS_KEPT * 86_400)
+        for (_, by_leaf, _), by_both in zip(links, joined, strict=True):
+            self._joined.pop(by_leaf.port, None)
+            if by_both.verdict != by_leaf:
+                self._joined[by_leaf.port] = (by_leaf, by_both.verdict)
+
+    def _is_news(self, found: Verdict) -> bool:
+        """Whether a port's verdict says more than another reading of a port that is well."""
+        before = self._verdicts.get(found.port)
+        if before is None or found.port in self._joined:  # whose words are shown with both ends
+            return before != found
+        return _strip(before) != _strip(found)
 
     def list_standing(self) -> dict[str, list[Signal]]:
         """Return node -> the optics that announce their end; a node without any is in it too."""
         found: dict[str, list[Signal]] = {node: [] for node in self._owner.values()}
         for port, by_leaf in self._verdicts.items():
-            known, by_both = self._joined.get(port, (None, by_leaf))
-            verdict = by_both if known == by_leaf else by_leaf
+            known, by_both = self._joined.get(port, (by_leaf, by_leaf))
+            verdict = by_both if _strip(known) == _strip(by_leaf) else by_leaf
             node = self._owner.get(port)
             if node is None or verdict.state not in ("dirty", "dying"):
                 continue
@@ -441,6 +465,13 @@ class OpticSeries:
         for leaf in list(self._pending):
             self._flush(leaf)
         self._closing.shutdown(wait=True)
+
+
+def _strip(verdict: Verdict) -> Verdict:
+    """Return a verdict without what changes each day of a port that is well."""
+    if verdict.state in BAD:
+        return verdict
+    return replace(verdict, words="", flaps=0)
 
 
 def describe(verdict: Verdict) -> str:

@@ -13,6 +13,7 @@ from rack_rig import Rig
 
 from provisioner.integrations.building_water.building_commands import write_file
 from provisioner.integrations.building_water.signals import Building
+from provisioner.integrations.racks.campaign import UnitState
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_steps import Do, Next
@@ -79,6 +80,52 @@ def test_a_rack_with_a_tenant_or_an_unread_tray_is_left_alone(tmp_path: Path) ->
     rig.tray("t1").dead = True
     assert reboot(rig).do is Do.FAIL
     assert rig.rack.find("shelf") == []
+
+
+def test_a_rack_without_a_shelf_that_can_be_switched_is_left_alone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, trays=1, switches=1, shelves=0)
+    assert "the plan has no shelf" in reboot(rig).why
+    assert rig.tray("t0").power == "On"
+    (tmp_path / "other").mkdir()
+    blind = make(tmp_path / "other")
+
+    async def run() -> Next:
+        update = blind.update()
+        update.addresses = {n: one for n, one in update.addresses.items() if n != "p1"}
+        with open_log(blind.folder / "cold") as log:
+            return await ColdReboot(update, update.plan.racks[0], log).carry_out()
+
+    assert "p1 has no `bmc`" in asyncio.run(run()).why
+    assert blind.wires.calls == 0
+
+
+def test_a_tenant_in_another_rack_of_the_domain_refuses_it(tmp_path: Path) -> None:
+    rig = make(tmp_path)
+
+    async def run(tenant: str | None) -> Next:
+        update = rig.update()
+        (rack,) = update.plan.racks
+        unit = rack.units[0].model_copy(update={"name": "far"})
+        far = rack.model_copy(update={"name": "r02", "units": (unit,)})
+        update.plan = update.plan.model_copy(update={"racks": (rack, far)})
+        update.asked = update.asked.model_copy(
+            update={"units": {**update.asked.units, "far": UnitState(tenant=tenant)}}
+        )
+        with open_log(rig.folder / "cold") as log:
+            return await ColdReboot(update, rack, log).carry_out()
+
+    assert "acme uses far" in asyncio.run(run("acme")).why
+    assert "nobody looked whose host far is" in asyncio.run(run(None)).why
+    assert rig.wires.calls == 0
+
+
+def test_a_journal_whose_cold_reboot_is_over_claims_no_second_one(tmp_path: Path) -> None:
+    rig = make(tmp_path)
+    assert reboot(rig).do is Do.DONE
+    calls = rig.wires.calls
+    again = reboot(rig)
+    assert (again.do, "is over" in again.why) == (Do.FAIL, True)
+    assert rig.wires.calls == calls
 
 
 def test_a_bmc_that_something_else_feeds_stops_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rack_rig import AFTER_NVOS, NEW, OLD, TARGETS, Rig
 
+from provisioner.integrations.racks import update_shelves
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.rack_update import Hands
 from provisioner.integrations.racks.water import UnitWater, clear_latch
@@ -457,6 +458,13 @@ def test_supplies_are_written_one_after_the_other_in_an_unloaded_rack(tmp_path: 
     assert rig.tray("t0").power == "On"
 
 
+def test_no_host_is_switched_off_for_a_supply_while_a_copy_runs_on_it(tmp_path: Path) -> None:
+    rig = make(tmp_path, SUPPLY)
+    rig.tray("t0").copied = ended = rig.rack.now + 900.0
+    finish(rig)
+    assert [e.at >= ended for e in rig.rack.find("reset") if e.detail == "ForceOff"] == [True]
+
+
 # --- deaths
 
 
@@ -538,6 +546,34 @@ def test_a_journal_of_another_campaign_is_refused(tmp_path: Path) -> None:
     rig.tenants["t0"] = ""
     with pytest.raises(InputError, match="another campaign"):
         rig.run()
+
+
+def test_what_was_read_before_anything_was_begun_is_read_anew(tmp_path: Path) -> None:
+    rig = make(tmp_path, TRAY)
+    rig.tray("t0").dead = True
+    told = rig.run()
+    assert isinstance(told, list)
+    assert any("t0" in one for one in told)
+    rig.tray("t0").dead = False
+    finish(rig)
+
+
+def test_a_file_that_only_nvos_could_fetch_is_refused_for_a_tray(tmp_path: Path) -> None:
+    rig = make(tmp_path, TRAY)
+    rig.packages["compute-tray"]["hgx-bundle"]["files"] = [{"url": "https://files.example/h"}]
+    with pytest.raises(InputError, match="only NVOS fetches"):
+        rig.run()
+    assert rig.wires.calls == 0
+
+
+def test_a_shelfs_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = make(tmp_path, FLASH)
+    monkeypatch.setattr(update_shelves, "FILE_MAX_BYTES", 4)
+    _, why = held(rig)
+    assert "its file has more than" in why
+    assert rig.rack.find("push") == []
 
 
 def test_a_package_that_is_not_the_pinned_one_is_refused_before_anything_is_read(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+import virtual_time
+from serving import HOST, Serving, world
 
-from provisioner.control.watch.event_feeds import EventFeeds
+from provisioner.control.watch.alert_keeper import PortReport
+from provisioner.control.watch.event_feeds import EventFeeds, Way
 from provisioner.control.watch.shards import Shards
 from provisioner.control.watch.watched_nodes import ReadQueue, WatchedNodes
-from provisioner.model.alert import Subscription
+from provisioner.model.alert import Classification, Signal, Subscription
 from provisioner.model.location import Location
 from provisioner.model.node import BmcRef, Node, NodeKind, State
 from provisioner.planning.watch import watch_rules
@@ -119,3 +123,92 @@ def test_a_turn_that_began_a_little_early_or_late_is_followed_by_the_next_one(
         later = watch_rules.find_later_turn("n1", 300.0, due, due + late_s)
         assert later == pytest.approx(due + 300.0, abs=1e-3)
         due = later
+
+
+@pytest.mark.parametrize(
+    ("listener", "way"),
+    [("https://d0", Way.SUBSCRIPTION), ("https://d1", Way.UNPROVED), ("", Way.UNPROVED)],
+)
+def test_a_subscription_to_a_peers_listener_tells_us_nothing(listener: str, way: Way) -> None:
+    async def scenario() -> Way:
+        store = open_store(":memory:")
+        eyes: Any = None  # no BMC is asked here
+
+        async def receive(*_: Any) -> None: ...
+
+        feeds = EventFeeds(
+            store.alerts, WallClock(), eyes, receive, streams=None, listener=listener,
+            new_secret=lambda: "s", streams_max=0,
+        )  # fmt: skip
+        await store.nodes.add(Node(id="n1", kind=NodeKind.HOST))
+        await store.alerts.put_subscription(MADE)
+        await feeds.restore(lambda _: True)
+        found = feeds.find_way("n1", "host")
+        await store.close()
+        return found
+
+    assert asyncio.run(scenario()) is way
+
+
+class Standing(Shards):
+    """Shards of a daemon beside others, in which nothing moves."""
+
+    def __init__(self, serving: Serving, *, ours: bool, leads: bool) -> None:
+        super().__init__(serving.world.store, serving.world.clock)
+        self._ours = ours
+        self._leads = leads
+
+    @property
+    def leads(self) -> bool:
+        return self._leads
+
+    def holds(self, node: Node | None) -> bool:
+        return self._ours
+
+
+class Optics:
+    """Readings of before: the optic of the host's port dies."""
+
+    async def read_hosts(self, nodes: Any) -> None: ...
+
+    def list_standing(self) -> dict[str, list[Signal]]:
+        return {HOST: [make_signal("OpticDegrades", "watch.optics")]}
+
+
+def make_signal(ident: str, source: str) -> Signal:
+    kinds = (Classification.SENSOR_WARNING,)
+    return Signal(node=HOST, id=ident, target="p", classifications=kinds, source=source, at=1.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "leads", "standing"),
+    [
+        (True, True, {"OpticDegrades"}),  # all of it is counted here, and levelled as its own
+        (True, False, {"OpticDegrades", "LinkFlap"}),  # the leader has what it was told
+        (False, False, {"LinkFlap"}),  # the optics are their new owner's to judge
+    ],
+)
+def test_alerts_of_a_node_are_written_by_the_daemon_that_looks_after_it(
+    tmp_path: Path, ours: bool, leads: bool, standing: set[str]
+) -> None:
+    async def scenario() -> set[str]:
+        serving = Serving(world(tmp_path, watch_s=1e6, watch_node_s=1e6))
+        await serving.release()
+        try:
+            await serving.start(streams=False)
+            watcher: Any = serving.watcher
+            watcher._shards = Standing(serving, ours=ours, leads=leads)
+            watcher.optics = Optics()
+            await watcher.keeper.level(
+                HOST, {"watch.told": [make_signal("LinkFlap", "watch.told")]}
+            )
+            if ours:
+                at = serving.world.clock.now()
+                watcher.ports.take(PortReport(node=HOST, port="p", counters=None, link="up", at=at))
+            await serving.world.clock.sleep(20.0)
+            return {ident for ident, _ in await serving.standing()}
+        finally:
+            await serving.stop()
+            await serving.world.store.close()
+
+    assert virtual_time.run(scenario()) == standing

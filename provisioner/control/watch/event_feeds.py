@@ -195,7 +195,7 @@ class EventFeeds:
         made = self._ours.get((node, bmc))
         if made is None or not made.path:
             return Way.POLLED
-        proved = self._delivers(made) and made.id not in self._doubted
+        proved = self._comes_here(made) and self._delivers(made) and made.id not in self._doubted
         return Way.SUBSCRIPTION if proved else Way.UNPROVED
 
     def doubt(self, subscription_id: str = "") -> None:
@@ -209,6 +209,10 @@ class EventFeeds:
         elif subscription_id in self._keys:
             self._doubted.add(subscription_id)
             self.broke.add(self._keys[subscription_id])
+
+    def _comes_here(self, made: Subscription) -> bool:
+        """Return whether it is to our listener, and not to an earlier address or a peer's."""
+        return self.listens and made.destination.startswith(f"{self._listener}/")
 
     def _delivers(self, made: Subscription) -> bool:
         """Return whether something came by it, and again since it was last tried."""
@@ -353,7 +357,7 @@ class EventFeeds:
                 return
             if made is not None:
                 path = made.path or await self._find(client, made)
-                current = made.destination.startswith(self._listener)
+                current = self._comes_here(made)
                 if path and await subscriptions.is_standing(client.service, path, made.destination):
                     if current and made.path:
                         await self._try(client, made)
@@ -436,6 +440,7 @@ class EventFeeds:
             return
         for memory in (self._keys, self._tested, self._came):
             memory.pop(made.id, None)
+        self._rates.pop(made.id, None)
         self._doubted.discard(made.id)
         self._at[made.node] -= 1
         if not self._at[made.node]:

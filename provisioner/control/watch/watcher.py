@@ -173,15 +173,17 @@ class Watcher:
             if name in nodes:
                 tenant = nodes[name].tenant
                 named = [watch_rules.name_tenant(one, tenant) for one in conditions]
-                # what exporters told this daemon of a node that a peer counts stays apart
+                # what exporters told the leader of a node that a peer counts stays apart, and its
                 told: dict[str, Sequence[Found]] = {"watch.told": named}
                 if self._shards.holds(nodes[name]):
-                    told = {"watch.ports": named, "watch.told": ()}
+                    told = {"watch.ports": named}
+                    if self._shards.leads:
+                        told["watch.told"] = ()
                 await self.keeper.level(name, told)
         if self.optics is not None:
             await self.optics.read_hosts(nodes)
             for name, found in self.optics.list_standing().items():
-                if name in nodes:
+                if name in nodes and self._shards.holds(nodes[name]):
                     await self.keeper.level(name, {"watch.optics": found})
         await self.keeper.tidy(nodes, self._shards.holds)
 

@@ -25,6 +25,7 @@ from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 
 ROUNDS_MAX = 2_000  # each takes half a minute; a cold reboot takes less than an hour
+_OVER = "over"
 
 
 @dataclass
@@ -43,21 +44,36 @@ class ColdReboot:
 
     async def carry_out(self) -> Next:
         """Do it, or go on with it; return how it ended. A tenant in its domain refuses it."""
-        for name, state in self.update.asked.units.items():
-            if state.tenant:
-                why = f"{state.tenant} uses {name}: reclaim its nodes first"
-                return fail(Reason.NOT_CONFIRMED, why)
-        trays = [u.name for u in self._units(Kind.COMPUTE_TRAY)]
-        unsaid = [n for n in trays if self._tenant_of(n) is None]
-        if unsaid:
-            return fail(Reason.CANNOT_TELL, f"nobody looked whose host {unsaid[0]} is")
+        if (refused := self._find_refusal()) is not None:
+            return refused
         step = wait("nothing was read yet")
         for _ in range(min(ROUNDS_MAX, self.update.rounds_max)):
             step = await self._round()
+            if step.do is Do.DONE:
+                self.log.write(Line(self.key, NOTED, _OVER, self.update.now(), step.why))
             if step.do in (Do.DONE, Do.FAIL):
                 return step
             await self.update.pause(self.update.poll_s)
         return fail(Reason.TIME_LIMIT, f"it waited too long: {step.why}")
+
+    def _find_refusal(self) -> Next | None:
+        """Return why nothing is begun: all that no look at the rack could lift."""
+        if self.log.of(self.key).noted(_OVER):
+            why = "the cold reboot of this journal is over: name another file for another one"
+            return fail(Reason.PRECONDITION, why)
+        for unit in (u for rack in self.update.plan.racks for u in rack.units):
+            tenant = self._tenant_of(unit.name)
+            if tenant:
+                why = f"{tenant} uses {unit.name}: reclaim its nodes first"
+                return fail(Reason.NOT_CONFIRMED, why)
+            if tenant is None and unit.kind is Kind.COMPUTE_TRAY:
+                return fail(Reason.CANNOT_TELL, f"nobody looked whose host {unit.name} is")
+        shelves = [unit.name for unit in self._units(Kind.POWER_SHELF)]
+        unknown = [name for name in shelves if name not in self.update.addresses]
+        if unknown or not shelves:
+            why = f"{unknown[0]} has no `bmc` in the plan" if unknown else "the plan has no shelf"
+            return fail(Reason.PRECONDITION, f"its power cannot be cut: {why}")
+        return None
 
     def _tenant_of(self, name: str) -> str | None:
         state = self.update.asked.units.get(name)

@@ -23,6 +23,7 @@ from provisioner.integrations.racks.campaign import (
     CampaignFile,
 )
 from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcome, Seen, Step
+from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind, Supply
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading
@@ -405,12 +406,22 @@ class Hands:
         return "Unknown" if shown is None else shown.power
 
     async def _switch_hosts(self, act: Act, reset: str) -> Answer:
-        """Switch every host of the act's racks, but those that are so already; one no ends it."""
+        """Switch every host of the act's racks, but those that are so already; one no ends it.
+
+        None is switched off while a flash or a copy runs on any of them.
+        """
         wanted = "On" if reset == "On" else "Off"
-        for rack, unit in self.domain:
-            own = unit.kind is Kind.COMPUTE_TRAY and rack.name in act.racks
-            if not own or self._power(unit.name) == wanted:
-                continue
+        hosts = [
+            (rack, unit)
+            for rack, unit in self.domain
+            if unit.kind is Kind.COMPUTE_TRAY and rack.name in act.racks
+            if self._power(unit.name) != wanted
+        ]
+        for _, unit in hosts if wanted == "Off" else ():
+            client = await self.update.client(unit.name, self._admit(unit.name))
+            if (running := await find_flash(client, unit.name)) is not None:
+                return running.model_copy(update={"reason": Reason.BUSY})  # it is asked again
+        for rack, unit in hosts:
             if reset == "On":
                 for refused in await self._racked[rack.name].find_refusals_now(unit, reset):
                     return refused

@@ -7,6 +7,7 @@ never acted upon; any other damaged line stops the update: what was sent is not 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.model.input_error import InputError
+from provisioner.runtime.whole_files import sync_directory
 
 LINES_MAX = 200_000  # a rack's update writes some thousand
 BYTES_MAX = 64 * 2**20
@@ -48,7 +50,8 @@ class UpdateLog:
     def write(self, line: Line) -> None:
         """Append a line; it is on the disk when this returns. Raises OSError."""
         written = json.dumps(asdict(line)).encode() + b"\n"
-        os.write(self._descriptor, written)
+        if os.write(self._descriptor, written) != len(written):
+            raise OSError(errno.ENOSPC, "a line of the journal was cut")
         os.fsync(self._descriptor)
         self._acts.setdefault(line.key, []).append(line)
 
@@ -133,6 +136,7 @@ def open_log(file: Path) -> Iterator[UpdateLog]:
         except OSError:
             problem = "another update holds it"
             raise InputError("--journal", str(file), problem, "Wait for its end.") from None
+        sync_directory(file.parent)  # else its name may be gone after a crash, and all sent again
         yield UpdateLog(_read(file, held), held)
     finally:
         os.close(held)

@@ -19,7 +19,13 @@ from provisioner.integrations.racks.shelf_steps import ShelfView, decide_flash, 
 from provisioner.integrations.racks.update_log import ActLog
 from provisioner.integrations.racks.update_packages import Package, PackageFile
 from provisioner.integrations.racks.update_steps import Next
-from provisioner.integrations.racks.update_trays import Answer, list_versions, read_task
+from provisioner.integrations.racks.update_trays import (
+    Answer,
+    list_versions,
+    mark_tasks,
+    read_task,
+)
+from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import Call, PortError
 
 PUSH_S = 300.0
@@ -45,7 +51,7 @@ async def read_shelf(client: Redfish, name: str, task: str) -> ShelfView:
             push=path_of(update.get("HttpPushUri")) is not None,
             targets=None if not isinstance(targets, list) or not listed else _texts(targets),
             versions=list_versions(inventory),
-            tasks=len(paths),
+            tasks=mark_tasks(paths),
             running=await client.read_tasks(),
             task=await read_task(client, task),
         )
@@ -109,6 +115,13 @@ class ShelfWrites:
         if where is None:
             return service.not_offered("pmc", "HttpPushUri")
         content = await asyncio.to_thread(self._read, choose_file(act, package))
+        if len(content) > FILE_MAX_BYTES:
+            return Blocker(
+                reason=Reason.NOT_EXPECTED,
+                subject="pmc",
+                detail=f"its file has more than {FILE_MAX_BYTES // 2**20} MiB",
+                unblock="Name the controller's package.",
+            )
         headers = {"Content-Type": "application/octet-stream"}
         reply = await service.ask(Call("POST", where, content, headers, timeout_s=PUSH_S))
         if not 200 <= reply.status < 300:
@@ -118,4 +131,4 @@ class ShelfWrites:
 
     def _read(self, file: PackageFile) -> bytes:
         with (self._folder / file.file).open("rb") as opened:
-            return opened.read(FILE_MAX_BYTES)
+            return opened.read(FILE_MAX_BYTES + 1)

@@ -56,6 +56,9 @@ def check_packages(asked: CampaignFile, plan: RackPlan, folder: Path) -> None:
                 problem = "a target is given for it, and no package"
                 raise InputError(where, "", problem, "Name its files and versions.")
             for file in package.files:
+                if not file.file and kind is not Kind.NVLINK_SWITCH:
+                    problem = "only NVOS fetches a file by `url`"
+                    raise InputError(where, file.url, problem, "Give its `file` and `sha256`.")
                 if file.file:
                     _check_file(where, folder / file.file, file.sha256)
 
@@ -72,13 +75,14 @@ def _check_file(where: str, file: Path, wanted: str) -> None:
 
 
 async def prepare(update: Update, log: UpdateLog) -> Campaign:
-    """Return the campaign: of what is read now, or of what the journal says was read at its begin.
+    """Return the campaign: of what is read now; once an act of it was begun, of what the journal
+    says was read before that.
 
     Raises InputError where the journal is another campaign's.
     """
     digest = hashlib.sha256(update.asked.model_dump_json().encode()).hexdigest()
     kept = log.of(_CAMPAIGN).note("states")
-    if kept:
+    if any(log.steps()):
         read = json.loads(kept)
         if read["campaign"] != digest:
             problem = "it is the journal of another campaign, or the campaign's file has changed"

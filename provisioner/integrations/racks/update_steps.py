@@ -65,7 +65,7 @@ class TrayView:
     hmc: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     copying: bool | None = None
-    tasks: int | None = None  # that it lists, ended ones too
+    tasks: int | None = None  # those that it lists, ended ones too, by `mark_tasks`
     running: Sequence[str] | None = None
     task: TaskSeen = TaskSeen()
 
@@ -196,7 +196,7 @@ def judge_push(
         return wait("whether its push shows a task")
     before = log.detail(what)
     arrived = log.told(what) is not None or not before.isdigit() or tasks != int(before)
-    if not arrived:  # its BMC lists no task more than before: it never came
+    if not arrived:  # its BMC lists the same tasks as before: it never came
         if log.count(what) > NEVER_ARRIVED_MAX:
             return fail(Reason.ATTEMPTS_EXHAUSTED, "its BMC begins no push")
         return send(what, "the first one never arrived")
@@ -437,6 +437,8 @@ def decide_reboot(packages: Sequence[Package], view: SwitchView, log: ActLog, no
     if not log.count("reboot"):
         if view.nvos is Nvos.OK and not missed_of(packages, view.versions):
             return done("every version runs already")
+        if view.running:
+            return wait(f"for the end of {view.running[0]}")
         if view.nvos is Nvos.OK or view.bmc:
             return send("reboot")
         return fail(Reason.UNREACHABLE, "neither NVOS nor its BMC answers")

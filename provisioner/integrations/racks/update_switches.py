@@ -20,7 +20,7 @@ from provisioner.integrations.racks.update_steps import (
     decide_reboot,
     decide_switch_files,
 )
-from provisioner.integrations.racks.update_trays import Answer, read_task
+from provisioner.integrations.racks.update_trays import Answer, mark_tasks, read_task
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 
@@ -52,7 +52,7 @@ async def read_switch(
         task = await read_task(client, told if last.startswith("push") else "")
     except PortError:
         return view
-    return replace(view, bmc=True, tasks=len(paths), running=running, task=task)
+    return replace(view, bmc=True, tasks=mark_tasks(paths), running=running, task=task)
 
 
 async def _list_files(nvos: NvosClient, own: Sequence[Any], log: ActLog) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -55,6 +56,13 @@ async def read_task(client: Redfish, path: str) -> TaskSeen:
     return TaskSeen(known, view.done or view.staged, (view.failed or "")[:200])
 
 
+def mark_tasks(paths: Sequence[str]) -> int:
+    """Return a number that another list of tasks does not have: a full one drops its oldest task,
+    so that their count tells nothing.
+    """
+    return zlib.crc32("\n".join(sorted(paths)).encode())
+
+
 async def read_tray(client: Redfish, name: str, task: str) -> TrayView:
     """Return a tray as it reads now. Raises no PortError: a silent one is not reachable."""
     try:
@@ -71,7 +79,7 @@ async def read_tray(client: Redfish, name: str, task: str) -> TrayView:
             hmc=_HMC in versions,
             versions=versions,
             copying=is_copying(inventory),
-            tasks=len(paths),
+            tasks=mark_tasks(paths),
             running=await client.read_tasks(),
             task=await read_task(client, task),
         )

@@ -368,3 +368,16 @@ def test_addresses_of_two_versions_do_not_meet() -> None:
     )
     with pytest.raises(ValueError, match="range"):
         make_set([("1.1.1.9", "1.1.1.1")])
+
+
+@pytest.mark.parametrize("making", [False, True])
+@pytest.mark.parametrize("used", [1, 2**40])
+def test_a_space_with_files_is_nobodys_on_word_either(making: bool, used: int) -> None:
+    asked = FileStorage(exports=(), adopt=True)
+    wish = SpaceWish("red", asked, making=making)
+
+    plan = plan_space(wish, SpaceState(handle="h", used_bytes=used))
+
+    assert not plan.acts
+    assert [b.reason for b in plan.blockers] == [Reason.DUPLICATE]
+    assert plan_space(wish, SpaceState(handle="h", used_bytes=0)).blockers == ()

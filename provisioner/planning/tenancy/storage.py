@@ -359,10 +359,11 @@ def _find_stranger(wish: SpaceWish, seen: SpaceState) -> SpacePlan | None:
     elif wish.handle and not seen.handle and wish.storage is not None:
         detail = "its space is gone, and its files perhaps with it"
     elif not wish.handle and seen.handle and wish.storage is not None:
-        used = bool(seen.clients or seen.exports)
+        # where the storage does not say how many bytes are in it, the person's word stands for them
+        used = bool(seen.clients or seen.exports or seen.used_bytes)
         if not used and (wish.making or wish.storage.adopt):
             return None
-        how = "with clients or exports" if used else "an empty one"
+        how = "with clients, exports or files" if used else "an empty one"
         or_take = "" if used else "; or take it with `adopt: true` in `file_storage`"
         blocker = make_blocker(
             Reason.DUPLICATE,

@@ -214,6 +214,12 @@ NtpServer = Annotated[str, Field(max_length=253, pattern=r"^[0-9A-Za-z]([0-9A-Za
 class BmcSettings(Record):
     """Part of `Settings`."""
 
+    racks_folder: str = Field(
+        "",
+        max_length=1024,
+        description="Folder with the plan of NVL72 racks as racks.yaml, and beside it water.json "
+        "and looks/ of `provisioner rack`; empty: no rack is shown (docs/racks.md).",
+    )
     bmc_ntp_servers: tuple[NtpServer, ...] = Field(
         (),
         max_length=4,

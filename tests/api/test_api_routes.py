@@ -66,6 +66,8 @@ NOT_THERE = {
     "/nodes/{node}/observation": 404,
     "/revocations": 404,
     "/nodes/{node}/plan/requests": 409,
+    "/racks": 409,  # this site has no plan of racks
+    "/racks/{rack}": 409,
     "/nodes/{node}/power": 409,
     "/nodes/{node}/attestation": 404,
     "/nodes/{node}/logs": 409,

@@ -17,6 +17,7 @@ from typing import Any
 
 from console_fleet import fill_console
 from console_leaves import PaperLeaves, paper_plan
+from console_racks import put_racks
 from console_release import console_matrix
 from large_fleet import put_fleet
 from served import FILE, no_leaves
@@ -161,7 +162,9 @@ class Site:
             if self._leaves:
                 keeper = TenantKeeper(store, clock, [PaperLeaves()], paper_plan)
             # tests share a site for longer than a proof lasts: those about it choose their own
-            settings = Settings(**{"api_session_proof_s": 3600.0, **self._chosen})
+            put_racks(racks := self._folder / "racks", clock.now())
+            given = {"api_session_proof_s": 3600.0, "racks_folder": str(racks)}
+            settings = Settings(**{**given, **self._chosen})
             key = MasterKey.generate()
             self.vault = Vault(store, key)
             parts = api_parts(

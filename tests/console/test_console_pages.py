@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chromium import HEIGHTS, Looker
+from console_racks import RACK
 from console_site import Site
 from console_stories import PROVED, UNDER_WAY
 from playwright.sync_api import Browser
@@ -50,6 +51,8 @@ PAGES = {
     "versions": "Versions",
     "hardware?intake=1": "Hardware list",
     f"hardware/{PROVED}": PROVED,
+    "racks": "Racks",
+    f"racks/{RACK}": RACK,
     "policies": "Policies",
     "matrix": "Matrix files",
     "images": "Images",

@@ -428,7 +428,7 @@ PAGES_OF_STAFF = (
     "home", "fabric", "campaigns", "alerts", "approvals", "releases", "versions", "drift", "checks",
     "pins", "certificates", "audit", "tokens", "credentials", "webhooks", "settings", "hardware",
     "policies", "matrix", "images", "cohorts", "watch", "operations", "recovery", "technician",
-    "onboard", "draft", "nodes", "events", "cases", "tenants",
+    "onboard", "draft", "nodes", "events", "cases", "tenants", "racks",
 )  # fmt: skip
 WALK = """async (pages) => {
     const told = {};

@@ -40,6 +40,7 @@ const PAGES = {
   webhooks: () => import("./webhooks.js"),
   settings: () => import("./settings.js"),
   fabric: () => import("./fabric.js"),
+  racks: () => import("./racks.js"),
   hardware: () => import("./declared.js").then((m) => ({ page: m.hardware })),
   policies: () => import("./declared.js").then((m) => ({ page: m.policies })),
   matrix: () => import("./declared.js").then((m) => ({ page: m.matrix })),
@@ -53,7 +54,7 @@ const PAGES = {
 const NAV = [["home", "Home"], ["fleet", "Fleet"], ["fabric", "Fabric"], ["campaigns", "Campaigns"], ["cases", "Cases"], ["tenants", "Tenants"], ["alerts", "Alerts"], ["approvals", "Approvals"], ["events", "Events"]];
 const MORE = [["releases", "Releases"], ["versions", "Versions"], ["drift", "Drift and debt"], ["checks", "Checks"], ["pins", "Pins"], ["usage", "Usage"], ["certificates", "Certificates"], ["audit", "Audit"],
   ["tokens", "Tokens and sessions"], ["credentials", "Passwords"], ["webhooks", "Webhooks"], ["settings", "Settings"],
-  ["hardware", "Hardware list"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
+  ["hardware", "Hardware list"], ["racks", "Racks"], ["policies", "Policies"], ["matrix", "Matrix files"], ["images", "Images"], ["cohorts", "Cohorts"], ["watch", "Watch"], ["operations", "Operations"], ["recovery", "Recovery"]];
 const OF_TENANTS = new Set(["fleet", "cases", "tenants", "events", "usage"]); // the others are the staff's
 const PARENTS = { nodes: "fleet", actions: "fleet", console: "fleet", logs: "fleet", technician: "cases", onboard: "tenants", draft: "campaigns" };
 const at = (id) => document.getElementById(id);

@@ -5,5 +5,6 @@ from provisioner.runtime.integrations import Integration
 INTEGRATION = Integration(
     name="racks",
     about="Racks: compute trays, NVLink switches and power shelves, held against the plan.",
+    routes="provisioner.integrations.racks.rack_routes:ROUTES",
     commands={"rack": "provisioner.integrations.racks.rack_commands:app"},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from provisioner.integrations.racks import (
 )
 from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import Kind, Place
+from provisioner.integrations.racks.looks import keep_look
 from provisioner.integrations.racks.membership import (
     RackVerdict,
     UnitReading,
@@ -112,6 +114,9 @@ def show(
     svg: Annotated[
         Path | None, typer.Option(help="Also draw the elevation into this file.")
     ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Also keep what was judged as RACK.json in this folder.")
+    ] = None,
     as_json: JsonOption = False,
     insecure: InsecureOption = False,
     ca: CaOption = None,
@@ -137,6 +142,8 @@ def show(
     }
     readings = asyncio.run(_read_rack(wanted.units, logged_in, _nvos_login(nvos_user), ca))
     verdict = judge_rack(planned, rack, readings)
+    if keep is not None:
+        keep_look(keep, verdict, time.time())
     if svg is not None:
         try:
             svg.write_text(draw_elevation(verdict), encoding="utf-8")

@@ -42,7 +42,12 @@ from provisioner.integrations.racks.water import (
     fold_look,
     judge_water_in,
 )
-from provisioner.integrations.racks.water_file import WaterStore, open_water, read_building
+from provisioner.integrations.racks.water_file import (
+    BUILDING,
+    WaterStore,
+    open_water,
+    read_building,
+)
 from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Power
 from provisioner.model.outcome import Blocker, Reason
@@ -53,7 +58,6 @@ BETWEEN_S = 10.0  # of two looks; a BMC reads its detectors each second
 FOLLOW_S = 120.0  # until a power state has followed; trays take up to a minute
 ASK_EACH_S = 5.0
 ISOLATE_MIN = 2  # leaking units of a rack (infra-controller, docs/operations, leak handling)
-BUILDING = "building:"  # before a rack's name: its own sensors
 
 PlanFile = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 UnitArgument = Annotated[str, typer.Argument(help="Name of a unit of the plan.")]

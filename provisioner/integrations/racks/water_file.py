@@ -17,6 +17,7 @@ from provisioner.model.input_error import InputError
 from provisioner.model.inventory import LeakDetector, Moisture
 from provisioner.runtime.whole_files import replace_file
 
+BUILDING = "building:"  # before a rack's name: its own sensors
 OLD_S = 30.0  # the building's file is written each 5 s
 
 

@@ -142,17 +142,14 @@ def test_a_bare_daemon_imports_no_integration_beyond_its_registration_and_its_ro
 
     assert (tickets, sinks, pdus) == (None, [], {})
     packages = {"provisioner.integrations", *(f"provisioner.integrations.{n}" for n in OURS)}
-    # a route is declared with its records and its handler; these modules read what was kept
-    routes = {
-        *(
-            f"provisioner.integrations.optics.{n}"
-            for n in ("ends", "port_routes", "series", "trends")
-        ),
-        "provisioner.integrations.webhooks.posted_events",
-        "provisioner.integrations.webhooks.webhook_changes",
-        "provisioner.integrations.webhooks.webhook_routes",
+    # a route is declared with its records and its handler, which read what was kept
+    routed = {"optics", "racks", "webhooks"}
+    acting = {
+        f"provisioner.integrations.{n}" for n in ("webhooks.webhook_posts", "racks.rack_update")
     }
-    assert set(loaded) == packages | routes
+    assert packages <= set(loaded)
+    assert {name.split(".")[2] for name in set(loaded) - packages} == routed
+    assert not acting & set(loaded)
 
 
 def test_a_strangers_wheel_is_asked_only_once_it_is_switched_on(installed: Path) -> None:

@@ -38,19 +38,33 @@ REST_S = 300.0  # as adapters/switch_https rests after a refusal
 CHASSIS = "1820001"
 OURS = "long-and-ours"
 OLD = {
-    "host": {"FW_BMC_0": "GB200Nvl-25.06", "FW_ERoT_BMC_0": "01.04.0026.0000_n04",
-             "FW_CPLD_0": "0x00 0x0b 0x03 0x04"},
-    "hgx": {"HGX_FW_BMC_0": "GB200Nvl-25.06-A", "HGX_FW_GPU_0": "97.00.B9.00.69",
-            "HGX_FW_GPU_1": "97.00.B9.00.69", "HGX_FW_ERoT_CPU_0": "01.04.0026.0000_n04"},
+    "host": {
+        "FW_BMC_0": "GB200Nvl-25.06",
+        "FW_ERoT_BMC_0": "01.04.0026.0000_n04",
+        "FW_CPLD_0": "0x00 0x0b 0x03 0x04",
+    },
+    "hgx": {
+        "HGX_FW_BMC_0": "GB200Nvl-25.06-A",
+        "HGX_FW_GPU_0": "97.00.B9.00.69",
+        "HGX_FW_GPU_1": "97.00.B9.00.69",
+        "HGX_FW_ERoT_CPU_0": "01.04.0026.0000_n04",
+    },
     "switch": {"BMC": "88.0002.1336", "BIOS": "0ACTV_00.01.020"},
-}  # fmt: skip
+}
 NEW = {
-    "host": {"FW_BMC_0": "GB200Nvl-25.08-9", "FW_ERoT_BMC_0": "01.04.0031.0000_n04",
-             "FW_CPLD_0": "0x00 0x0c 0x06 0x04"},
-    "hgx": {"HGX_FW_BMC_0": "GB200Nvl-25.08-B", "HGX_FW_GPU_0": "97.00.B9.00.99",
-            "HGX_FW_GPU_1": "97.00.B9.00.98", "HGX_FW_ERoT_CPU_0": "01.04.0031.0000_n04"},
+    "host": {
+        "FW_BMC_0": "GB200Nvl-25.08-9",
+        "FW_ERoT_BMC_0": "01.04.0031.0000_n04",
+        "FW_CPLD_0": "0x00 0x0c 0x06 0x04",
+    },
+    "hgx": {
+        "HGX_FW_BMC_0": "GB200Nvl-25.08-B",
+        "HGX_FW_GPU_0": "97.00.B9.00.99",
+        "HGX_FW_GPU_1": "97.00.B9.00.98",
+        "HGX_FW_ERoT_CPU_0": "01.04.0031.0000_n04",
+    },
     "switch": {"BMC": "88.0002.1958", "BIOS": "0ACTV_00.01.022"},
-}  # fmt: skip
+}
 BEFORE_NVOS = "nvos-25.02.2553"
 AFTER_NVOS = "nvos-25.02.4317"
 TARGETS = {

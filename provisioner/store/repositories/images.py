@@ -25,9 +25,9 @@ Named = TypeVar("Named", NamedPolicy, StoredImage)
 
 
 class NamedRecords(Generic[Named]):
-    """The records of one table. A damaged row raises DamagedRow."""
-
-    _alone = False  # a damaged row is missing in a list, and hides no other one
+    """The records of one table. A damaged row is missing in a list, and hides no other one; asked
+    for by its name it raises DamagedRow.
+    """
 
     def __init__(
         self, transactions: Transactions, table: Table, model: type[Named], noun: str
@@ -39,6 +39,10 @@ class NamedRecords(Generic[Named]):
 
     async def list(self) -> Sequence[Named]:
         return await self._transactions.read(self._read_all)
+
+    async def list_names(self) -> Sequence[str]:
+        """Return the names of all records, of damaged ones too."""
+        return await self._transactions.read(lambda c: c.scalars(select(self._table.c.name)).all())
 
     async def get(self, name: str) -> Named | None:
         return await self._transactions.read(lambda c: self._read(c, name))
@@ -73,10 +77,8 @@ class NamedRecords(Generic[Named]):
 
     def _read_all(self, connection: Connection) -> tuple[Named, ...]:
         rows = connection.execute(select(self._table).order_by(self._table.c.name)).all()
-        if self._alone:
-            each = ((row.name, "", row.body) for row in rows)
-            return parse_each(connection, self._model, self._table.name, each)
-        return tuple(parse(self._model, r.body, f"{self._table.name}, {r.name}") for r in rows)
+        each = ((row.name, "", row.body) for row in rows)
+        return parse_each(connection, self._model, self._table.name, each)
 
     def _read(self, connection: Connection, name: str) -> Named | None:
         asked = select(self._table.c.body).where(self._table.c.name == name)
@@ -98,9 +100,7 @@ class NamedRecords(Generic[Named]):
 
 
 class SqlPolicyRepository(NamedRecords[NamedPolicy]):
-    """Named policies on the daemon's own database. A damaged row hides no other."""
-
-    _alone = True
+    """Named policies on the daemon's own database."""
 
     def __init__(self, transactions: Transactions) -> None:
         super().__init__(transactions, campaign_policies, NamedPolicy, "policy")
@@ -119,7 +119,7 @@ class SqlPolicyRepository(NamedRecords[NamedPolicy]):
 
 
 class SqlImageRepository(NamedRecords[StoredImage]):
-    """Stored images on the daemon's own database. A damaged row raises DamagedRow."""
+    """Stored images on the daemon's own database."""
 
     def __init__(self, transactions: Transactions) -> None:
         super().__init__(transactions, stored_images, StoredImage, "image")

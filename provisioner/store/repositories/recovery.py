@@ -17,7 +17,7 @@ from provisioner.model.host_filter import DatabaseMark
 from provisioner.model.node import Node
 from provisioner.model.recovery import Difference, DifferenceKind, Settlement
 from provisioner.model.tenant import ReleaseProof
-from provisioner.ports.errors import StaleWrite
+from provisioner.ports.errors import DamagedRow, StaleWrite
 from provisioner.store.database.transactions import Transactions
 from provisioner.store.rows import evidence_rows, journal, node_rows
 from provisioner.store.rows.records import parse
@@ -104,7 +104,10 @@ def only_look(connection: Connection, why: str, now: float) -> None:
 
 def read_surveyed_at(connection: Connection) -> float:
     """Return when rows and leaves of every node were compared last; 0 before that."""
-    return connection.scalar(select(site_state.c.surveyed_at)) or 0.0
+    surveyed_at = connection.scalar(select(site_state.c.surveyed_at)) or 0.0
+    if not isinstance(surveyed_at, float):
+        raise DamagedRow("site_state", "surveyed_at is no time")
+    return surveyed_at
 
 
 def read_differences(connection: Connection) -> Sequence[Difference]:

@@ -137,14 +137,14 @@ def read_names(connection: Connection) -> Mapping[str, str]:
 def read_page(
     connection: Connection, after: str, limit: int, node: str, due_by: float | None
 ) -> Sequence[CredentialStanding]:
-    """Return rows by name, behind `after`."""
+    """Return rows by name, behind `after`; of a damaged one its name, and that it is damaged."""
     query = select(rows).where(rows.c.name > after)
     if node:
         query = query.where(rows.c.node == node)
     if due_by is not None:
         query = query.where(rows.c.urgency > 0, rows.c.due_at <= due_by)
     page = connection.execute(query.order_by(rows.c.name).limit(limit))
-    return tuple(_standing(row) for row in page)
+    return tuple(_standing_or_problem(row) for row in page)
 
 
 def read_due(
@@ -293,6 +293,14 @@ def _standing(row: Row[tuple[object, ...]]) -> CredentialStanding:
         return CredentialStanding(cause=cause, shown_to=shown_to, **values)
     except (TypeError, ValueError) as error:
         raise DamagedRow(where, type(error).__name__) from None
+
+
+def _standing_or_problem(row: Row[tuple[object, ...]]) -> CredentialStanding:
+    try:
+        return _standing(row)
+    except DamagedRow:
+        problem = "its row is damaged: see `provisioner doctor`"
+        return CredentialStanding(name=row.name, node=str(row.node), problem=problem)
 
 
 def _parts(names: Collection[str]) -> Iterator[Sequence[str]]:

@@ -58,6 +58,7 @@ class ImageView(Record):
     pinned_by: tuple[str, ...] = Field((), description="Places of the matrix that name it.")
     nodes: tuple[str, ...] = Field((), description="Nodes whose release and profile pin it.")
     generation: int = Field(0, description="Number of the change; 0: put there by hand.")
+    damaged: str = Field("", description="Why its record cannot be read; what it said is unknown.")
 
 
 class ImageList(Counted):
@@ -67,19 +68,23 @@ class ImageList(Counted):
 
 
 def build_view(
-    file: StoreFile | None, row: StoredImage | None, places: tuple[str, ...], nodes: tuple[str, ...]
+    name: str,
+    file: StoreFile | None,
+    row: StoredImage | None,
+    places: tuple[str, ...] = (),
+    nodes: tuple[str, ...] = (),
+    damaged: str = "",
 ) -> ImageView:
-    """Return the view of a file, of its row, or of both; one of them is given."""
+    """Return the view of a file, of its row, or of both; of neither where the row is damaged."""
     one = file if file is not None else row
-    assert one is not None, "a name of the list is a file's or a row's"
     same = row is not None and (
         file is None or (file.size_bytes, file.modified_ns) == (row.size_bytes, row.modified_ns)
     )
     return ImageView(
-        name=one.name,
+        name=name,
         present=file is not None,
         sha256=row.sha256 if row is not None and same else "",
-        size_bytes=one.size_bytes,
+        size_bytes=0 if one is None else one.size_bytes,
         format="" if file is None else file.format,
         modified_at=0.0 if file is None else file.modified_ns / 1e9,
         note="" if row is None else row.note,
@@ -88,6 +93,7 @@ def build_view(
         pinned_by=places,
         nodes=nodes,
         generation=0 if row is None else row.generation,
+        damaged=damaged,
     )
 
 
@@ -96,7 +102,7 @@ async def find_digest(parts: ApiParts, name: str) -> str:
     file = await asyncio.to_thread(uploads.read_file, parts.artifacts, name)
     if file is None:
         return ""
-    recorded = build_view(file, await parts.store.images.get(name), (), ()).sha256
+    recorded = build_view(name, file, await parts.store.images.get(name)).sha256
     return recorded or await asyncio.to_thread(uploads.hash_file, parts.artifacts / name)
 
 
@@ -297,17 +303,20 @@ async def list_images(ask: Ask) -> Reply:
     parts = ask.parts
     files = await asyncio.to_thread(uploads.list_files, parts.artifacts, IMAGE_NAME)
     rows = {row.name: row for row in await parts.store.images.list()}
+    damaged = {*await parts.store.images.list_names()} - {*rows}
     present = {file.name: file for file in files}
     places = list_pinning_places(parts.matrix)
     nodes = await parts.store.nodes.list()
     items = tuple(
         build_view(
+            name,
             present.get(name),
             rows.get(name),
             tuple(places.get(name, ())),
             list_given_nodes(parts.matrix, nodes, name) if name in places else (),
+            "see `provisioner doctor`" if name in damaged else "",
         )
-        for name in sorted({*present, *rows})
+        for name in sorted({*present, *rows, *damaged})
     )
     return Reply(ImageList(items=items, total=len(items)))
 
@@ -317,8 +326,9 @@ async def show_image(ask: Ask) -> Reply:
     file, row = await _read(ask)
     parts = ask.parts
     nodes = await parts.store.nodes.list()
-    places = tuple(list_pinning_places(parts.matrix).get(_name(ask), ()))
-    shown = build_view(file, row, places, list_given_nodes(parts.matrix, nodes, _name(ask)))
+    name = _name(ask)
+    places = tuple(list_pinning_places(parts.matrix).get(name, ()))
+    shown = build_view(name, file, row, places, list_given_nodes(parts.matrix, nodes, name))
     if file is not None and not shown.sha256:
         digest = await asyncio.to_thread(uploads.hash_file, parts.artifacts / file.name)
         shown = shown.model_copy(update={"sha256": digest})

@@ -68,8 +68,12 @@ def watch(
     with contextlib.suppress(KeyboardInterrupt):
         try:
             asyncio.run(hear(connect, out))
-        except* InputError as errors:  # of a task: --out, or a missing extra
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as errors:  # of a task: --out, or a missing extra
+            # no `except*`: Python 3.11.2, as Debian 12 has it, puts what it raises in a group again
+            wrong = errors.subgroup(InputError)
+            if wrong is None:
+                raise
+            raise wrong.exceptions[0] from None
 
 
 @contextlib.asynccontextmanager

@@ -69,7 +69,7 @@ class Scope(Record):
             (self.tenants, concern.tenant),
         )
         return all(
-            not globs or (bool(name) and any(fnmatchcase(name or "", glob) for glob in globs))
+            not globs or (name and any(fnmatchcase(name, glob) for glob in globs))
             for globs, name in named
         )
 
@@ -152,8 +152,8 @@ class SessionLimits(Record):
 class Session(Record):
     """A signed-in browser. Its secret is in its cookie; only the secret's SHA-256 is stored.
 
-    With a local token, roles and tenant are read from the token's row at each request. Those of a
-    provider's token are stored here until that token expires.
+    With a local token, roles, tenant and bounds are read from the token's row at each request.
+    Those of a provider's token are stored here until that token expires.
     """
 
     id: str  # shown in lists and logs: no secret
@@ -162,7 +162,7 @@ class Session(Record):
     also: tuple[str, ...] = ()  # other names that the provider's token had for it
     roles: frozenset[Role]
     tenant: str = ""
-    bounds: tuple[Bound, ...] = ()  # of a provider's roles
+    bounds: tuple[Bound, ...] = ()
     token: str = ""  # id of the local token that began it
     issuer: str = ""  # of the provider's token that began it
     made_at: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -189,6 +190,21 @@ def test_a_session_is_over_with_its_token() -> None:
 @pytest.mark.parametrize("issuer", ["", "https://another.example"])
 def test_a_session_of_another_provider_than_todays_is_over(issuer: str) -> None:
     assert caller_of_session(begun()[1], None, LIMITS, issuer, NOW) is None
+
+
+@pytest.mark.parametrize(("gone", "known"), [("ada@example.org", False), ("bert", True)])
+def test_who_is_shut_out_by_another_name_has_no_session_either(gone: str, known: bool) -> None:
+    secret, session = begun(STAFF.model_copy(update={"also": ("ada@example.org",)}))
+
+    async def is_shut_out(names: Collection[str]) -> bool:
+        return gone in names
+
+    given: Any = {"sessions": Book(session), "limits": LIMITS, "issuer": ISSUER}
+    identity = Identity(None, At(NOW), **given, is_shut_out=is_shut_out)  # type: ignore[arg-type]
+    caller = run(identity.identify_session(secret, attended=True))
+
+    assert (caller is not None) is known
+    assert caller is None or caller.also == ("ada@example.org",)
 
 
 def test_a_session_of_neither_a_token_nor_a_provider_is_nobodys() -> None:

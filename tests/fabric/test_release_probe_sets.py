@@ -73,6 +73,13 @@ def test_a_canary_that_never_answers_is_given_up(tmp_path: Path) -> None:
     assert len((tmp_path / "log").read_text().splitlines()) == sending.RDMA_TRIES
 
 
+def test_an_exit_code_is_of_three_plain_digits_at_most() -> None:
+    said = "10.0.0.1,56 0\n10.0.0.2,56 127\n10.0.0.3,56 1000\n10.0.0.4,56 ²\n"
+    noise = "10.0.0.5,56\n10.0.0.6,56 0 0\n10.0.0.7,56 -1\nsh: 1\n"
+
+    assert sending.read_codes(said + noise) == {"10.0.0.1,56": 0, "10.0.0.2,56": 127, "sh:": 1}
+
+
 @needs_ip
 def test_a_route_is_that_of_the_interface_which_has_the_address(tmp_path: Path) -> None:
     probe_set = ProbeSet("n", HERE, (ping(GateCheck.HOST_ROUTE, "127.0.0.2"),))

@@ -2,8 +2,9 @@
 
 pytest collects the row's tests once. Then this process forks: one child runs them all on the code
 as it is and writes down which test runs which line; afterwards one child for each mutant puts the
-changed code in place and runs the tests that come to the changed statement, quickest first, until
-one fails. A child's limits are CPU time and, far behind it, time of the wall, both in relation to
+changed code in place and runs the tests that come to the changed statement until one fails: first
+those that fail soonest for their time, by what they did with other mutants of the function. A
+child's limits are CPU time and, far behind it, time of the wall, both in relation to
 what the test took on the code as it is.
 """
 
@@ -22,9 +23,10 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -37,6 +39,7 @@ CPU_LIMIT_S, CPU_LIMIT_PART = 1.0, 6.0  # of one test: this, and so many times w
 WALL_LIMIT_S, WALL_LIMIT_PART = 20.0, 30.0  # one that waits for ever; the machine may be busy
 MEMORY_LIMIT = 8 << 30  # bytes; an endless loop may gather something
 _FAILED, _PASSED, _BROKEN = 1, 0, 9
+_NONE = b"%8d" % -1
 
 
 class Target:
@@ -201,6 +204,9 @@ class Judging:
         self._report = report
         self._choice = choice
         self._failed = False
+        self._tried: Counter[tuple[str, int]] = Counter()  # mutants of a function, by test
+        self._noticed: Counter[tuple[str, int]] = Counter()
+        self._last = mmap(-1, len(_NONE))  # shared with a child: how far it came in its order
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
@@ -266,12 +272,25 @@ class Judging:
         }
         if not tests:
             return NOT_RUN
-        order = sorted(tests, key=lambda t: (runs.took_s[t], t))
+        order = sorted(tests, key=lambda t: (self._expect_s(target, t, runs), t))
         change = target.prepare(mutant)
+        self._last[:] = _NONE
         child = os.fork()
         if child == 0:
             _leave(lambda: self._run_changed(items, order, change, runs))
-        return _wait(child)
+        result = _wait(child)
+        begun = order[: 1 + int(self._last[:])]
+        self._tried.update((target.name, test) for test in begun)
+        self._noticed.update((target.name, test) for test in begun[-1:] if result != SURVIVED)
+        return result
+
+    def _expect_s(self, target: AnyTarget, test: int, runs: Runs) -> float:
+        """CPU time until a test notices a mutant of this function, by those that it was tried on.
+
+        One that was tried on none is taken to notice one of two.
+        """
+        key = target.name, test
+        return runs.took_s[test] * (self._tried[key] + 2) / (self._noticed[key] + 1)
 
     def _run_changed(
         self,
@@ -283,6 +302,7 @@ class Judging:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
         change()
         for number, at in enumerate(order):
+            self._last[:] = b"%8d" % number
             signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S + CPU_LIMIT_PART * runs.took_s[at])
             signal.setitimer(signal.ITIMER_REAL, WALL_LIMIT_S + WALL_LIMIT_PART * runs.took_s[at])
             following = order[number + 1] if number + 1 < len(order) else None
@@ -355,7 +375,9 @@ def main(arguments: Sequence[str]) -> int:
         lambda name, result: out.write(json.dumps([name, result]) + "\n"),
         Choice(**row["choice"]),
     )
-    options = ["-k", row["select"], "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    # which assertion failed, and with which values, nobody reads: it takes longer than most tests
+    quiet = ["-q", "--tb=no", "--assert=plain", "--no-header"]
+    options = ["-k", row["select"], *quiet, "-p", "no:cacheprovider", "-p", "no:xdist"]
     return int(pytest.main([*options, *row["tests"]], plugins=[judging]))
 
 

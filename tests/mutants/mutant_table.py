@@ -172,8 +172,6 @@ TABLE = (
 
 # Mutants that no test can tell from the code, with the reason. They count as not killed.
 EQUIVALENT: dict[str, str] = {
-    "provisioner.planning.release.release_gate:judge: "
-    "leaf is None or state is None => state is None": "without a leaf there is no state of a port",
     "provisioner.planning.release.release_gate_routes:_remainder: 0 in default=0 => 1": (
         "without a network of the node nothing is covered, however short a prefix is"
     ),
@@ -215,12 +213,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "provisioner.execution.tenancy.leaf:Leaf._write: self._waiting.clear() => pass": (
         "those who wait have their answers then, and are passed over by the next writer"
-    ),
-    "provisioner.execution.actions.reach:SwitchSource.__init__: self._until = 0.0 => pass": (
-        "without an opened switch the time is not read, and with one it is set"
-    ),
-    "provisioner.execution.actions.reach:SwitchSource.__init__: 0.0 => 1.0": (
-        "without an opened switch the time is not read, and with one it is set"
     ),
     "provisioner.store.rows.operation_rows:open_operation: "
     "if _active_of(connection, node) is not None => False": (

@@ -7,6 +7,7 @@ from typing import Any
 
 from provisioner.model.location import Port
 from provisioner.model.recovery import (
+    BondState,
     LeafRecord,
     LeafState,
     NeighbourState,
@@ -47,6 +48,12 @@ ASK = GateAsk(
 
 def route(prefix: str, protocol: str = "bgp", *via: str, **changes: bool) -> RouteState:
     return RouteState(prefix, protocol, **{"selected": True, "offloaded": True, **changes}, via=via)
+
+
+def bond(name: str) -> BondState:
+    """A bond of swp1 alone, as its leaf has it."""
+    none: frozenset[str] = frozenset()
+    return BondState(name, frozenset({"swp1"}), none, True, "", 0, 1, none, ())
 
 
 def vni(number: int) -> dict[str, VniState]:

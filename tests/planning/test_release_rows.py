@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from release_world import MAC, PEER, PORTS, TARGET, World, route, vni
+from release_world import MAC, PEER, PORTS, TARGET, World, bond, route, vni
 
 from provisioner.model.recovery import NeighbourState, PeerState, RowVerdict, VniState
 
@@ -346,6 +346,10 @@ FAILS: dict[str, tuple[Change, list[tuple[str, str]]]] = {
     "its MAC is bridged": (
         lambda w: w.at(fdb={MAC: "swp5"}),
         [("fdb", f"{MAC} is bridged on swp5")],
+    ),
+    "it is in a bond that nobody planned": (
+        lambda w: w.port(bond=bond("bond1")),
+        [("bond", "the list has no bond, and it is of bond1")],
     ),
     "its port is in a bridge": (
         lambda w: w.at(fdb={"94:6d:ae:00:00:0f": "swp1"}),

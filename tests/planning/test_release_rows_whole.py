@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from release_world import ASK, CONFIGURED, MAC, PORTS, World, good_leaf, route
+from release_world import ASK, CONFIGURED, MAC, PORTS, World, bond, good_leaf, route
 
+from provisioner.model.location import Bond
 from provisioner.model.recovery import GateCheck, NeighbourState, RowVerdict
 from provisioner.planning.release import release_gate, release_gate_routes
 
@@ -89,6 +90,20 @@ def test_what_does_not_keep_a_node_back(sentence: str) -> None:
     PASSES[sentence](world)
 
     assert world.bad() == []
+
+
+@pytest.mark.parametrize(("where", "good"), [("bond1", True), ("bond2", False), ("bond3", False)])
+def test_a_nodes_mac_is_bridged_on_its_own_bond_of_that_leaf_alone(where: str, good: bool) -> None:
+    world = World()
+    bonds = [Bond(name=f"bond{n}", members=("swp1",)) for n in (1, 2)]
+    ports = [p.model_copy(update={"bond": b}) for p, b in zip(PORTS, bonds, strict=True)]
+    world.asks(ports=tuple(ports))
+    world.port(bond=bond("bond1"))
+    world.at(fdb={MAC: where})
+    far = replace(world.other.ports["swp1"], bond=bond("bond2"))
+    world.other = replace(world.other, ports={"swp1": far})
+
+    assert world.bad() == ([] if good else [("fdb", f"{MAC} is bridged on {where}")])
 
 
 def test_a_host_of_another_domain_is_another_host() -> None:

@@ -61,25 +61,20 @@ class SwitchSource:
         self._switches = switches
         self._clock = clock
         self._settings = settings
-        self._opened: Switch | None = None
-        self._until = 0.0
+        self._opened: tuple[Switch, float] | None = None  # until then
 
     async def open(self) -> Switch:
-        if self._opened is None or self._clock.now() >= self._until:
+        if self._opened is None or self._clock.now() >= self._opened[1]:
             address = await self._lookup()
             if isinstance(address, Blocker):
                 raise SwitchRefused(address.reason, address.detail)
-            self._opened = self._switches.open(self.name, address, self._clock, self._settings)
-            self._until = self._clock.now() + ADDRESS_S
-        return self._opened
+            switch = self._switches.open(self.name, address, self._clock, self._settings)
+            self._opened = (switch, self._clock.now() + ADDRESS_S)
+        return self._opened[0]
 
     def describe(self, problem: PortError) -> Blocker:
-        """Return a failure as a value; the address is looked up again after a silence or a refused
-        login.
-        """
-        login = problem.reason is Reason.LOGIN_REFUSED
-        if login or not isinstance(problem, SwitchRefused):
-            self._opened = None
+        """Return a failure as a value; the address is looked up again after it."""
+        self._opened = None
         if isinstance(problem, SwitchRefused):
             return describe_refusal(self.name, problem)
         return blocked(problem, self.name)

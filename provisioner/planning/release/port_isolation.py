@@ -257,7 +257,7 @@ def find_route_leaks(
         for route in routes[foreign_vrf]:
             network = ipaddress.ip_network(route)
             for own in mine:
-                if network.version == own.version and _within(network, own):
+                if _within(network, own):  # a network of the other family is in none
                     routes_outside.append(f"{foreign_vrf}: {route}")
                     break
     return tuple(routes_outside)

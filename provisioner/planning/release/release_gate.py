@@ -36,8 +36,7 @@ def judge(ask: GateAsk, before: Before, after: Looks) -> tuple[GateRow, ...]:
     rows: list[GateRow] = []
     for port in sorted(ask.ports, key=lambda p: (p.switch, p.interface)):
         leaf = after.get(port.switch)
-        state = None if leaf is None else leaf.ports.get(port.interface)
-        if leaf is None or state is None:
+        if leaf is None or (state := leaf.ports.get(port.interface)) is None:
             rows.append(make_unread_row(GateCheck.PORT_VRF, f"{port.switch}/{port.interface}"))
         else:
             rows += _port(ask, port, leaf, state, before.get(port.switch))

@@ -98,6 +98,9 @@ class Bond(Record):
     # Ethernet segment identifier of EVPN multihoming (RFC 7432, section 5), ten bytes
     segment: str = Field("", pattern=r"^([0-9a-f]{2}(:[0-9a-f]{2}){9})?$")
     mlag: int = Field(0, ge=0, le=65_535)  # number of an MLAG
+    made: bool = False  # the daemon makes it, its VLAN and its segment; otherwise the site does
+    vni: int = Field(0, ge=0, lt=1 << 24)  # of the VLAN that is made; 0: none
+    mtu: int = Field(0, ge=0, le=9216)  # of bond and VLAN, where made; 0: as the leaf has it
 
 
 class Port(Record):

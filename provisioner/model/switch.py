@@ -13,9 +13,11 @@ from typing import NamedTuple
 from provisioner.model.base import Record
 from provisioner.model.host_filter import Door, HostFilter, SeenFilter
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.tenant_network import PortFilter
 
 DEFAULT_VRF = "default"
+ABSENT = "(absent)"  # in place of a VRF, of an interface that a bond will have when it is made
 
 
 class Images(Record):
@@ -75,6 +77,13 @@ class Place(NamedTuple):
     guards: frozenset[str] = frozenset()
 
 
+class BondsRead(NamedTuple):
+    """Whether a switch lacks a part of bonds that are made, and why they cannot be made there."""
+
+    lacking: bool = False
+    obstacles: tuple[str, ...] = ()
+
+
 class Heard(NamedTuple):
     """A device that a port hears by LLDP. `mac`: its chassis id where that is one, else ""."""
 
@@ -119,6 +128,7 @@ class Move:
     description: str = ""  # of the port, where there is none of the site's; "": it stays
     guard: str = ""  # the tenant's filter that it has in this VRF; "": it has none
     rules: PortFilter = ()  # of the guard
+    bond: Bond | None = None  # that is made with it, or brought back to its plan
 
     @property
     def stays(self) -> bool:

@@ -18,10 +18,12 @@ from typing import Protocol
 
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.node import Node
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
+    BondsRead,
     Images,
     LoginCheck,
     Place,
@@ -109,6 +111,10 @@ class PortReads(Protocol):
 
     async def read_tenant_ports(self, site_vrfs: Collection[str]) -> Mapping[str, TenantPort]:
         """Return every port that is, or will be by itself, in a VRF not in `site_vrfs`."""
+        ...
+
+    async def read_bonds(self, bonds: Mapping[str, Bond]) -> BondsRead:
+        """Compare bonds that are made, by the interface that routes for them, with the applied."""
         ...
 
     async def read_descriptions(self) -> Mapping[str, str]:

@@ -3,8 +3,10 @@
 With `--every N` only at each N-th, with `--leg NAME` only at those of one leg (`hurt`: of those in
 which others hurt the site; `far`: those in which database or devices are far), there from point
 `--since N` on, where an earlier run was ended; `--storage`: the ways to blue and to red with shared
-storage (a simulated VMS, then a simulated MGS), `--within`: only while that is read or changed;
-`--twice`: whoever takes over dies as well, at each
+storage (a simulated VMS, then a simulated MGS; `--system`: one of them), `--within`: only while
+that is read or changed, or in the rest of the handover; `--behind S`: a life
+after a death is judged after so many virtual seconds, by what ports and storage showed at each
+moment of it, instead of at the end of its leg; `--twice`: whoever takes over dies as well, at each
 place that is not on the way without a death; `--awaits` lists the awaits of the path's modules that
 this journey does not come to. The last line is JSON.
 """
@@ -59,7 +61,9 @@ def main() -> int:
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--twice", action="store_true", help="and once more behind each death")
     options.add_argument("--storage", action="store_true", help="tenants have shared storage")
-    options.add_argument("--within", action="store_true", help="die only within storage")
+    options.add_argument("--within", choices=("storage", "handover"), help="die only there")
+    options.add_argument("--behind", type=float, metavar="S", help="judge so long after a death")
+    options.add_argument("--system", choices=sorted(WORLDS), help="only with this storage")
     options.add_argument("--awaits", action="store_true")
     given = options.parse_args()
     began = time.monotonic()
@@ -67,8 +71,9 @@ def main() -> int:
     kinds: Sequence[type[HurtWorld]] = (HurtWorld,)
     if given.storage:
         given.leg = given.leg or STORED[-1]
-        wanted = {f"{leg}, storage" for leg in STORED} | (set() if given.within else set(STORED))
-        kinds = tuple(WORLDS.values())
+        parts = [f", {given.within}"] if given.within else ["", ", storage", ", handover"]
+        wanted = {leg + part for leg in STORED for part in parts}
+        kinds = tuple(kind for name, kind in WORLDS.items() if given.system in (None, name))
 
     def chosen(leg: str, number: int) -> bool:
         if number % given.every or number < given.since or leg not in wanted:
@@ -90,7 +95,7 @@ def main() -> int:
             second = seconds(path, last) if given.twice else None
             one = explore(
                 path, chosen, jobs=given.jobs, last=last, tell=tell, second=second,
-                kind=kind)  # fmt: skip
+                kind=kind, behind_s=given.behind)  # fmt: skip
             twice += second.places() if second is not None else []
         if one.wrong:
             say(f"the journey to the end of {last} without a death: {one.wrong}")

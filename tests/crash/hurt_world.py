@@ -38,6 +38,14 @@ class MemoryMark(MarkFile):
 class HurtWorld(World):
     """`lose_writes` is the journey's: the daemon dies, and its database is a backup's."""
 
+    def judge_moments(self) -> list[str]:
+        """Return what must never have been so, at any moment until now."""
+        return self.judge.judge()
+
+    def find_part(self, place: tuple[str, ...]) -> str:
+        """Return the part of a leg that a point is counted in; "": the leg's own."""
+        return ""
+
     lose_writes: Callable[[sqlite3.Connection], None]
 
     def __init__(self, *given: Any, **more: Any) -> None:

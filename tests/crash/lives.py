@@ -39,8 +39,6 @@ LIMIT_S = 24 * 3600.0  # virtual, for a leg with a death in it: one without take
 BEHIND_S = 900.0  # virtual
 CPU_LIMIT_S = 300  # of a child, beside which it has no verdict: it goes in circles
 ANSWER_MAX = 65_536
-# an await within these is one of its leg's "NAME, storage"
-STORAGE = ("tenancy/spaces.py", "integrations/vast/", "integrations/lustre/")
 
 
 @dataclass
@@ -155,6 +153,7 @@ class Journey:
         forks: list[Fork],
         second: Seconds | None,
         kind: type[HurtWorld],
+        behind_s: float | None,
     ) -> None:
         self.world = made(directory, kind)
         self.world.lose_writes = self._lose_writes
@@ -164,6 +163,7 @@ class Journey:
         self.leg = LEGS[0]
         self.dead = asyncio.Event()
         self.deaths = 0  # on the way to here
+        self.behind_s, self.died_at = behind_s, 0.0
         self._take(self.world.store)
 
     def _take(self, store: SqlStore) -> None:
@@ -225,14 +225,14 @@ class Journey:
     def _is_chosen(self, place: Place) -> bool:
         if self.deaths:
             return self.second is not None and self.second.claim(place)
-        stored = any(part in line for line in place for part in STORAGE)
-        name = f"{self.leg.name}, storage" if stored else self.leg.name
+        name = self.leg.name + self.world.find_part(place)
         self.run.legs[name] += 1
         return self.chosen(name, self.run.legs[name])
 
     def _die(self) -> None:
         """In the child: the daemon is gone."""
         self.deaths += 1
+        self.died_at = self.world.clock.now()
         if self.second is None or self.deaths > 1:
             self.lives.met = None
         else:
@@ -261,7 +261,10 @@ class Journey:
         while (problem := await leg.over(self.world)) is None:
             if self._enough(deaths_max):
                 return []
-            if self.world.clock.now() > until:
+            now = self.world.clock.now()
+            if self.deaths and self.behind_s is not None and now > self.died_at + self.behind_s:
+                return self.world.judge_moments()
+            if now > until:
                 break
             await self.world.clock.sleep(60.0)
         if self.deaths and problem == "":
@@ -271,7 +274,7 @@ class Journey:
         if problem is None:
             problem = await slow(self.world, leg)
         wrong = [problem] * bool(problem) + await leg.judge(self.world, since)
-        return wrong + self.world.judge.judge()
+        return wrong + self.world.judge_moments()
 
 
 def seconds(directory: Path, last: str) -> Seconds:
@@ -292,10 +295,12 @@ def explore(
     tell: Callable[[Place, str], None] = lambda place, verdict: None,
     second: Seconds | None = None,
     kind: type[HurtWorld] = HurtWorld,
+    behind_s: float | None = None,
 ) -> Run:
     """The journey to the end of this leg, with a death at each chosen point.
 
-    `tell` hears each verdict at once. `second`: whoever takes over dies as well.
+    `tell` hears each verdict at once. `second`: whoever takes over dies as well. `behind_s`: a life
+    after a death is judged so long after it, by what was seen at each moment until then.
     """
     run = Run(tell=tell)
     forks = [Fork(run, jobs)]
@@ -303,7 +308,7 @@ def explore(
     logging.getLogger("provisioner").setLevel(logging.CRITICAL)  # of what a judge says better
 
     async def main() -> str:
-        journey = Journey(directory, run, chosen, forks, second, kind)
+        journey = Journey(directory, run, chosen, forks, second, kind, behind_s)
         return await journey.go(last, deaths_max)
 
     try:

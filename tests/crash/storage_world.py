@@ -29,6 +29,10 @@ import lctl_rig
 from vms_rig import open_simulated
 
 WAY_S = 0.05
+# an await within these is one of its leg's "NAME, storage"
+STORAGE = ("tenancy/spaces.py", "integrations/vast/", "integrations/lustre/")
+# others in these states are of "NAME, handover": its ports and addresses enter or leave a tenant
+HANDOVER = (State.CERTIFIED, State.RELEASED, State.DRAINING)
 
 
 class StorageWorld(HurtWorld):
@@ -44,6 +48,12 @@ class StorageWorld(HurtWorld):
         self.make_device().append(lambda: self.look("a change of the storage"))
         for switch in self.site.switches.values():
             self.hear(switch)
+
+    def find_part(self, place: tuple[str, ...]) -> str:
+        """Return which part of a handover waits there."""
+        if any(name in line for line in place for name in STORAGE):
+            return ", storage"
+        return ", handover" if place[1].startswith(HANDOVER) else ""
 
     def hear(self, switch: Any) -> None:
         noted = switch.log_event
@@ -63,6 +73,9 @@ class StorageWorld(HurtWorld):
             read = self.list_readers(address)
             if read and vrfs != {tenant.upper() for tenant in read}:
                 self.half.append(f"{when}: {address} reads of {read}, its ports are in {vrfs}")
+
+    def judge_moments(self) -> list[str]:
+        return [*super().judge_moments(), *self.half]
 
     async def take_in(self) -> None:
         """The site has a space for both tenants."""
@@ -117,7 +130,7 @@ class StorageWorld(HurtWorld):
 
     async def violations(self) -> list[str]:
         node = await node_of(self)
-        found = [*await super().violations(), *self.half]
+        found = await super().violations()
         owner = {node.tenant} if node.state is State.RELEASED else set()
         for address in self.addresses:
             read = self.list_readers(address)
@@ -143,9 +156,6 @@ class LustreWorld(StorageWorld):
             shell: Any = spaces._calls._shell
             shell.run = self.far(shell.run)
         return spaces
-
-
-WORLDS = {"vast": StorageWorld, "lustre": LustreWorld}
 
 
 WORLDS: dict[str, type[StorageWorld]] = {"vast": StorageWorld, "lustre": LustreWorld}

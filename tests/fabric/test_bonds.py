@@ -47,7 +47,7 @@ def bond_ports(bench: Bench, *, mlag: int = 0) -> None:
 
 
 def member_of(bench: Bench) -> str:
-    return bench.switches[LAST].bonded["bond1"]
+    return bench.switches[LAST].bonded["bond1"][0]
 
 
 def edit(bench: Bench, name: str, change: Callable[[dict[str, Any]], None]) -> None:

@@ -31,9 +31,11 @@ from provisioner.integrations.sonic.config_db import Configuration
 from provisioner.model.erasure import Disk, Method
 from provisioner.model.fabric_session import RailRun
 from provisioner.model.input_error import InputError
+from provisioner.model.location import Bond
 from provisioner.model.tenant_network import NetworkChange, RoutePolicy, VrfNetwork
 from provisioner.planning.certification.attestation import NotAnAttestation
 from provisioner.planning.certification.evidence_log import NotALog
+from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.repair.evidence_bundle import NotABundle
 from provisioner.planning.watch.syslog_reader import NotASyslogStream
 from provisioner.ports import PortError, TooLarge
@@ -192,6 +194,7 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     *ATTESTATION_READERS,
     *KUBERNETES_READERS,
     ("planning.places.address_plan", (InputError,), "parse", _FILE),
+    ("integrations.places.front_bonds", (InputError,), "parse", {**_FILE, "plan": AddressPlan()}),
     ("planning.certification.attestation", (NotAnAttestation,), "parse_envelope", {}),
     ("planning.campaigns.campaign_policy_text", (InputError,), "parse_policy", _FILE),
     ("planning.path.conditions", (ValueError,), "parse_terms", {}),
@@ -309,6 +312,12 @@ _LISTED: tuple[tuple[str, tuple[type[Exception], ...], str, Mapping[str, Any]], 
     (
         "integrations.cumulus.bonds",
         (cumulus_state.Unreadable,),
+        "compare_bonds",
+        {"bonds": {"vlan9": Bond(name="bond1", members=("swp1",), mlag=9)}, "version": "5.11"},
+    ),
+    (
+        "integrations.cumulus.bonds",
+        (cumulus_state.Unreadable,),
         "read_bond",
         {"interface": "vlan9", "bond": "bond1", "now": {}, "segments": {}, "mlag": {}},
     ),
@@ -372,6 +381,8 @@ NOT_ATTEMPTED: Mapping[str, str] = {
     **RECORD_BESIDE,
     **KUBERNETES_BESIDE,
     "access.identity:caller_of": _READ,
+    "integrations.cumulus.tenant_networks:merge_tree": _OURS,
+    "planning.erasure.deployment:plan_network": _OURS,
     "integrations.evidence_files.reading:detect_model": _JUDGES,
     "integrations.racks.identity:find_shelves": _READ,
     "adapters.agent.service:digest_of": _OURS,

@@ -8,12 +8,12 @@ import pytest
 
 from provisioner.model.erasure import Disk
 from provisioner.model.inventory import Component, Device, DeviceKind, Inventory
-from provisioner.model.location import Port
+from provisioner.model.location import Bond, Port
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node, NodeKind
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import History
-from provisioner.planning.certification.host_settings import list_rail_links
+from provisioner.planning.certification.host_settings import list_rail_links, write_bonds
 from provisioner.planning.erasure.deployment import (
     MIB,
     ImageFile,
@@ -108,6 +108,53 @@ def test_rails_are_addressed_as_planned_and_everything_else_asks_dhcp() -> None:
         "other0": None,
     }
     assert found["other0"]["match"] == {"macaddress": "00:00:00:00:00:0a"}
+
+
+LEGS = tuple(
+    Port(
+        switch=f"front{leg}", interface="vlan5", rail=-1, nic_slot=f"NIC_{leg}",
+        address="10.9.0.1/31",
+        bond=Bond(name="bond1", members=("swp1",), mlag=5, made=True, mtu=9000),
+    )
+    for leg in (0, 1)
+)  # fmt: skip
+
+
+def test_a_bond_that_is_made_has_its_host_end_and_its_cards_ask_no_dhcp() -> None:
+    node = NODE.model_copy(update={"ports": LEGS})
+    macs = ["00:00:00:00:00:01", "00:00:00:00:00:0a"]
+
+    found = plan_network((), macs, write_bonds(node, SEEN))
+
+    assert found["bonds"] == {
+        "front0": {
+            "interfaces": ["front0a", "front0b"],
+            "addresses": ["10.9.0.0/31"],
+            "parameters": {"mode": "802.3ad", "lacp-rate": "fast", "mii-monitor-interval": 100},
+            "optional": True,
+            "routes": [{"to": "0.0.0.0/0", "via": "10.9.0.1", "table": 180}],
+            "routing-policy": [{"from": "10.9.0.0", "table": 180, "priority": 2900}],
+            "mtu": 9000,
+        }
+    }
+    assert {c["match"]["macaddress"]: c.get("dhcp4") for c in found["ethernets"].values()} == {
+        "00:00:00:00:00:01": None, "00:00:00:00:00:02": None, "00:00:00:00:00:0a": True,
+    }  # fmt: skip
+
+
+def test_a_bond_of_the_site_or_with_an_unknown_card_is_left_to_the_image() -> None:
+    unknown = (LEGS[0], LEGS[1].model_copy(update={"nic_slot": "NIC_9"}))
+    site = tuple(
+        p.model_copy(update={"bond": Bond(name="bond1", members=("swp1",), mlag=5)}) for p in LEGS
+    )
+    wide = tuple(
+        p.model_copy(update={"bond": p.bond.model_copy(update={"members": ("swp1", "swp2")})})
+        for p in LEGS
+        if p.bond
+    )
+    for ports in (unknown, site, wide):
+        node = NODE.model_copy(update={"ports": ports})
+        assert write_bonds(node, SEEN) == {}
 
 
 def test_a_rail_has_full_frames_and_packets_from_it_leave_by_its_leaf() -> None:

@@ -92,6 +92,14 @@ BAD: dict[str, tuple[str, str, int, str, str]] = {
         "rail: 0, switch", "bond: {name: b, members: [swp2], mlag: 1}, rail: -1, switch",
         14, "ports[0].bond", "one leg on each",
     ),
+    "a VNI of a bond that the site makes": (
+        "rail: 0, switch", "bond: {name: b, members: [swp2], vni: 9}, rail: -1, switch",
+        14, "ports[0].bond", "only a bond that is made",
+    ),
+    "a bond that is made without a VLAN": (
+        "rail: 0, switch", "bond: {name: b, members: [swp2], made: true}, rail: -1, switch",
+        14, "ports[0].bond", "needs the interface of its VLAN",
+    ),
     "a segment that is none": (
         "rail: 0, switch", "bond: {name: b, members: [swp2], segment: x}, rail: -1, switch",
         14, "bond.segment", "match",

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 from test_rails_frr import RAILS, inventory, leaf_end, mac, node
 
-from provisioner.planning.certification.host_settings import list_rail_links, write_netplan
+from provisioner.model.inventory import Device, DeviceKind
+from provisioner.model.location import Bond, Port
+from provisioner.planning.certification.host_settings import (
+    list_rail_links,
+    write_bonds,
+    write_netplan,
+)
 from provisioner.settings import Settings
 
 PACKAGES = "base-files,netplan.io,bash,dash,coreutils,systemd"
@@ -51,7 +57,24 @@ def test_netplan_writes_each_rail_with_its_frames_routes_and_rule(
     if made.returncode:
         pytest.skip("no network to Debian's mirror here")
     links = list_rail_links(node(0), inventory(0), Settings())
-    document = {"network": {"version": 2, "ethernets": write_netplan(links)}}
+    legs = tuple(
+        Port(
+            switch=f"front{leg}", interface="vlan5", rail=-1, nic_slot=f"FRONT_{leg}",
+            address="10.9.0.1/31", bond=Bond(name="bond1", members=("swp1",), mlag=5, made=True),
+        )
+        for leg in (0, 1)
+    )  # fmt: skip
+    cards = tuple(
+        Device(kind=DeviceKind.NIC, slot=f"FRONT_{leg}", mac=f"00:00:00:00:01:0{leg}")
+        for leg in (0, 1)
+    )
+    bonded = write_bonds(
+        node(0).model_copy(update={"ports": legs}),
+        inventory(0).model_copy(update={"devices": cards}),
+    )
+    network = {"version": 2, **bonded}
+    network["ethernets"] = write_netplan(links) | bonded["ethernets"]
+    document = {"network": network}
     file = root / "etc/netplan/70-provisioner-rails.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(document))  # as the module host_rails writes it
@@ -75,3 +98,11 @@ def test_netplan_writes_each_rail_with_its_frames_routes_and_rule(
             ("RoutingPolicyRule", f"Table={link.table}"),
             ("RoutingPolicyRule", f"Priority={link.priority}"),
         ]
+    device = read_unit((root / "run/systemd/network/10-netplan-front0.netdev").read_text())
+    assert {("NetDev", "Kind=bond"), ("Bond", "Mode=802.3ad")} <= set(device)
+    assert ("Bond", "LACPTransmitRate=fast") in device
+    bond = read_unit((root / "run/systemd/network/10-netplan-front0.network").read_text())
+    assert {("Network", "Address=10.9.0.0/31"), ("RoutingPolicyRule", "Table=180")} <= set(bond)
+    for leg in "ab":
+        card = read_unit((root / f"run/systemd/network/10-netplan-front0{leg}.network").read_text())
+        assert ("Network", "Bond=front0") in card

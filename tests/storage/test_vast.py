@@ -393,6 +393,24 @@ def test_a_token_that_ran_out_is_renewed_once_and_a_wrong_password_is_not_tried_
     on_vms(story)
 
 
+def test_a_directory_that_a_hand_wrote_with_a_slash_is_the_same_directory() -> None:
+    async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:
+        assert await bring(spaces, wish(N1)) is None
+        quota = next(q for q in vms.rows["quotas"].values() if q["path"] == "/scratch")
+        view = next(v for v in vms.rows["views"].values() if v["path"] == "/scratch")
+        quota["path"] = view["path"] = "/scratch/"
+        quota["hard_limit"] = 7
+        assert await bring(spaces, wish(N1)) is None
+        assert (quota["hard_limit"], len(vms.rows["quotas"])) == (1000, 1)
+        assert sum(v["path"].startswith("/scratch") for v in vms.rows["views"].values()) == 1
+        vms._add("quotas", {**quota, "name": "by hand", "path": "/scratch//", "hard_limit": 5})
+        seen = await spaces.read(["red"])
+        assert isinstance(seen, dict)
+        assert seen["red"].exports["scratch"].quota_bytes == 1000
+
+    on_vms(story)
+
+
 def test_names_and_addresses_of_others_are_blockers_with_what_to_do() -> None:
     async def story(vms: SimulatedVms, spaces: VastSpaces, _: SimulatedWire) -> None:
         other = vms._add("tenants", {"name": "blue", "client_ip_ranges": [[N1, N1]]})

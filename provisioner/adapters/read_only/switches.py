@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from provisioner.adapters.read_only.hosts import refuse_act
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.recovery import LeafState
 from provisioner.model.switch import (
+    BondsRead,
     Images,
     LoginCheck,
     Place,
@@ -117,6 +119,9 @@ class ReadOnlySwitch:
 
     async def read_surroundings(self) -> Surroundings:
         return await self._reads.read_surroundings()
+
+    async def read_bonds(self, bonds: Mapping[str, Bond]) -> BondsRead:
+        return await self._reads.read_bonds(bonds)
 
     async def read_macs(self) -> Mapping[str, frozenset[str]]:
         return await self._reads.read_macs()

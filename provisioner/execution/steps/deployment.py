@@ -33,7 +33,7 @@ from provisioner.model.node import Boots, Node
 from provisioner.model.operation import ActionStatus, LedgerEntry
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.model.plan import Step
-from provisioner.planning.certification.host_settings import list_rail_links
+from provisioner.planning.certification.host_settings import list_rail_links, write_bonds
 from provisioner.planning.erasure import deployment, disk_answers, erasure
 from provisioner.planning.erasure.deployment import ImageFile
 from provisioner.planning.lifecycle.destruction import Destruction
@@ -345,6 +345,7 @@ async def _drive(writing: _Writing) -> str | Blocker:
         authorized_key=login.authorized_key,
         host_key=key,
         other_macs=macs,
+        bonded=write_bonds(node, stay.inventory),
         metadata=stay.site.settings.host_metadata == "link_local",
     )
     return deployment.pack_volume(files)

@@ -27,7 +27,8 @@ from provisioner.model.host_filter import (
     read_label,
 )
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.model.switch import Move, Place, PortChange, TenantPort
+from provisioner.model.switch import ABSENT, BondsRead, Move, Place, PortChange, TenantPort
+from provisioner.model.tenant import MAINTENANCE_VRF
 from provisioner.ports import Clock, PortError, Switch, SwitchRefused
 from provisioner.settings import Settings
 
@@ -318,9 +319,9 @@ class Leaf:
                 switch = await self._source.open()
                 changed = not await self._in_place(switch, moves)
                 if changed:
-                    revision = await self._apply_described(switch, moves)
+                    revision, sent = await self._apply_described(switch)
                     await self._until(
-                        partial(self._in_place, switch, moves),
+                        partial(self._in_place, switch, sent),
                         Reason.ISOLATION,
                         "applied, but the ports are not where they should be",
                     )
@@ -338,9 +339,17 @@ class Leaf:
     async def _in_place(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Return whether the moves are in force; `_persist` saves them after it.
 
-        A port that is denied may be in any VRF: its destination is not this move's concern.
+        A port that is denied may be in any VRF: its destination is not this move's concern. Into
+        maintenance a port goes without the bond that cannot be made, if it is there.
         """
         placed = await switch.read_places([m.interface for m in moves], saved=False)
+        bonds = {m.interface: m.bond for m in moves if m.bond is not None}
+        read = await switch.read_bonds(bonds) if bonds else BondsRead()
+        if read.obstacles:
+            outside = any(m.bond and m.vrf != MAINTENANCE_VRF for m in moves)
+            if outside or any(p.vrf == ABSENT for i in bonds for p in placed[i]):
+                raise SwitchRefused(Reason.SWITCH_REFUSED, "; ".join(read.obstacles))
+            moves = [replace(m, bond=None) for m in moves]
         self._change = PortChange(
             tuple(moves),
             denied=frozenset(i for i, places in placed.items() if any(p.denied for p in places)),
@@ -348,7 +357,9 @@ class Leaf:
             guards={i: frozenset().union(*(p.guards for p in s)) for i, s in placed.items()},
         )
         rules_hold = await self._rules_hold(switch, moves) and await _guards_hold(switch, moves)
-        return rules_hold and all(_is_there(m, placed[m.interface]) for m in moves)
+        bonds_hold = bool(read.obstacles) or not read.lacking
+        there = all(_is_there(m, placed[m.interface]) for m in moves)
+        return rules_hold and bonds_hold and there
 
     async def _rules_hold(self, switch: Switch, moves: Sequence[Move]) -> bool:
         """Return whether the filter between hosts, where a move sets it, has its rules."""
@@ -364,19 +375,20 @@ class Leaf:
         in_force = await switch.read_filter("operational")  # forwarding follows later
         return count_rules(in_force) == count_rules(held)
 
-    async def _apply_described(self, switch: Switch, moves: Sequence[Move]) -> str:
+    async def _apply_described(self, switch: Switch) -> tuple[str, Sequence[Move]]:
         """Apply the change with the ports' descriptions; without them where the switch refuses it.
 
-        A description only helps to notice a restore: it must never keep a port from its fence.
+        A description only helps to notice a restore: it must never keep a port from its fence, nor
+        may a bond. Returns the moves as they were sent.
         """
-        described = await _keep_descriptions(switch, moves)
+        sent = await _keep_descriptions(switch, self._change.moves)
         try:
-            return await switch.apply_change(replace(self._change, moves=tuple(described)))
+            return await switch.apply_change(replace(self._change, moves=tuple(sent))), sent
         except SwitchRefused as refusal:
-            plain = [replace(m, description="") for m in moves]
-            if described == plain or refusal.reason is not Reason.SWITCH_REFUSED:
+            plain = [_strip(m) for m in sent]
+            if sent == plain or refusal.reason is not Reason.SWITCH_REFUSED:
                 raise
-        return await switch.apply_change(replace(self._change, moves=tuple(plain)))
+        return await switch.apply_change(replace(self._change, moves=tuple(plain))), plain
 
     async def _persist(self, switch: Switch, *, changed: bool) -> None:
         """Save the applied configuration as the startup one; otherwise a reboot opens the old
@@ -442,6 +454,10 @@ async def _keep_descriptions(switch: Switch, moves: Sequence[Move]) -> list[Move
         m if may_overwrite(texts.get(m.interface, "?")) else replace(m, description="")
         for m in moves
     ]
+
+
+def _strip(move: Move) -> Move:
+    return replace(move, description="", bond=None if move.vrf == MAINTENANCE_VRF else move.bond)
 
 
 def _is_there(move: Move, seen: Collection[Place]) -> bool:

@@ -111,7 +111,8 @@ class LeafLook:
 
 
 def plan_move(port: Port, vrf: str, label: str, tenant: Tenant | None, node: Node | None) -> Move:
-    move = Move(port.interface, vrf, port.address, description=label)
+    bond = port.bond if port.bond and port.bond.made else None
+    move = Move(port.interface, vrf, port.address, description=label, bond=bond)
     if tenant is None:
         return move
     guard, rules = plan_port_filter(tenant, "" if node is None else node.id, port.rail)

@@ -20,18 +20,26 @@ from provisioner.integrations.cumulus import (
 from provisioner.integrations.cumulus import switch_state as words
 from provisioner.integrations.cumulus.facts import FACTS
 from provisioner.integrations.cumulus.nvue_calls import PREFIX, Ask
-from provisioner.integrations.cumulus.revisions import NvueLine, Revisions, decode_document
+from provisioner.integrations.cumulus.revisions import (
+    CONFIGURATION_S,
+    NvueLine,
+    Revisions,
+    decode_document,
+)
 from provisioner.integrations.cumulus.services import Services
 from provisioner.integrations.cumulus.tenant_networks import (
     TenantNetworks,
+    merge_tree,
     read_states,
     read_targets,
 )
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import BondState, LeafState, PortState, VniState, VrfState
 from provisioner.model.switch import (
+    BondsRead,
     Heard,
     Images,
     LoginCheck,
@@ -404,9 +412,26 @@ class CumulusSwitch:
         """Return that filter and its ports in all trees."""
         return await port_reading.read_filter_state(self._line)
 
+    async def read_bonds(self, bonds_made: Mapping[str, Bond]) -> BondsRead:
+        """Compare bonds with the applied configuration."""
+        applied = await self._line.get(nvue_calls.tree_path("applied"), CONFIGURATION_S)
+        version = (await self.read_images()).running
+        try:
+            return bonds.compare_bonds(bonds_made, applied, version)
+        except words.Unreadable as problem:
+            raise SwitchRefused(Reason.MALFORMED, str(problem)) from None
+
     async def apply_change(self, change: PortChange) -> str:
-        """Apply moves as one revision."""
-        return await self._revisions.apply(lambda name: [nvue_calls.move_ports(name, change)])
+        """Apply moves as one revision, with the bonds that are made for them."""
+        made = {m.interface: m.bond for m in change.moves if m.bond and not m.stays}
+        tree = bonds.encode_bonds(made, (await self.read_images()).running) if made else {}
+
+        def fill(revision: str) -> Iterable[Ask]:
+            ask = nvue_calls.move_ports(revision, change)
+            merge_tree(ask.body, tree)
+            return [ask]
+
+        return await self._revisions.apply(fill)
 
     async def is_saved(self) -> bool:
         """Return whether the startup configuration equals the applied one."""

@@ -18,12 +18,14 @@ from provisioner.integrations.cumulus import port_filter as host_filter
 from provisioner.integrations.cumulus.revisions import NvueLine
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.outcome import Reason
-from provisioner.model.switch import DEFAULT_VRF, Place, TenantPort
+from provisioner.model.switch import ABSENT, DEFAULT_VRF, Place, TenantPort
 from provisioner.ports.switch import SwitchRefused
 
 ONE_BY_ONE = 2  # ports; more of them are read with the whole collection
 INTERFACES_MAX = 8192  # of one leaf: ports, breakouts and devices that are built on them
 PHYSICAL = re.compile(r"swp[0-9]+(s[0-9]+)?")  # a port of the front panel, or a lane of one
+# of a bond that is made: before that it does not exist, and nothing goes through it
+MADE = re.compile(r"vlan[0-9]+|bond[0-9A-Za-z_.-]*")
 TREES = ("applied", "startup", "operational")
 
 
@@ -104,13 +106,16 @@ async def _read_filtered(line: NvueLine, tree: str) -> dict[str, tuple[str, bool
 
 async def _read_tree(line: NvueLine, interfaces: Sequence[str], tree: str) -> dict[str, Place]:
     if len(interfaces) <= ONE_BY_ONE:
-        answers = {i: await line.get(nvue_calls.interface_path(i, tree)) for i in interfaces}
+        answers = {i: await line.find(nvue_calls.interface_path(i, tree)) for i in interfaces}
     else:
         listed = await line.get(nvue_calls.interfaces_path(tree))
         answers = listed if isinstance(listed, dict) else {}
     places = {}
     for interface in interfaces:
         vrf = nvue_calls.read_vrf(answers.get(interface))
+        if answers and answers.get(interface) is None and MADE.fullmatch(interface):
+            places[interface] = Place(ABSENT, denied=False, apart=False)
+            continue
         if vrf is None:
             raise SwitchRefused(Reason.MALFORMED, f"{interface}: no readable state ({tree})")
         denied = nvue_calls.read_denied(answers.get(interface))

@@ -115,20 +115,20 @@ def encode_change(change: NetworkChange, applied: object, version: str) -> TreeC
         encoded = _encode_vrf(network, switch_on)
         present = read_subtree(applied, ("vrf", vrf))
         unset += [("vrf", vrf, *path) for path in _find_surplus(encoded, present)]
-        _merge(desired, {"vrf": {vrf: encoded}})
+        merge_tree(desired, {"vrf": {vrf: encoded}})
     for vrf, imports in change.site_imports.items():
         path: Path = ("vrf", vrf, *_VRF_IMPORTS)
         held = read_subtree(applied, (*path, "list"))
         unset += [(*path, "list", name) for name in sorted(imports.removed) if name in held]
         if imports.added:
-            _merge(desired, _make_tree(path, _encode_imports(imports.added, switch_on)))
+            merge_tree(desired, _make_tree(path, _encode_imports(imports.added, switch_on)))
     for name, policy in change.policies.items():
         encoded = _encode_policy(name, policy)
         unset += _find_policy_surplus(name, encoded, applied)
-        _merge(desired, encoded)
+        merge_tree(desired, encoded)
     tree = find_missing_tree(desired, applied)
     freed, guards = port_filter.encode_guards(change, applied)
-    _merge(tree, guards)
+    merge_tree(tree, guards)
     return TreeChange(tuple(dict.fromkeys([*unset, *freed])), tree)
 
 
@@ -425,11 +425,11 @@ def _make_tree(path: Path, tree: Tree) -> Tree:
     return tree
 
 
-def _merge(tree: Tree, more: Mapping[str, Any]) -> None:
+def merge_tree(tree: Tree, more: Mapping[str, Any]) -> None:
     """Add a tree to another one in place; where both have a value, the values are equal."""
     for key, value in more.items():
         if isinstance(value, Mapping):
-            _merge(tree.setdefault(key, {}), value)
+            merge_tree(tree.setdefault(key, {}), value)
         else:
             tree[key] = value
 

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.places import front_bonds
 from provisioner.model.input_error import InputError
+from provisioner.model.location import NodePlace
 from provisioner.planning.places import address_plan
 from provisioner.planning.places.address_plan import AddressPlan
 from provisioner.planning.places.addressing import Addressing
@@ -36,7 +38,7 @@ def where(
 
     Example: provisioner where 172.224.0.18
     """
-    gazetteer = _gazetteer(plan)
+    gazetteer = Gazetteer(Addressing(_read_plan(plan)))
     try:
         place = gazetteer.find_place(word)
     except NoPlace as error:
@@ -48,24 +50,34 @@ def where(
 def address(
     location: Annotated[str, typer.Argument(help="A place, such as pod0/su0/n09/rail7.")],
     plan: PlanOption = None,
+    bonds: Annotated[
+        Path | None, typer.Option("--bonds", help="Plan of the front-end's bonds (YAML).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the addresses of a place: the inverse of `where`.
 
     Example: provisioner address pod0/su0/n09/rail7
     """
-    gazetteer = _gazetteer(plan)
+    chosen = _read_plan(plan)
+    gazetteer = Gazetteer(Addressing(chosen))
     try:
         place = gazetteer.parse_place(location)
     except NoPlace as error:
         remedy = "Write pod0/su0/n09[/rail7[/host|leaf]], pod0/su0/leaf3, pod0/spine1 or tenant5."
         raise InputError(location, "", str(error), remedy) from None
-    _show(gazetteer.describe_place(place), as_json)
+    told = gazetteer.describe_place(place)
+    if bonds is not None:
+        planned = front_bonds.parse(str(bonds), read_text(bonds), chosen)
+        if not isinstance(place, NodePlace):
+            raise InputError(location, "", "bonds are of nodes", "Name one: pod0/su0/n09.")
+        ports = front_bonds.plan_node(planned, gazetteer, chosen, place)
+        told["ports"] = front_bonds.describe(ports)
+    _show(told, as_json)
 
 
-def _gazetteer(plan: Path | None) -> Gazetteer:
-    chosen = AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
-    return Gazetteer(Addressing(chosen))
+def _read_plan(plan: Path | None) -> AddressPlan:
+    return AddressPlan() if plan is None else address_plan.parse(str(plan), read_text(plan))
 
 
 def _show(told: dict[str, Any], as_json: bool) -> None:
@@ -75,7 +87,7 @@ def _show(told: dict[str, Any], as_json: bool) -> None:
     out = open_console()
     table = Table(show_header=False, box=None)
     for name, value in told.items():
-        if name != "rails":
+        if name not in ("rails", "ports"):
             table.add_row(name.replace("_", " "), Text(str(value)))
     out.print(table)
     if "rails" in told:
@@ -84,3 +96,7 @@ def _show(told: dict[str, Any], as_json: bool) -> None:
         for rail in told["rails"]:
             rails.add_row(*(str(rail[c]) for c in columns))
         out.print(rails)
+    if "ports" in told:  # in the form of the list, to be taken over
+        typer.echo("ports:")
+        for port in told["ports"]:
+            typer.echo(f"- {json.dumps(port)}")

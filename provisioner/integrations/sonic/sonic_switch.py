@@ -19,9 +19,11 @@ from provisioner.integrations.sonic.config_db import Configuration, Kernel
 from provisioner.integrations.sonic.facts import FACTS
 from provisioner.model.host_filter import FilterState, SeenFilter
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PortState, RouteState, VniState, VrfState
 from provisioner.model.switch import (
+    BondsRead,
     Images,
     LoginCheck,
     Place,
@@ -360,6 +362,13 @@ class SonicSwitch:
                 "operational": {n: (p.vrf, n in in_force) for n, p in kernel.ports.items()},
             },
         )
+
+    async def read_bonds(self, bonds: Mapping[str, Bond]) -> BondsRead:
+        """Refuse them: no leaf that was at hand has SONiC's EVPN multihoming (sonic-net/SONiC,
+        doc/vxlan/EVPN/EVPN_VxLAN_Multihoming.md, revision 0.2).
+        """
+        names = ", ".join(sorted(bond.name for bond in bonds.values()))
+        return BondsRead(obstacles=(f"no bonds are made on SONiC: take {names} from the list",))
 
     async def apply_change(self, change: PortChange) -> str:
         """Apply moves as patches of CONFIG_DB: a port leaves its VRF before it enters another.

@@ -400,12 +400,14 @@ def _path(noun: str, row: Row) -> str:
 def _find_view(space: str, export: Export, tenant: Row, seen: _Seen) -> Row | None:
     mine = [v for v in seen.views if v.get("tenant_id") == tenant["id"]]
     named = [v for v in mine if answers.name_of_view(space, v) == export.name]
-    return next((v for v in named or mine if v.get("path") == export.path), None)
+    at = (v for v in named or mine if answers.read_path(v, "a view") == export.path)
+    return next(at, None)
 
 
 def _find_quota(path: str, tenant: Row, seen: _Seen) -> Row | None:
-    mine = (q for q in seen.quotas if q.get("tenant_id") == tenant["id"])
-    return next((q for q in mine if q.get("path") == path), None)
+    mine = [q for q in seen.quotas if q.get("tenant_id") == tenant["id"]]
+    at = [q for q in mine if answers.read_path(q, "a quota") == path]
+    return min(at, key=lambda q: len(str(q.get("path"))), default=None)
 
 
 def _views_of(tenant: Row, seen: _Seen) -> list[tuple[Row, Row]]:

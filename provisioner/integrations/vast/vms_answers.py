@@ -63,6 +63,11 @@ def read_id(row: Row, what: str, name: str = "id") -> int:
     return value
 
 
+def read_path(row: Row, what: str) -> str:
+    """Return a directory in one spelling: VMS keeps the slashes that a person wrote behind it."""
+    return read_text(row, "path", what).rstrip("/") or "/"
+
+
 def read_bytes(row: Row, name: str, what: str) -> int | None:
     """Return a limit or a size; None where there is none (VMS: null or 0)."""
     value = row.get(name)
@@ -240,7 +245,13 @@ def read_space(
     """Return one tenant of VMS as a space. Raises Malformed."""
     what = f"tenant {space}"
     number = read_id(tenant, what)
-    by_path = {read_text(q, "path", what): q for q in quotas if q.get("tenant_id") == number}
+    # a hand may have written the same directory twice: the plain spelling counts then
+    mine = sorted(
+        (read_text(q, "path", what), n, q)
+        for n, q in enumerate(quotas)
+        if q.get("tenant_id") == number
+    )
+    by_path = {read_path(q, what): q for _, _, q in reversed(mine)}
     exports: dict[str, SeenExport] = {}
     for view in views:
         if view.get("tenant_id") != number:
@@ -284,7 +295,7 @@ def _read_view(
 ) -> SeenExport:
     name = name_of_view(space, view)
     what = f"view {space}/{name}"
-    path = read_text(view, "path", what)
+    path = read_path(view, what)
     protocols = view.get("protocols")
     if not isinstance(protocols, list) or not all(isinstance(p, str) for p in protocols):
         raise Malformed(f"{what}: no readable protocols")

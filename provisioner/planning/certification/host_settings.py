@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.model.base import Record
 from provisioner.model.inventory import Inventory
-from provisioner.model.location import find_host_end
+from provisioner.model.location import Port, find_host_end
 from provisioner.model.matrix import Matrix
 from provisioner.model.node import Node
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the settings bring the checks with them, which a reader of 
 
 
 TABLE_FIRST = 100  # of rail 0; the kernel's own tables are 253 to 255
+FRONT_TABLE = 180  # of the first bond of north-south ports
 PRIORITY_FIRST = 3000  # the kernel has 1000 for VRF devices and 32766 for the main table
 
 
@@ -79,6 +80,50 @@ def list_rail_links(
 def write_netplan(links: Sequence[RailLink]) -> dict[str, Any]:
     """Return the rails as `ethernets` of network configuration, version 2 (cloud-init, netplan)."""
     return {f"rail{link.rail}": _write_rail(link) for link in links}
+
+
+def write_bonds(node: Node, inventory: Inventory) -> dict[str, Any]:
+    """Return `bonds` and their `ethernets` of such a configuration: LACP, at the leaves' rate.
+
+    Of bonds that are made on the leaves alone, and whose every leg is a card with a known MAC. A
+    packet from its address leaves by it, as on a rail; the default route stays as it is.
+    """
+    macs = {d.slot: d.mac for d in inventory.devices if d.mac}
+    legs: dict[str, list[Port]] = {}
+    for port in node.ports:
+        if port.bond and port.bond.made:
+            legs.setdefault(port.bond.segment or port.address, []).append(port)
+    cards: dict[str, Any] = {}
+    bonds: dict[str, Any] = {}
+    for ports in legs.values():
+        bond = ports[0].bond
+        end = find_host_end(ports[0].address)
+        known = [macs[p.nic_slot] for p in ports if p.nic_slot in macs]
+        if bond is None or end is None or len(known) < sum(_count_members(p) for p in ports):
+            continue
+        name = f"front{len(bonds)}"
+        table = FRONT_TABLE + len(bonds)
+        mine = {
+            f"{name}{'abcdefghijklmnop'[number]}": {"match": {"macaddress": mac}, "optional": True}
+            for number, mac in enumerate(known)
+        }
+        cards |= mine
+        gateway = ports[0].address.partition("/")[0]
+        everywhere = "0.0.0.0/0" if end.version == 4 else "::/0"
+        bonds[name] = {
+            "interfaces": list(mine),
+            "addresses": [str(end)],
+            "parameters": {"mode": "802.3ad", "lacp-rate": "fast", "mii-monitor-interval": 100},
+            "optional": True,
+            "routes": [{"to": everywhere, "via": gateway, "table": table}],
+            "routing-policy": [{"from": str(end.ip), "table": table, "priority": 2900}],
+            **({"mtu": bond.mtu} if bond.mtu else {}),
+        }
+    return {"ethernets": cards, "bonds": bonds} if bonds else {}
+
+
+def _count_members(port: Port) -> int:
+    return len(port.bond.members) if port.bond else 0
 
 
 def _write_rail(link: RailLink) -> Mapping[str, Any]:

@@ -371,6 +371,7 @@ def first_boot(
     authorized_key: str,
     host_key: tuple[str, str],
     other_macs: Sequence[str],
+    bonded: Mapping[str, Any] = {},
     metadata: bool = False,
 ) -> dict[str, str]:
     """Return the NoCloud files (cloud-init), by name. `host_key` is (private, public) of OpenSSH.
@@ -404,7 +405,7 @@ def first_boot(
     return {
         "meta-data": _json(meta),
         "user-data": "#cloud-config\n" + _json(config),
-        "network-config": _json(plan_network(links, other_macs)),
+        "network-config": _json(plan_network(links, other_macs, bonded)),
     }
 
 
@@ -413,13 +414,15 @@ def render_stamp(label: str, sha256: str) -> str:
     return f"IMAGE={label}\nSHA256={sha256}\n"
 
 
-def plan_network(links: Sequence[RailLink], other_macs: Sequence[str]) -> dict[str, Any]:
-    """Return the network configuration, version 2: rails as planned, other interfaces by DHCP."""
-    cards = write_netplan(links)
-    taken = {link.mac for link in links}
+def plan_network(
+    links: Sequence[RailLink], other_macs: Sequence[str], bonded: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """Return the network configuration, version 2: rails and bonds as planned, others by DHCP."""
+    cards = write_netplan(links) | bonded.get("ethernets", {})
+    taken = {card["match"]["macaddress"] for card in cards.values()}
     for number, mac in enumerate(sorted(set(other_macs) - taken)):
         cards[f"other{number}"] = {"match": {"macaddress": mac}, "dhcp4": True, "optional": True}
-    return {"version": 2, "ethernets": cards}
+    return {"version": 2, **bonded, "ethernets": cards}
 
 
 def _json(value: object) -> str:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from provisioner import quirks
 from provisioner.model.expected import OS_SCHEMES, Expected, ExpectedNode
+from provisioner.model.location import Bond
 from provisioner.model.node import NodeKind
 from provisioner.model.tenant import MAINTENANCE_VRF, PKEY_MAINTENANCE, PKEYS, Tenant
 from provisioner.planning.matrix.located_yaml import (
@@ -98,9 +99,9 @@ def _check_unique(located: Located, expected: Expected) -> None:
         ],
     )
     segments = [
-        (("nodes", i, "ports"), segment)
+        (("nodes", i, "ports"), key)
         for i, n in nodes
-        for segment in {p.bond.segment for p in n.ports if p.bond}
+        for key in {k for p in n.ports if p.bond for k in (p.bond.segment, _name_vni(p.bond))}
     ]
     _check_values_unique(located, segments)
     for i, node in nodes:  # two nodes may share an outlet, which is then never switched
@@ -194,8 +195,13 @@ def _check_bonds(located: Located, path: Path, node: ExpectedNode) -> None:
             for p in node.ports
             if p.bond and (p.bond.segment, p.bond.mlag) == (bond.segment, bond.mlag)
         ]
+        vlan = re.fullmatch(r"vlan[1-9]\d{0,3}", port.interface)
         if port.rail >= 0 or port.guid:
             problem = "a rail has no bond"
+        elif (bond.vni or bond.mtu) and not bond.made:
+            problem = "only a bond that is made has a VNI and an MTU"
+        elif bond.made and not vlan and (bond.segment or bond.mlag or port.interface != bond.name):
+            problem = "a bond that is made needs the interface of its VLAN"
         elif bond.segment and bond.mlag:
             problem = "a bond has a segment or an MLAG, not both"
         elif (bond.segment or bond.mlag) and not 1 < len(same) == len(set(same)):
@@ -203,6 +209,10 @@ def _check_bonds(located: Located, path: Path, node: ExpectedNode) -> None:
         if problem:
             where = (*path, "ports", j, "bond")
             raise located.build_error(where, problem, "See docs/tenants.md#front-end.")
+
+
+def _name_vni(bond: Bond) -> str:
+    return f"VNI {bond.vni}" if bond.vni else ""
 
 
 def _check_tenant(located: Located, path: Path, tenant: Tenant) -> None:

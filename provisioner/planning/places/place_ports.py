@@ -158,7 +158,7 @@ class Ports:
         """Return the leaf's interface: all rails of a node side by side, then the next node."""
         plan = self._plan
         at = end.node * plan.rails_per_leaf + end.rail % plan.rails_per_leaf
-        return self._port(at * plan.links + end.link)
+        return self.name_port(at * plan.links + end.link)
 
     def find_end(self, leaf: SwitchPlace, interface: str) -> RailEnd | None:
         """Return the leaf's end of the cable in a port; None for a port without a rail."""
@@ -197,8 +197,8 @@ class Ports:
             first = plan.units * plan.leaves * plan.links_per_spine
             below = low.pod * plan.links_per_superspine + link
         return (
-            (self.name_switch(low), self._port(first + uplink.number)),
-            (self.name_switch(upper), self._port(below)),
+            (self.name_switch(low), self.name_port(first + uplink.number)),
+            (self.name_switch(upper), self.name_port(below)),
         )
 
     # neighbours in LLDP
@@ -211,7 +211,8 @@ class Ports:
         """Return (leaf, interface) of a rail's cable."""
         return self.name_switch(self.find_leaf(end)), self.name_leaf_port(end)
 
-    def _port(self, at: int) -> str:
+    def name_port(self, at: int) -> str:
+        """Return the port at this number of a switch, from 0."""
         cage, lane = divmod(at, self._plan.breakout)
         return f"swp{cage + 1}s{lane}" if self._plan.breakout > 1 else f"swp{cage + 1}"
 

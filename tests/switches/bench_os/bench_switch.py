@@ -8,9 +8,11 @@ from typing import Any
 
 from provisioner.model.host_filter import FilterRule, FilterState, SeenFilter, list_differing_rules
 from provisioner.model.link_reading import LinkReading
+from provisioner.model.location import Bond
 from provisioner.model.outcome import Reason
 from provisioner.model.recovery import LeafState, PeerState, PortState, RouteState, VrfState
 from provisioner.model.switch import (
+    BondsRead,
     Heard,
     Images,
     LoginCheck,
@@ -85,6 +87,9 @@ class BenchSwitch:
                     before = ports.get(name, TenantPort(frozenset(), ()))
                     ports[name] = TenantPort(before.vrfs | {entry["vrf"]}, (entry["address"],))
         return ports
+
+    async def read_bonds(self, bonds: Mapping[str, Bond]) -> BondsRead:
+        return BondsRead(obstacles=("this system has no bonds",))
 
     async def read_descriptions(self) -> Mapping[str, str]:
         ports = await self._read_ports("applied")

@@ -52,9 +52,14 @@ def find_problems(tree: Tree, applied: Tree) -> str:
         return f"more than {VRFS_MAX} VRFs"
     if long := [v for v in vrfs if len(v) > VRF_NAME_MAX]:
         return f"VRF name {long[0]} is longer than {VRF_NAME_MAX} characters"
+    bundled: set[str] = set()
     for name, entry in interfaces.items():
-        if name not in applied["interface"]:
+        if name not in applied["interface"] and entry.get("type") not in ("bond", "svi"):
             return f"interface {name} does not exist"
+        members = set(entry.get("bond", {}).get("member", {}))
+        if shared := members & bundled:  # the guide, "Bonding - Link Aggregation"
+            return f"interface {min(shared)} cannot belong to multiple bonds"
+        bundled |= members
         address = entry.get("ip", {}) if isinstance(entry, dict) else {}
         if address.get("vrf", "default") not in vrfs:
             return f"interface {name}: vrf {address['vrf']} does not exist"
@@ -211,7 +216,8 @@ class Switch:
         self.operational: Tree = copy.deepcopy(self.applied)
         self.revisions: dict[str, Revision] = {}
         self.neighbours: dict[str, Neighbour] = {}
-        self.bonded: dict[str, str] = {}  # bond, or the interface of its VLAN -> its member
+        # bond, or the interface of its VLAN -> its members
+        self.bonded: dict[str, tuple[str, ...]] = {}
         self.partitions: dict[int, str | None] = {1: version, 2: None}
         self.current = self.next = 1
         self.files: dict[str, bytes] = {}
@@ -240,7 +246,8 @@ class Switch:
 
     def link_up(self, interface: str, now: float) -> bool:
         """Whether a port has carrier: this switch and the device at its cable are up."""
-        interface = self.bonded.get(interface, interface)
+        if members := self.bonded.get(interface):
+            return any(self.link_up(member, now) for member in members)
         neighbour = self.neighbours.get(interface)
         if self.planted.links and self.planted.links.get(interface, {}).get("down"):
             return False
@@ -287,13 +294,28 @@ class Switch:
                 "bridge": {"domain": {"br_default": {"access": vlan}}},
                 "evpn": copy.deepcopy(attached.get("evpn", {})),
             }
-        self.bonded |= {bond: member, svi: member}
-        self.planted.macs[self.neighbours[member].mac] = bond
+        self._bundle()
         return svi
+
+    def _bundle(self) -> None:
+        """Follow the bonds of the configuration in force: members, VLANs, and what is learned."""
+        ports = self.operational["interface"]
+        self.bonded = {}
+        for bond, entry in ports.items():
+            members = tuple(sorted(entry.get("bond", {}).get("member", {})))
+            access = entry.get("bridge", {}).get("domain", {}).get("br_default", {}).get("access")
+            if not members:
+                continue
+            self.bonded[bond] = members
+            if access is not None and f"vlan{access}" in ports:
+                self.bonded[f"vlan{access}"] = members
+            for member in members:
+                if member in self.neighbours:
+                    self.planted.macs[self.neighbours[member].mac] = bond
 
     def find_routed(self, interface: str) -> str:
         """The interface of the VLAN that a member of a bond is in; of any other port itself."""
-        routed = (n for n, m in self.bonded.items() if m == interface and n.startswith("vlan"))
+        routed = (n for n, m in self.bonded.items() if interface in m and n.startswith("vlan"))
         return next(routed, interface)
 
     def get_vrf(self, interface: str) -> str:
@@ -390,6 +412,7 @@ class Switch:
         """Make forwarding follow the configuration; log every port that changes its VRF."""
         before = {name: self.get_vrf(name) for name in self.operational["interface"]}
         self.operational = target
+        self._bundle()
         for name in target["interface"]:
             if before.get(name, "default") != self.get_vrf(name):
                 detail = f"{before.get(name, 'default')} -> {self.get_vrf(name)}"

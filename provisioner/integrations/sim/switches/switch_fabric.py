@@ -192,7 +192,7 @@ def neighbour_tables(switch: Switch, now: float) -> Tree:
     """`nv show interface neighbor`: each port's neighbours, and the planted ones."""
     tables: Tree = {}
     for name, _, _ in iterate_connected(switch, now, 4):
-        neighbour = switch.neighbours.get(switch.bonded.get(name, name))
+        neighbour = switch.neighbours.get(switch.bonded.get(name, (name,))[0])
         for address in switch.operational["interface"][name]["ip"]["address"]:
             if neighbour is not None and ":" not in address:
                 _entry(tables, name, other_end(address), neighbour.mac)

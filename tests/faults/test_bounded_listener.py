@@ -287,8 +287,8 @@ def test_requests_that_prove_nothing_shut_out_nobody(
 def test_who_takes_nothing_of_an_answer_gives_its_place_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    monkeypatch.setattr(bounded_listener, "STALLED_S", 1.0)
-    monkeypatch.setattr(bounded_listener, "TAKEN_MIN_BYTES", 64 * 1024)
+    monkeypatch.setattr(bounded_listener, "STALLED_S", 2.0)
+    monkeypatch.setattr(bounded_listener, "TAKEN_MIN_BYTES", 8 * 1024)
     get = b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n"
 
     async def main() -> tuple[int, bytes, int]:
@@ -303,7 +303,7 @@ def test_who_takes_nothing_of_an_answer_gives_its_place_back(
             reader, count = stays[1][0], 0
             async with asyncio.timeout(60.0):
                 while listener.connections > len(stays):
-                    count += len(await reader.readexactly(16 * 1024))  # slow, but it takes it
+                    count += len(await reader.readexactly(64 * 1024))  # slow, but it takes it
                     await asyncio.sleep(0.02)
             alive = await stays[0][0].readuntil(b"alive")
             for _, writer in (*stays, *unread):

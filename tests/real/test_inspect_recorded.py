@@ -39,7 +39,7 @@ def resource(tree: Path, path: str) -> dict[str, Any]:
 
 @functools.cache
 def tree_of(name: str, scratch: Path) -> Path:
-    (scratch / name).mkdir()
+    (scratch / name).mkdir(exist_ok=True)  # a tree that is not here is asked for by each test
     return recorded_tree(name, scratch / name)
 
 

@@ -149,8 +149,15 @@ def test_a_bundle_is_asked_for_as_a_card_will_ask_for_it(
     assert told["artifacts", "x.bfb"]["standing"] == standing
 
 
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[Served]:
+    """A site that nobody takes in: an examination changes nothing of it."""
+    with served(nodes=1, speed=600.0) as found:
+        yield found
+
+
 @pytest.fixture
-def new_rack(tmp_path: Path) -> Iterator[Served]:
+def new_rack(fresh: Served, tmp_path: Path) -> Served:
     """A site that nobody has taken in, with all that its owner has to write."""
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts/m.iso").write_bytes(b"an image")
@@ -160,8 +167,7 @@ def new_rack(tmp_path: Path) -> Iterator[Served]:
         f"    sha256: {digest}\n    evidence: built here\n"
     )
     (tmp_path / "lab.yaml").write_text("production: false\nagent_lookup_trusts: first\n")
-    with served(nodes=1, speed=600.0) as found:
-        yield found
+    return fresh
 
 
 def examine(

@@ -417,12 +417,11 @@ def _draft(
     pinned, located = read_located_matrix(matrices)
     draft = draft_overlay(pinned, located, imports, place, evidence=evidence, vouched=vouched)
     result, result_text = parse_located([*texts, ("the draft", draft.text)])
-    known = {(r.where, r.problem) for r in review_matrix(pinned) if r.weight is Weight.BLOCKS}
-    obstacles = [
-        remark
-        for remark in review_matrix(result, located=result_text)
-        if remark.weight is Weight.BLOCKS and (remark.where, remark.problem) not in known
-    ]
+    obstacles = [r for r in review_matrix(result, located=result_text) if r.weight is Weight.BLOCKS]
+    if obstacles:  # those that the draft brings; a review takes a second
+        blocks = (r for r in review_matrix(pinned) if r.weight is Weight.BLOCKS)
+        known = {(r.where, r.problem) for r in blocks}
+        obstacles = [r for r in obstacles if (r.where, r.problem) not in known]
     if out is not None:
         _write_new(out, draft.text)
     if place.release:

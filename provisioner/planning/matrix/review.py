@@ -216,7 +216,7 @@ def review_matrix(
             remedy=f"Add an edge under edges.{u.kind}, or correct `supersedes`.",
         )
         remarks.append((_path_of_pin(u.release, u.profile, u.kind), remark))
-    remarks += _find_refused_moves(matrix, {(u.release, u.profile) for u in unreachable})
+    remarks += _find_refused_moves(matrix, use, {(u.release, u.profile) for u in unreachable})
     remarks += _find_unreadable_pins(matrix)
     for where, violation in find_forbidden_edges(matrix):
         remark = Remark(
@@ -286,10 +286,11 @@ def _find_gaps(matrix: Matrix, fileless: frozenset[str]) -> list[Placed]:
     return remarks
 
 
-def _find_refused_moves(matrix: Matrix, reported: set[tuple[str, str]]) -> list[Placed]:
+def _find_refused_moves(matrix: Matrix, use: Use, reported: set[tuple[str, str]]) -> list[Placed]:
     """Return what the planner refuses of the moves between releases that `matrix diff` prints.
 
-    A profile of which a single component cannot reach its pin is reported already.
+    A profile of which a single component cannot reach its pin is reported already. Only what is
+    used is planned: it takes most of the time of a review.
     """
     remarks: list[Placed] = []
     for name, release in matrix.releases.items():
@@ -298,6 +299,8 @@ def _find_refused_moves(matrix: Matrix, reported: set[tuple[str, str]]) -> list[
             known: dict[object, ProfileDiff] = {}  # profiles with the same pins move alike
             for profile in release.profiles:
                 if (name, profile) in reported or profile not in before:
+                    continue
+                if not use.has(name, profile):
                     continue
                 alike = (
                     release.profiles[profile].match.kind,

@@ -54,8 +54,8 @@ class Directory(Protocol):
         """Return an entry that is not gone; None: there is none."""
         ...
 
-    async def list(self, kind: EntryKind) -> Sequence[DirectoryEntry]:
-        """Return the entries that are not gone, in the order in which they were made."""
+    async def list(self, kind: EntryKind, *, gone: bool = False) -> Sequence[DirectoryEntry]:
+        """Return the entries, and those that are `gone`, in the order in which they were made."""
         ...
 
     async def find(self, kind: EntryKind, name: str) -> Sequence[DirectoryEntry]:

@@ -379,3 +379,28 @@ def test_a_site_without_the_setting_has_no_such_path(tmp_path: Path) -> None:
         assert (await scim(served, "GET", "/Users"))[0] == 404
 
     run(scenario)
+
+
+def test_people_and_when_they_left_are_listed_for_staff_and_for_no_tenant(tmp_path: Path) -> None:
+    async def scenario(served: Served) -> None:
+        await give_token(served, "eve", Role.VIEWER)
+        ada, bob = await create(served), await create(served, "bob")
+        group = {"schemas": [USER.replace("User", "Group")], "displayName": "ops"}
+        told = await scim(served, "POST", "/Groups", {**group, "members": [{"value": ada}]})
+        assert told[0] == 201, told
+        await scim(served, "PATCH", f"/Users/{ada}", LEAVING["Okta"])
+        await scim(served, "DELETE", f"/Users/{bob}")
+        await create(served, "cyd")
+        status, listed, *_ = await served.ask("eve", "GET", "/people")
+
+        assert status == 200
+        people = sorted(listed["items"], key=lambda p: p["name"])
+        assert [(p["name"], p["standing"], p["groups"]) for p in people] == [
+            ("ada", "inactive", ["ops"]),
+            ("bob", "gone", []),
+            ("cyd", "active", []),
+        ]
+        assert [bool(p["left_at"]) for p in people] == [True, True, False]
+        assert listed["groups"] == ["ops"]
+
+    serve(tmp_path, scenario)

@@ -13,7 +13,7 @@ const BOUNDS = [["racks", "su0-*"], ["releases", "site-2026.*"], ["tenants", "re
 const ROLES = ["viewer", "operator", "approver", "tenant"].map((role) => [role, role]);
 
 export async function page({ signal, me, again }) {
-  const [tokens, sessions] = await Promise.all([ask("/tokens", { signal }), ask("/sessions", { signal })]);
+  const [tokens, sessions, people] = await Promise.all([ask("/tokens", { signal }), ask("/sessions", { signal }), ask("/people", { signal })]);
   const shown = made("div", { role: "alert" });
   const place = made("div");
   const draw = (rows) => place.replaceChildren(listing({
@@ -44,11 +44,25 @@ export async function page({ signal, me, again }) {
       return operation;
     },
   });
-  return { title: "Tokens and sessions", beside: create, body: made("div", { class: "stack" }, shown, section("All tokens", place), section("Sessions of browsers", sessions_of(sessions.items, me, again))) };
+  return { title: "Tokens and sessions", beside: create, body: made("div", { class: "stack" }, shown, section("All tokens", place), section("Sessions of browsers", sessions_of(sessions.items, me, again)), section("People of the identity provider", people_of(people.items, again))) };
 }
 
 const split = (text) => text.split(/[\s,]+/).filter(Boolean);
 const bounds = (scope) => BOUNDS.map(([name]) => (scope?.[name]?.length ? `${name} ${scope[name].join(", ")}` : "")).filter(Boolean).join("; ");
+
+// Only the provider changes them (SCIM): whoever is not active has nothing here any more.
+function people_of(rows, again) {
+  return listing({
+    caption: "People", rows, again, sort: 4, down: true, name: (row) => row.name, nothing: empty("No provider told of people.", "See access, people who left."),
+    columns: [
+      { head: "Person", cell: (row) => row.name },
+      { head: "Standing", cell: (row) => chip(row.standing, "fact") },
+      { head: "Groups", cell: (row) => row.groups.join(", ") || "—" },
+      { head: "Told of", num: true, cell: (row) => at(row.made_at), value: (row) => seconds(row.made_at) },
+      { head: "Left", num: true, cell: (row) => at(row.left_at), value: (row) => seconds(row.left_at) },
+    ],
+  });
+}
 
 function sessions_of(rows, me, again) {
   return listing({

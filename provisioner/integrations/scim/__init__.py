@@ -6,5 +6,6 @@ INTEGRATION = Integration(
     name="scim",
     about="People and groups, as an identity provider tells of them (SCIM 2.0).",
     switched_on=lambda settings, _: bool(settings.scim_token_file),
+    routes="provisioner.integrations.scim.people:ROUTES",
     doors="provisioner.integrations.scim.door:open_doors",
 )

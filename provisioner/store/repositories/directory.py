@@ -37,8 +37,8 @@ class SqlDirectoryRepository:
         found = await self._transactions.read(lambda c: _read(c, kind, entries.c.id == entry_id))
         return found[0] if found else None
 
-    async def list(self, kind: EntryKind) -> Sequence[DirectoryEntry]:
-        return await self._transactions.read(lambda c: _read(c, kind))
+    async def list(self, kind: EntryKind, *, gone: bool = False) -> Sequence[DirectoryEntry]:
+        return await self._transactions.read(lambda c: _read(c, kind, gone=gone))
 
     async def find(self, kind: EntryKind, name: str) -> Sequence[DirectoryEntry]:
         return await self._transactions.read(lambda c: _find(c, kind, name))
@@ -184,9 +184,15 @@ def _forget_gone(connection: Connection, stored: DirectoryEntry, now: float) -> 
 
 
 def _read(
-    connection: Connection, kind: EntryKind, which: ColumnElement[bool] | None = None
+    connection: Connection,
+    kind: EntryKind,
+    which: ColumnElement[bool] | None = None,
+    *,
+    gone: bool = False,
 ) -> tuple[DirectoryEntry, ...]:
-    mine = (entries.c.kind == kind) & (entries.c.standing != Standing.GONE)
+    mine = entries.c.kind == kind
+    if not gone:
+        mine &= entries.c.standing != Standing.GONE
     query = select(entries.c.id, entries.c.body).where(mine if which is None else mine & which)
     ordered = query.order_by(entries.c.made_at, entries.c.id)
     rows = ((r.id, "", r.body) for r in connection.execute(ordered))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.integrations.demo.rack_site import AFTER_NVOS, NEW, OLD, TARGETS, RackSite
+from provisioner.integrations.demo.rack_site import AFTER_NVOS, CHASSIS, NEW, OLD, TARGETS, RackSite
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.rack_update import Hands, carry_out
 from provisioner.integrations.racks.update_log import open_log
@@ -31,4 +31,4 @@ class Rig(RackSite):
         return [f"{e.unit}: {e.detail}" for e in self.rack.find("violation")]
 
 
-__all__ = ["AFTER_NVOS", "NEW", "OLD", "TARGETS", "Rig"]
+__all__ = ["AFTER_NVOS", "CHASSIS", "NEW", "OLD", "TARGETS", "Rig"]

@@ -17,7 +17,7 @@ from provisioner.integrations.racks.campaign import UnitState
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_steps import Do, Next
-from provisioner.integrations.racks.water import UnitWater, clear_latch
+from provisioner.integrations.racks.water import UnitWater, WaterState, clear_latch
 from provisioner.integrations.racks.water_commands import Racked
 from provisioner.integrations.racks.water_file import open_water
 from provisioner.integrations.sim.racks.rack import Event
@@ -126,6 +126,41 @@ def test_a_journal_whose_cold_reboot_is_over_claims_no_second_one(tmp_path: Path
     again = reboot(rig)
     assert (again.do, "is over" in again.why) == (Do.FAIL, True)
     assert rig.wires.calls == calls
+
+
+def test_a_switch_that_has_to_stay_off_keeps_the_shelves_as_they_are(tmp_path: Path) -> None:
+    """Its tray has no restore policy that anybody publishes: a shelf that comes on powers it."""
+    rig = make(tmp_path)
+    detectors = rig.switch("s0").detectors
+    detectors["leakage1"] = "Critical"
+    ended = reboot(rig)
+    assert (ended.do, "s0 (wet" in ended.why) == (Do.FAIL, True), ended
+    assert rig.rack.find("shelf") == []
+    detectors["leakage1"] = "OK"
+    with open_water(tmp_path / "water.json") as store:
+        store.units["s0"] = UnitWater()
+        store.save()
+
+    def leak_in_the_dark(event: Event) -> None:
+        if (event.unit, event.detail) == ("p1", "Off"):
+            wet.append(event.at)  # its file is written between two rounds, which hold it
+
+    wet: list[float] = []
+    rig.rack.watch = leak_in_the_dark
+    paused = rig.pause
+
+    async def pause(seconds: float) -> None:
+        await paused(seconds)
+        if wet:
+            with open_water(tmp_path / "water.json") as store:
+                store.units["s0"] = UnitWater(latched=True, state=WaterState.WET)
+                store.save()
+
+    rig.pause = pause  # type: ignore[method-assign]
+    ended = reboot(rig)
+    assert "s0 (wet" in ended.why
+    assert [e.detail for e in rig.rack.find("shelf")] == ["Off", "Off"]
+    assert rig.rack.find("fed") == []
 
 
 def test_a_bmc_that_something_else_feeds_stops_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.plan import RackPlan
-from provisioner.integrations.racks.rack_update import Update
+from provisioner.integrations.racks.update_world import Update
 from provisioner.integrations.sim.racks.rack import Push, Rack, Silence
 from provisioner.integrations.sim.racks.shelf import Shelf
 from provisioner.integrations.sim.racks.switch import DEFAULT, Switch

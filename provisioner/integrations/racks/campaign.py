@@ -251,14 +251,18 @@ def _build_acts(domain: str, units: _Units, asked: CampaignFile) -> Iterator[Act
     racks = tuple(sorted({rack.name for rack, _ in units}))
     drain = f"{domain}/{ActKind.DRAIN}"
     build = _Builder(asked, used=any(asked.units[unit.name].tenant for _, unit in units))
-    last: list[str] = []  # the last act of each switch
+    last: dict[str, list[str]] = {}  # NVLink domain: the last act of each of its switches
     for rack, unit in _of(units, Kind.NVLINK_SWITCH):
         if changed := build.wanted(unit):
             keys = [drain]
             for component in changed:
                 keys.append(build.add(ActKind(component), unit.name, rack, keys[-1:], component))
-            last.append(build.add(ActKind.SWITCH_REBOOT, unit.name, rack, keys[-1:]))
-    cluster = [build.add_for(ActKind.CLUSTER, domain, racks, last)] if last else [drain]
+            end = build.add(ActKind.SWITCH_REBOOT, unit.name, rack, keys[-1:])
+            last.setdefault(domain_of(rack, unit), []).append(end)
+    clusters = {  # each NVLink domain of joined ones has a control plane of its own
+        name: build.add_for(ActKind.CLUSTER, name, _racks_of(units, name), after)
+        for name, after in last.items()
+    }
     ends: dict[str, list[str]] = {name: [] for name in racks}
     for rack, unit in _of(units, Kind.COMPUTE_TRAY):
         if changed := build.wanted(unit):
@@ -266,10 +270,11 @@ def _build_acts(domain: str, units: _Units, asked: CampaignFile) -> Iterator[Act
             for component in changed:
                 keys.append(build.add(ActKind(component), unit.name, rack, keys[-1:], component))
             keys.append(build.add(ActKind.COPY, unit.name, rack, keys[-1:]))
-            after = [keys[-1], *(cluster if last else [])]
+            cluster = clusters.get(domain_of(rack, unit))
+            after = [keys[-1], *([cluster] if cluster else [])]
             ends[rack.name].append(build.add(ActKind.ACTIVATE, unit.name, rack, after))
     shelves: list[str] = []
-    behind = {name: ends[name] + (cluster if last else []) or [drain] for name in racks}
+    behind = {name: ends[name] + list(clusters.values()) or [drain] for name in racks}
     for rack, unit in _of(units, Kind.POWER_SHELF):
         for component in build.wanted(unit):
             for kind, suffix in _shelf_steps(unit, component):
@@ -282,6 +287,10 @@ def _build_acts(domain: str, units: _Units, asked: CampaignFile) -> Iterator[Act
     yield build.make(ActKind.DRAIN, domain, racks, ())
     yield from build.acts
     yield build.make(ActKind.PROVE, domain, racks, tuple(dict.fromkeys(all_ends)))
+
+
+def _racks_of(units: _Units, domain: str) -> tuple[str, ...]:
+    return tuple(sorted({rack.name for rack, unit in units if domain_of(rack, unit) == domain}))
 
 
 def _shelf_steps(unit: PlannedUnit, component: str) -> Sequence[tuple[ActKind, str]]:

@@ -44,12 +44,17 @@ class RackView:
     with_bmc: frozenset[str] = frozenset()  # those that have one
     refused: Mapping[str, str] = field(default_factory=dict)  # tray: why it gets no power
     running: Mapping[str, str] = field(default_factory=dict)  # unit: a flash, or that nobody knows
+    powered: Mapping[str, str] = field(default_factory=dict)  # switch that must get none: why
+    building: str = ""  # what its sensors do not say: that the rack is dry
 
 
 def decide_reboot(view: RackView, log: ActLog, now: float) -> Next:
     """Return the next step; "host-off:t0" and the like name the unit that is written to."""
     if not log.noted("dark"):
         return _go_down(view, log, now)
+    held = _find_powered(view)
+    if held is not None and not log.noted("back"):
+        return held  # the shelves stay off: they would power it
     if (step := _shelves(view, log, now, "On")) is not None:
         return step
     missing = sorted(view.with_bmc - view.answering)
@@ -65,6 +70,8 @@ def decide_reboot(view: RackView, log: ActLog, now: float) -> Next:
 def _go_down(view: RackView, log: ActLog, now: float) -> Next:
     """Hosts off with a policy that keeps them off, shelves off, and silence for long enough."""
     if not any(log.count(f"shelf-Off:{name}") for name in view.shelves):
+        if (held := _find_powered(view)) is not None:
+            return held
         if view.running:
             unit, why = next(iter(view.running.items()))
             if not log.noted("busy"):
@@ -90,6 +97,14 @@ def _go_down(view: RackView, log: ActLog, now: float) -> Next:
     if now - float(log.note("silent")) < DISCHARGE_S:
         return wait("for the charge to go")
     return note("dark", "every BMC was silent for long enough")
+
+
+def _find_powered(view: RackView) -> Next | None:
+    """Return why no shelf may come on: nobody knows how a switch is kept off while one is."""
+    for name, why in view.powered.items():
+        detail = f"{name} ({why}) would get power with the shelves, and has to stay off"
+        return fail(Reason.LEAK, detail)
+    return wait(view.building) if view.building else None
 
 
 def _rest_tray(name: str, view: RackView, log: ActLog, now: float) -> Next | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.cold_reboot_run import ColdReboot
 from provisioner.integrations.racks.plan import read_plan, read_record
-from provisioner.integrations.racks.update_commands import build_update
+from provisioner.integrations.racks.update_commands import build_update, read_tenants
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import limit_plan
 from provisioner.integrations.racks.update_steps import Do, Next
@@ -55,11 +56,12 @@ def cold_reboot(
     whole = read_plan(plan)
     wanted = whole.find(rack)
     asked = read_record(campaign, CampaignFile)
-    planned = limit_plan(whole, rack)
+    planned = limit_plan(whole, [rack])
     bmcs = RedfishTransport(ca_file=ca)
     switches = SwitchHttps(ca_file=ca)
     made = build_update(planned, asked, (bmcs, switches), (user, ""), ca, insecure=insecure)
     made = replace(made, water=water, building=building)
+    made.who_uses = partial(read_tenants, campaign)
     ask_person(f"cut all power of {rack}", yes=yes)
 
     async def run() -> Next:

@@ -14,13 +14,15 @@ from provisioner.integrations.racks.cold_reboot import RackView, decide_reboot
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
-from provisioner.integrations.racks.rack_update import Update
 from provisioner.integrations.racks.reading import read_unit
+from provisioner.integrations.racks.update_guard import judge_drain
 from provisioner.integrations.racks.update_log import BEGAN, NOTED, TOLD, VOID, Line, UpdateLog
 from provisioner.integrations.racks.update_steps import Do, Next, fail, wait
 from provisioner.integrations.racks.update_trays import Answer, TrayWrites
+from provisioner.integrations.racks.update_world import Update
+from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_commands import Racked
-from provisioner.integrations.racks.water_file import open_water
+from provisioner.integrations.racks.water_file import BUILDING, open_water
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 
@@ -44,7 +46,7 @@ class ColdReboot:
 
     async def carry_out(self) -> Next:
         """Do it, or go on with it; return how it ended. A tenant in its domain refuses it."""
-        if (refused := self._find_refusal()) is not None:
+        if (refused := self._find_refusal() or await self._find_tenant()) is not None:
             return refused
         step = wait("nothing was read yet")
         for _ in range(min(ROUNDS_MAX, self.update.rounds_max)):
@@ -61,13 +63,6 @@ class ColdReboot:
         if self.log.of(self.key).noted(_OVER):
             why = "the cold reboot of this journal is over: name another file for another one"
             return fail(Reason.PRECONDITION, why)
-        for unit in (u for rack in self.update.plan.racks for u in rack.units):
-            tenant = self._tenant_of(unit.name)
-            if tenant:
-                why = f"{tenant} uses {unit.name}: reclaim its nodes first"
-                return fail(Reason.NOT_CONFIRMED, why)
-            if tenant is None and unit.kind is Kind.COMPUTE_TRAY:
-                return fail(Reason.CANNOT_TELL, f"nobody looked whose host {unit.name} is")
         shelves = [unit.name for unit in self._units(Kind.POWER_SHELF)]
         unknown = [name for name in shelves if name not in self.update.addresses]
         if unknown or not shelves:
@@ -75,9 +70,10 @@ class ColdReboot:
             return fail(Reason.PRECONDITION, f"its power cannot be cut: {why}")
         return None
 
-    def _tenant_of(self, name: str) -> str | None:
-        state = self.update.asked.units.get(name)
-        return None if state is None else state.tenant
+    async def _find_tenant(self, left_s: float = 0.0) -> Next | None:
+        """Return who uses a tray of its domain, or that nobody looked; None: nobody does."""
+        told = judge_drain(await self.update.read_tenants(), left_s)
+        return None if told.do is Do.DONE else told
 
     def _units(self, *kinds: Kind) -> list[PlannedUnit]:
         return [u for u in self.rack.units if u.kind in kinds]
@@ -95,6 +91,8 @@ class ColdReboot:
             )
             log = self.log.of(self.key)
             step = decide_reboot(await self._read(), log, self.update.now())
+            if step.what.startswith(("host-off", "shelf-Off")):
+                step = await self._find_tenant(1.0) or step
             if step.why and self._told.get(step.what or "wait") != step.why:
                 self._told[step.what or "wait"] = step.why
                 self.update.say(f"{self.key}: {step.what} {step.why}".replace("  ", " "))
@@ -133,7 +131,34 @@ class ColdReboot:
             with_bmc=frozenset(with_bmc),
             refused=refused,
             running={} if begun else await self._find_running(placed),
+            powered=self._find_powered(known, power, begun=begun),
+            building=self._ask_building(known),
         )
+
+    def _find_powered(
+        self, known: Mapping[str, UnitWater], power: Mapping[str, str], *, begun: bool
+    ) -> Mapping[str, str]:
+        """Return the switches that a shelf would power and that have to stay off, with the reason.
+
+        Nobody publishes how a switch is kept off while its shelf is on. Once the shelves are off,
+        what was held as wet, or the building calls wet, is all that can still be known.
+        """
+        assert self._racked is not None
+        judged = self._racked.judge(known)
+        found: dict[str, str] = {}
+        for unit in self._units(Kind.NVLINK_SWITCH):
+            state, because = judged[unit.name]
+            if known.get(unit.name, UnitWater()).latched or (not begun and state != "dry"):
+                found[unit.name] = f"{state}: {because}"
+            elif not begun and power.get(unit.name) != "On":
+                found[unit.name] = f"its power is {power.get(unit.name, 'unread')}"
+        return found
+
+    def _ask_building(self, known: Mapping[str, UnitWater]) -> str:
+        assert self._racked is not None
+        name = f"{BUILDING}{self.rack.name}"
+        state, why = self._racked.judge(known).get(name, (WaterState.DRY, ""))
+        return "" if state is WaterState.DRY else f"{name} is {state}: {why}"
 
     async def _read_shelf(self, unit: PlannedUnit) -> tuple[str, str]:
         if unit.name not in self.update.addresses:

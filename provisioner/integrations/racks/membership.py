@@ -101,9 +101,10 @@ def find_misplaced(
     reading = readings.get(unit.name)
     owners = {each.chassis_serial: each.name for each in plan.racks}
     found = list(_find_strange(unit, reading))
-    if not found and reading is not None and unit.kind is Kind.COMPUTE_TRAY:
+    if not found and reading is not None and unit.kind is not Kind.POWER_SHELF:
         found = list(_find_contradictions(rack, unit, reading, owners))
-        if not found and not _collect(reading.places, "slot"):
+        tray = unit.kind is Kind.COMPUTE_TRAY
+        if tray and not found and not _collect(reading.places, "slot"):
             detail = "nothing states where it sits: neither a cable cartridge nor a GPU"
             found = [_hold(Reason.CANNOT_TELL, unit, detail, "Make its cartridge readable.")]
     units = tuple(_judge_unit(rack, u, readings.get(u.name), owners) for u in rack.units)

@@ -25,6 +25,7 @@ from provisioner.ports import (
     Reply,
     SwitchAddress,
     SwitchTransport,
+    Unreachable,
 )
 from provisioner.ports.switch import SwitchRefused
 
@@ -35,6 +36,7 @@ NAMES_MAX = 256  # of components, files and apps; a switch has a dozen
 TEXT_MAX = 128
 ISSUES_MAX = 8
 _APPLIED = frozenset({"applied", "applied_and_saved"})
+_LATER = frozenset({408, 429, 503})  # RFC 9110: nothing was done, ask later
 _APPLY_READS = 30
 _APPLY_S = 2.0
 _REBOOT_WORDS = re.compile(r"power.?cycle|reboot|system is offline", re.IGNORECASE)
@@ -271,8 +273,12 @@ class NvosClient:
     async def _send(self, method: str, where: str, body: Any, login: SwitchAddress) -> Reply:
         call = Call(method, f"{PREFIX}{where}", body=body, timeout_s=WRITE_S)
         reply = await self._transport.request(login, call)
+        detail = f"{method} {where.partition('?')[0]}: HTTP status {reply.status}"
+        if reply.status in _LATER:
+            raise Unreachable(detail, maybe_executed=False)
+        if reply.status >= 500:  # a server that fails in the midst of it: the next look tells
+            raise Unreachable(detail, maybe_executed=True)
         if not 200 <= reply.status < 300:
-            detail = f"{method} {where.partition('?')[0]}: HTTP status {reply.status}"
             raise SwitchRefused(Reason.SWITCH_REFUSED, detail)
         return reply
 

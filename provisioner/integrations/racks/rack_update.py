@@ -1,36 +1,36 @@
-"""Carries the campaign of one NVLink domain out on real units: the plan's executor with real hands.
+"""Carries a campaign over racks out on real units: the plan's executor with real hands.
 
 Each round looks at the water of every rack first, then at each unit with an act under way, and
 sends at most one write to each. Every write is in the journal before it is sent. After a death the
-journal and the units tell what happened; nothing is taken from memory.
+journal and the units tell what happened; nothing is taken from memory. Before an act's first write
+its unit is proved again to be at its place, and before each cut of power nobody uses its domain.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from provisioner import quirks
-from provisioner.adapters.redfish.client import Redfish
-from provisioner.adapters.redfish.walk import Walk
 from provisioner.integrations.racks.campaign import (
+    DOMAIN_ACTS,
+    SHELF_ACTS,
     Act,
     ActKind,
     Campaign,
-    CampaignFile,
+    DomainJob,
 )
 from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcome, Seen, Step
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind, Supply
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading
-from provisioner.integrations.racks.nvue import NvosClient, read_controller
-from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.integrations.racks.nvue import read_controller
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
 from provisioner.integrations.racks.reading import read_unit
 from provisioner.integrations.racks.shelf_steps import ShelfView
+from provisioner.integrations.racks.update_guard import CUTS, find_moved, judge_drain
 from provisioner.integrations.racks.update_log import (
     BEGAN,
     NOTED,
@@ -40,7 +40,7 @@ from provisioner.integrations.racks.update_log import (
     Line,
     UpdateLog,
 )
-from provisioner.integrations.racks.update_packages import Package, find_missed, find_surplus
+from provisioner.integrations.racks.update_packages import find_missed, find_surplus
 from provisioner.integrations.racks.update_shelves import ShelfWrites, decide_shelf, read_shelf
 from provisioner.integrations.racks.update_steps import (
     CONFIGURE_MAX_S,
@@ -64,75 +64,19 @@ from provisioner.integrations.racks.update_trays import (
     TrayWrites,
     decide_tray,
     find_detail,
-    list_versions,
     read_tray,
 )
+from provisioner.integrations.racks.update_world import Admit, Update
 from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
-from provisioner.integrations.racks.water_file import open_water
+from provisioner.integrations.racks.water_file import BUILDING, open_water
 from provisioner.model.outcome import Blocker, Reason
-from provisioner.ports import (
-    BmcAddress,
-    BmcTransport,
-    PortError,
-    SwitchAddress,
-    SwitchTransport,
-    Unreachable,
-)
-from provisioner.quirks import Quirk
+from provisioner.ports import PortError, Unreachable
+from provisioner.ports.switch import SwitchRefused
 
-POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
 SILENT_MAX_S = 900.0  # of a BMC to which nothing was sent
-ROUNDS_MAX = 20_000  # some days; a rack takes hours
 _BEFORE = "before"
-
-
-@dataclass
-class Update:
-    """What an update needs of the world."""
-
-    plan: RackPlan
-    asked: CampaignFile
-    folder: Path  # where the packages' files are
-    bmcs: BmcTransport
-    switches: SwitchTransport
-    addresses: Mapping[str, BmcAddress]
-    nvos: Mapping[str, SwitchAddress]
-    factory: Mapping[str, SwitchAddress]  # the same, with the password that NVOS is delivered with
-    water: Path
-    now: Callable[[], float]
-    building: Path | None = None
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    say: Callable[[str], None] = lambda _: None
-    software: dict[str, Quirk] = field(default_factory=dict)  # of each BMC that answered
-    rounds_max: int = ROUNDS_MAX
-    poll_s: float = POLL_S
-
-    def find(self, name: str) -> tuple[PlannedRack, PlannedUnit]:
-        return next((r, u) for r in self.plan.racks for u in r.units if u.name == name)
-
-    async def client(self, name: str, admit: Callable[[], Awaitable[Blocker | None]]) -> Redfish:
-        """Return a client of a unit's BMC, which knows its software once that has answered."""
-        address = self.addresses[name]
-        if name not in self.software:
-            try:
-                root = await Walk(self.bmcs, address, quirks.UNKNOWN).read_root()
-            except PortError:
-                root = {}
-            if not root:
-                return Redfish(self.bmcs, address, quirks.UNKNOWN, pause=self.pause, admit=admit)
-            self.software[name] = quirks.identify(root)
-        return Redfish(self.bmcs, address, self.software[name], pause=self.pause, admit=admit)
-
-    def nvos_client(self, name: str) -> NvosClient | None:
-        ours = self.nvos.get(name)
-        return None if ours is None else NvosClient(self.switches, ours, self.factory.get(name))
-
-    def packages(self, kind: Kind, component: str = "") -> list[Package]:
-        """Return the package of a component, or those of all components that have a target."""
-        own = self.asked.packages.get(kind, {})
-        wanted = [component] if component else list(self.asked.targets.get(kind, {}))
-        return [own[each] for each in wanted if each in own]
+_Units = list[tuple[PlannedRack, PlannedUnit]]
 
 
 @dataclass
@@ -141,14 +85,14 @@ class Hands:
 
     update: Update
     log: UpdateLog
-    domain: Sequence[tuple[PlannedRack, PlannedUnit]]
-    tenants: Mapping[str, str | None]
+    jobs: Mapping[str, DomainJob]  # by the key of each of their acts
     acts: Mapping[str, Act]
     why: dict[str, str] = field(default_factory=dict)  # act: what it waits for, or why it failed
     _seen: dict[str, Seen] = field(default_factory=dict)
     _racked: dict[str, Racked] = field(default_factory=dict)
     _water: dict[str, WaterState] = field(default_factory=dict)
     _silent: dict[str, float] = field(default_factory=dict)
+    _tenants: Mapping[str, str | None] = field(default_factory=dict)
 
     def send(self, act: Act) -> None:
         """Begin an act: its first write is sent in the next round."""
@@ -158,6 +102,8 @@ class Hands:
 
     async def round(self, keys: Sequence[str]) -> None:
         """Look at the water and at each act's unit, and send at most one write for each act."""
+        under_way = {name for key in keys for name in self.jobs[key].racks}
+        self._tenants = await self.update.read_tenants()
         with open_water(self.update.water) as store:
             self._racked = {
                 rack.name: Racked(
@@ -169,13 +115,19 @@ class Hands:
                     pause=self.update.pause,
                     plan=self.update.plan,
                 )
-                for rack in {rack.name: rack for rack, _ in self.domain}.values()
+                for rack in self.update.plan.racks
+                if rack.name in under_way
             }
             for racked in self._racked.values():
                 await self._look_at_water(racked)
             acts = [self.acts[key] for key in keys]
             results = await asyncio.gather(*(self._advance(act) for act in acts))
         self._seen = dict(zip(keys, results, strict=True))
+
+    def _units(self, act: Act, kind: Kind | None = None) -> _Units:
+        """Return what stands in the racks of an act: those of its job, if it is the domain's."""
+        racks = [rack for rack in self.update.plan.racks if rack.name in act.racks]
+        return [(r, u) for r in racks for u in r.units if kind in (None, u.kind)]
 
     async def _look_at_water(self, racked: Racked) -> None:
         known = await racked.look(self._read_water)
@@ -203,6 +155,8 @@ class Hands:
         except PortError as error:
             step = wait(str(error))
         if step.do is Do.SEND:
+            step = await self._find_objection(act, step, self.log.of(act.key)) or step
+        if step.do is Do.SEND:
             step = await self._send(act, step, self.log.of(act.key))
         if step.do is Do.NOTE:
             self._note(act.key, step.what, step.why)
@@ -216,7 +170,11 @@ class Hands:
 
     async def _decide(self, act: Act, log: ActLog) -> Next:
         if act.kind is ActKind.DRAIN:
-            return self._judge_drain()
+            if not log.noted("begun"):
+                self._note(act.key, "begun", str(self.update.now()))
+            begun = float(self.log.of(act.key).note("begun"))
+            tenants = self._tenants_of(act)
+            return judge_drain(tenants, begun + self.update.grace_s - self.update.now())
         if (held := self._rest(act, log)) is not None:
             return held
         if act.kind is ActKind.CLUSTER:
@@ -235,11 +193,11 @@ class Hands:
 
         A BMC that restarts shows no detector: that is no reason to stop, and no write reaches it.
         """
-        on = [act.on] if act.kind not in _OF_DOMAIN else [u.name for _, u in self.domain]
-        if act.kind in _OF_SHELF:
-            on = [u.name for rack, u in self.domain if rack.name in act.racks]
+        whole = act.kind in DOMAIN_ACTS | SHELF_ACTS
+        on = [u.name for _, u in self._units(act)] if whole else [act.on]
         wet = [name for name in on if self._water.get(name) is WaterState.WET]
-        wet += [n for n, s in self._water.items() if n.startswith("building:") and s != "dry"]
+        racks = [f"{BUILDING}{name}" for name in self.jobs[act.key].racks]
+        wet += [name for name in racks if self._water.get(name, "dry") != "dry"]
         if wet:
             if log.last_note(_RESTS) != "wet":
                 self._note(act.key, "wet", wet[0])
@@ -248,19 +206,34 @@ class Hands:
             self._note(act.key, "cleared")
         return None
 
-    def _judge_drain(self) -> Next:
-        """A tenant leaves by the daemon alone; here is only looked at who is said to be there."""
-        for name, tenant in self.tenants.items():
-            if tenant is None:
-                return fail(Reason.CANNOT_TELL, f"nobody looked whose host {name} is")
-            if tenant:
-                why = f"{tenant} uses {name}: reclaim its nodes first"
-                return fail(Reason.NOT_CONFIRMED, why)
-        return done("no tenant is in the domain")
+    def _tenants_of(self, act: Act) -> Mapping[str, str | None]:
+        """Return who uses the trays of the act's whole job."""
+        hosts = self.jobs[act.key].hosts
+        return {name: self._tenants.get(name) for name in hosts}
+
+    async def _find_objection(self, act: Act, step: Next, log: ActLog) -> Next | None:
+        """Return why a write is not sent now: who uses the domain, or a unit that was moved."""
+        first = not log.has_begun()
+        if not first and step.what not in CUTS:
+            return None
+        tenants = judge_drain(self._tenants_of(act), 1.0)
+        if tenants.do is not Do.DONE:
+            return tenants
+        if act.kind in DOMAIN_ACTS or not first:
+            return None
+        rack, unit = self.update.find(act.on)
+        moved = await find_moved(self.update, rack, unit)
+        if moved is None or moved.do is Do.FAIL:
+            return moved
+        if not log.noted("unplaced"):
+            self._note(act.key, "unplaced", str(self.update.now()))
+        since = float(self.log.of(act.key).note("unplaced"))
+        late = self.update.now() - since > SILENT_MAX_S
+        return fail(moved.reason, moved.why) if late else moved
 
     # --- trays, switches, shelves
 
-    def _admit(self, name: str) -> Callable[[], Awaitable[Blocker | None]]:
+    def _admit(self, name: str) -> Admit:
         """Return what a push asks: the unit was dry in this round."""
 
         async def admit() -> Blocker | None:
@@ -328,7 +301,7 @@ class Hands:
 
     async def _look_around(self, act: Act, view: ShelfView) -> ShelfView:
         """Add what else the shelf's rack shows: every other supply, and every host."""
-        units = [(r, u) for r, u in self.domain if r.name in act.racks]
+        units = self._units(act)
         bad: list[str] = []
         for _, unit in (pair for pair in units if pair[1].kind is Kind.POWER_SHELF):
             if unit.name not in self.update.addresses:
@@ -354,7 +327,8 @@ class Hands:
         begun = float(self.log.of(act.key).note("begun"))
         if self.update.now() - begun > CONFIGURE_MAX_S and not log.noted("cluster-late"):
             self._note(act.key, "cluster-late")
-        switches = [u for _, u in self.domain if u.kind is Kind.NVLINK_SWITCH]
+        listed = self._units(act, Kind.NVLINK_SWITCH)
+        switches = [unit for rack, unit in listed if domain_of(rack, unit) == act.on]
         seen = await asyncio.gather(*(self._read_controller(unit) for unit in switches))
         return decide_cluster(seen, self.log.of(act.key), self.update.now())
 
@@ -369,23 +343,24 @@ class Hands:
 
     async def _prove(self, act: Act, log: ActLog) -> Next:
         """Read every version of every unit again; one that does not answer proves nothing."""
-        told = await asyncio.gather(*(self._find_missed(unit) for _, unit in self.domain))
+        units = self._units(act)
+        told = await asyncio.gather(*(self._find_missed(unit) for _, unit in units))
         missed = [each for one in told for each in one]
-        for _, unit in self.domain:
+        for _, unit in units:
             if (surplus := await self._find_surplus(unit)) and not log.noted("surplus"):
                 self._note(act.key, "surplus", "; ".join(surplus)[:2000])
                 self.update.say(f"surplus: {unit.name}: {'; '.join(surplus[:4])}")
         if not missed:
-            return self._bring_back(log)
+            return self._bring_back(act, log)
         silent = [each for each in missed if each.endswith(_UNREAD)]
         self._watch_silence(act, log, (), heard=not silent)
         if silent and not self.log.of(act.key).noted("silent-long"):
             return wait(silent[0])
         return fail(Reason.NOT_ACTIVATED, "; ".join(missed[:6]))
 
-    def _bring_back(self, log: ActLog) -> Next:
+    def _bring_back(self, act: Act, log: ActLog) -> Next:
         """Return what is left once all is proved: power for the hosts that a supply's act cut."""
-        off = [name for name in self._cut_hosts() if self._power(name) != "On"]
+        off = [name for name in self._cut_hosts(act) if self._power(name) != "On"]
         if not off:
             return done("every version of every unit was read and is the wanted one")
         if not log.count("hosts-on"):
@@ -394,11 +369,11 @@ class Hands:
             return wait(f"for {off[0]} to be on")
         return fail(Reason.POWER, f"{off[0]} says {self._power(off[0])} after it was switched on")
 
-    def _cut_hosts(self) -> list[str]:
-        """Return the trays whose hosts were switched off for a supply, by the journal."""
-        cut = [act.racks for act in self.acts.values() if self.log.of(act.key).count("hosts-off")]
+    def _cut_hosts(self, act: Act) -> list[str]:
+        """Return the act's trays whose hosts were switched off for a supply, by the journal."""
+        cut = [one.racks for one in self.acts.values() if self.log.of(one.key).count("hosts-off")]
         racks = {name for each in cut for name in each}
-        return [u.name for r, u in self.domain if r.name in racks and u.kind is Kind.COMPUTE_TRAY]
+        return [u.name for r, u in self._units(act, Kind.COMPUTE_TRAY) if r.name in racks]
 
     def _power(self, name: str) -> str:
         rack, _ = self.update.find(name)
@@ -413,8 +388,7 @@ class Hands:
         wanted = "On" if reset == "On" else "Off"
         hosts = [
             (rack, unit)
-            for rack, unit in self.domain
-            if unit.kind is Kind.COMPUTE_TRAY and rack.name in act.racks
+            for rack, unit in self._units(act, Kind.COMPUTE_TRAY)
             if self._power(unit.name) != wanted
         ]
         for _, unit in hosts if wanted == "Off" else ():
@@ -430,25 +404,11 @@ class Hands:
                 return no
         return ""
 
-    async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
-        """Return version by id as a unit shows it now; None: it was not read."""
-        try:
-            if unit.kind is Kind.NVLINK_SWITCH:
-                nvos = self.update.nvos_client(unit.name)
-                view = await nvos.read("") if nvos is not None else None
-                return dict(view.versions) if view and view.nvos is Nvos.OK else None
-            if unit.name not in self.update.addresses:
-                return None
-            client = await self.update.client(unit.name, self._admit(unit.name))
-            return list_versions(await client.read_firmware(unit.name, unit.name)) or None
-        except PortError:
-            return None
-
     async def _find_missed(self, unit: PlannedUnit) -> list[str]:
         packages = self.update.packages(unit.kind)
         if not packages:
             return []
-        running = await self.read_running(unit)
+        running = await self.update.read_running(unit)
         if running is None:
             return [f"{unit.name}{_UNREAD}"]
         found = [each for package in packages for each in find_missed(package, running)]
@@ -456,7 +416,7 @@ class Hands:
 
     async def _find_surplus(self, unit: PlannedUnit) -> list[str]:
         before = self.log.of(_unit(unit.name)).note(_BEFORE)
-        running = await self.read_running(unit) if before else None
+        running = await self.update.read_running(unit) if before else None
         if running is None:
             return []
         own = self.update.asked.packages.get(unit.kind, {})
@@ -474,6 +434,9 @@ class Hands:
             if not error.maybe_executed:
                 self.log.write(Line(act.key, TOLD, step.what, now(), VOID))
             return wait(f"{step.what}: {error}")
+        except SwitchRefused as error:  # an answer is no lost one: it is not asked again
+            self.log.write(Line(act.key, TOLD, step.what, now(), f"refused: {error}"[:300]))
+            return fail(error.reason, f"{step.what}: {error}")
         except PortError as error:
             return wait(f"{step.what}: {error}")
         if not isinstance(answer, Blocker):
@@ -514,8 +477,6 @@ class Hands:
         self.log.write(Line(key, NOTED, note, self.update.now(), detail))
 
 
-_OF_DOMAIN = frozenset({ActKind.DRAIN, ActKind.CLUSTER, ActKind.PROVE})
-_OF_SHELF = frozenset({ActKind.PMC_BACKUP, ActKind.PMC_PRIMARY, ActKind.PSU})
 _RESTS = ("wet", "cleared")
 _UNREAD = ": its versions were not read"
 
@@ -525,26 +486,18 @@ def _unit(name: str) -> str:
 
 
 async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple[Outcome, Hands]:
-    """Carry the campaign's one job out, or on from its journal; return how it ended and why."""
-    (job,) = campaign.jobs
-    domain = [
-        (rack, unit)
-        for rack in update.plan.racks
-        for unit in rack.units
-        if rack.name in job.racks and (unit.kind is Kind.POWER_SHELF or domain_of(rack, unit))
-    ]
-    tenants = {
-        unit.name: update.asked.units[unit.name].tenant
-        for _, unit in domain
-        if unit.kind is Kind.COMPUTE_TRAY
-    }
-    hands = Hands(update, log, domain, tenants, {act.key: act for act in job.acts})
+    """Carry the campaign's jobs out, or on from its journal; return how they ended and why.
+
+    As many domains are out at one time as the campaign's limits admit: by default one.
+    """
+    jobs = {act.key: job for job in campaign.jobs for act in job.acts}
+    acts = {act.key: act for job in campaign.jobs for act in job.acts}
+    hands = Hands(update, log, jobs, acts)
 
     def write(entry: Entry) -> None:
         log.write(Line(entry.key, "step", entry.step, update.now()))
 
-    journal = [Entry(key, Step(what)) for key, what in log.steps()]
-    execution = Execution(campaign, hands, write, journal)
+    execution = Execution(campaign, hands, write, _list_entries(log, acts))
     execution.advance()
     for _ in range(update.rounds_max):
         running = execution.outcome().running
@@ -556,3 +509,13 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
         execution.advance()
         await update.pause(update.poll_s)
     return execution.outcome(), hands
+
+
+def _list_entries(log: UpdateLog, acts: Mapping[str, Act]) -> list[Entry]:
+    """Return the journal's steps; a drain that was held sent nothing, so that it is tried again."""
+    drains = {key for key, act in acts.items() if act.kind is ActKind.DRAIN}
+    return [
+        Entry(key, Step(what))
+        for key, what in log.steps()
+        if key not in drains or what != Step.HELD
+    ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +26,7 @@ from provisioner.cli.options.tables import strip_controls
 from provisioner.integrations.racks.campaign import Campaign, CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
-from provisioner.integrations.racks.rack_update import Hands, Update, carry_out
+from provisioner.integrations.racks.rack_update import Hands, carry_out
 from provisioner.integrations.racks.update_log import open_log
 from provisioner.integrations.racks.update_start import (
     check_packages,
@@ -32,6 +34,7 @@ from provisioner.integrations.racks.update_start import (
     limit_plan,
     prepare,
 )
+from provisioner.integrations.racks.update_world import Update
 from provisioner.integrations.racks.water_commands import (
     BuildingOption,
     WaterOption,
@@ -50,7 +53,10 @@ def update(
         Path,
         typer.Argument(metavar="CAMPAIGN", help="YAML file with targets, packages and tenants."),
     ],
-    rack: Annotated[str, typer.Argument(help="Name of a rack: its whole NVLink domain is meant.")],
+    racks: Annotated[
+        list[str],
+        typer.Argument(metavar="RACK...", help="Names of racks: each one's whole NVLink domain."),
+    ],
     water: WaterOption,
     journal: Annotated[
         Path, typer.Option(help="File that keeps what was sent. Keep it: the update resumes by it.")
@@ -67,25 +73,29 @@ def update(
     insecure: InsecureOption = False,
     ca: CaOption = None,
 ) -> None:
-    """Update NVLink switches, trays and power shelves of one domain, and prove each version.
+    """Update NVLink switches, trays and power shelves of domains, and prove each version.
 
     Everything is read first: a unit that is wet, not where the plan has it, or unread holds the
-    domain, and so does a tray with a tenant. Each write is in the journal before it is sent; the
-    same command goes on after a death. Coolant stops it until a person says that it is dry.
+    domain, and so does a tray with a tenant: the campaign's file is read again each round, and
+    nothing is cut once it names one. One domain comes after the other, or as many at one time as
+    `limits` has. Each write is in the journal before it is sent; the same command goes on after a
+    death. Coolant stops it until a person says that it is dry.
 
     Exit code 1: it is held, or an act failed; each reason is told.
 
     Example: provisioner rack update r.yaml c.yaml r01 --water w.json --journal j --user admin
     """
     whole = read_plan(plan)
-    whole.find(rack)
-    planned = limit_plan(whole, rack)
+    for rack in racks:
+        whole.find(rack)
+    planned = limit_plan(whole, racks)
     asked = read_record(campaign, CampaignFile)
     check_packages(asked, planned, campaign.parent)
     bmcs = RedfishTransport(ca_file=ca)
     switches = SwitchHttps(ca_file=ca)
     made = build_update(planned, asked, (bmcs, switches), (user, nvos_user), ca, insecure=insecure)
     made = replace(made, folder=campaign.parent, water=water, building=building)
+    made.who_uses = partial(read_tenants, campaign)
 
     async def run() -> tuple[Campaign, Outcome | None, Hands | None]:
         try:
@@ -94,7 +104,8 @@ def update(
                 _show(begun)
                 if dry_run or not begun.jobs:
                     return begun, None, None
-                ask_person(f"send this to {begun.jobs[0].domain}", yes=yes)
+                domains = ", ".join(job.domain for job in begun.jobs)
+                ask_person(f"send this to {domains}", yes=yes)
                 outcome, hands = await carry_out(made, log, begun)
                 return begun, outcome, hands
         finally:
@@ -108,6 +119,15 @@ def update(
         typer.echo(f"{domain} is held at {key}: {strip_controls(hands.why.get(key, ''))}", err=True)
     typer.echo(f"{outcome.done} acts done, {outcome.waiting} left")
     raise typer.Exit(0 if outcome.finished else 1)
+
+
+async def read_tenants(campaign: Path) -> Mapping[str, str | None]:
+    """Return who uses each tray, as the campaign's file says now; nothing where it is unread."""
+    try:
+        asked = await asyncio.to_thread(read_record, campaign, CampaignFile)
+    except InputError:
+        return {}  # nobody can tell
+    return {name: state.tenant for name, state in asked.units.items()}
 
 
 def _show(begun: Campaign) -> None:

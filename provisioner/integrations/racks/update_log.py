@@ -76,6 +76,10 @@ class ActLog:
         void = sum(one.kind == TOLD and one.detail == VOID for one in own)
         return sum(one.kind == BEGAN for one in own) - void
 
+    def has_begun(self) -> bool:
+        """Return whether any write was begun that may have been executed."""
+        return any(self.count(one.what) for one in self._lines if one.kind == BEGAN)
+
     def since(self, what: str, now: float) -> float:
         """Return the seconds since a write was last begun; time in which all rested counts not."""
         begun = self._last(BEGAN, what)

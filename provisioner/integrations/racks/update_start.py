@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
-from provisioner.integrations.racks.rack_update import Hands, Update
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_packages import find_missed
+from provisioner.integrations.racks.update_world import Update
 from provisioner.model.input_error import InputError
 
 AT_ONCE = 16
@@ -30,9 +30,9 @@ _CAMPAIGN = "campaign"
 OTHER = "another version"
 
 
-def limit_plan(plan: RackPlan, rack: str) -> RackPlan:
-    """Return the racks that a rack's update touches: those that share an NVLink domain with it."""
-    racks = {rack}
+def limit_plan(plan: RackPlan, asked: Iterable[str]) -> RackPlan:
+    """Return the racks that an update of racks touches: those that share an NVLink domain, too."""
+    racks = set(asked)
     while True:
         inside = [r for r in plan.racks if r.name in racks]
         domains = {domain_of(r, u) for r in inside for u in r.units} - {""}
@@ -80,7 +80,8 @@ async def prepare(update: Update, log: UpdateLog) -> Campaign:
 
     Raises InputError where the journal is another campaign's.
     """
-    digest = hashlib.sha256(update.asked.model_dump_json().encode()).hexdigest()
+    written = update.asked.model_dump_json(exclude={"units"})  # who uses a tray may change
+    digest = hashlib.sha256(written.encode()).hexdigest()
     kept = log.of(_CAMPAIGN).note("states")
     if any(log.steps()):
         read = json.loads(kept)
@@ -90,22 +91,21 @@ async def prepare(update: Update, log: UpdateLog) -> Campaign:
         units = read["units"].items()
         states: Mapping[str, UnitState] = {n: UnitState.model_validate(one) for n, one in units}
     else:
-        states = await read_states(update, log)
+        states = await read_states(update)
         said = {name: one.model_dump(mode="json") for name, one in states.items()}
         detail = json.dumps({"campaign": digest, "units": said})
         log.write(Line(_CAMPAIGN, NOTED, "states", update.now(), detail))
-    asked = update.asked.model_copy(update={"units": states})
-    update.asked = asked
-    return plan_campaign(update.plan, asked)
+    # who uses a tray now is asked again before each act (`update_guard`)
+    return plan_campaign(update.plan, update.asked.model_copy(update={"units": states}))
 
 
-async def read_states(update: Update, log: UpdateLog) -> Mapping[str, UnitState]:
-    """Read every unit: its place, its water, its versions. Who uses it, a person has to say."""
+async def read_states(update: Update) -> Mapping[str, UnitState]:
+    """Read every unit: its place, its water, its versions, and who uses it."""
+    tenants = await update.read_tenants()
     units = [unit for rack in update.plan.racks for unit in rack.units]
     slots = asyncio.Semaphore(AT_ONCE)
     readings: dict[str, UnitReading] = {}
     running: dict[str, dict[str, str] | None] = {}
-    hands = Hands(update, log, (), {}, {})
 
     async def one(unit: PlannedUnit) -> None:
         if unit.name not in update.addresses:
@@ -119,16 +119,15 @@ async def read_states(update: Update, log: UpdateLog) -> Mapping[str, UnitState]
                 else:
                     reading = replace(reading, gaps=(*reading.gaps, told))
             readings[unit.name] = reading
-            running[unit.name] = await hands.read_running(unit)
+            running[unit.name] = await update.read_running(unit)
 
     await asyncio.gather(*(one(unit) for unit in units))
     states: dict[str, UnitState] = {}
     for rack in update.plan.racks:
         for verdict in judge_rack(update.plan, rack.name, readings).units:
-            said = update.asked.units.get(verdict.unit.name, UnitState())
             states[verdict.unit.name] = UnitState(
                 running=_name_versions(update, verdict.unit.kind, running.get(verdict.unit.name)),
-                tenant=said.tenant,
+                tenant=tenants.get(verdict.unit.name),
                 water=verdict.water,
                 member=verdict.member,
             )

@@ -1,0 +1,107 @@
+"""What an update of racks needs of the world: how each unit is reached, and who uses it now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from provisioner import quirks
+from provisioner.adapters.redfish.client import Redfish
+from provisioner.adapters.redfish.walk import Walk
+from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.nvue import NvosClient
+from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
+from provisioner.integrations.racks.update_packages import Package
+from provisioner.integrations.racks.update_steps import Nvos
+from provisioner.integrations.racks.update_trays import list_versions
+from provisioner.model.outcome import Blocker, Reason
+from provisioner.ports import BmcAddress, BmcTransport, PortError, SwitchAddress, SwitchTransport
+from provisioner.quirks import Quirk
+
+POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
+ROUNDS_MAX = 20_000  # some days; a rack takes hours
+
+Admit = Callable[[], Awaitable[Blocker | None]]  # what a push and a reset ask before they are sent
+
+
+async def _admit_nothing() -> Blocker | None:
+    return Blocker(
+        reason=Reason.OUR_BUG,
+        subject="rack",
+        detail="a client that only reads was asked to write",
+        unblock="Report it.",
+    )
+
+
+@dataclass
+class Update:
+    """What an update needs of the world."""
+
+    plan: RackPlan
+    asked: CampaignFile
+    folder: Path  # where the packages' files are
+    bmcs: BmcTransport
+    switches: SwitchTransport
+    addresses: Mapping[str, BmcAddress]
+    nvos: Mapping[str, SwitchAddress]
+    factory: Mapping[str, SwitchAddress]  # the same, with the password that NVOS is delivered with
+    water: Path
+    now: Callable[[], float]
+    building: Path | None = None
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    say: Callable[[str], None] = lambda _: None
+    software: dict[str, Quirk] = field(default_factory=dict)  # of each BMC that answered
+    rounds_max: int = ROUNDS_MAX
+    poll_s: float = POLL_S
+    who_uses: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None  # None: as asked
+    grace_s: float = 0.0  # from the begin of a drain until it ends as held, for its tenants
+
+    async def read_tenants(self) -> Mapping[str, str | None]:
+        """Return who uses each tray now, "" for nobody; None: nobody can tell."""
+        said = {name: state.tenant for name, state in self.asked.units.items()}
+        told = said if self.who_uses is None else await self.who_uses()
+        trays = (u for r in self.plan.racks for u in r.units if u.kind is Kind.COMPUTE_TRAY)
+        return {unit.name: told.get(unit.name) for unit in trays}
+
+    def find(self, name: str) -> tuple[PlannedRack, PlannedUnit]:
+        return next((r, u) for r in self.plan.racks for u in r.units if u.name == name)
+
+    async def client(self, name: str, admit: Admit = _admit_nothing) -> Redfish:
+        """Return a client of a unit's BMC, which knows its software once that has answered."""
+        address = self.addresses[name]
+        if name not in self.software:
+            try:
+                root = await Walk(self.bmcs, address, quirks.UNKNOWN).read_root()
+            except PortError:
+                root = {}
+            if not root:
+                return Redfish(self.bmcs, address, quirks.UNKNOWN, pause=self.pause, admit=admit)
+            self.software[name] = quirks.identify(root)
+        return Redfish(self.bmcs, address, self.software[name], pause=self.pause, admit=admit)
+
+    def nvos_client(self, name: str) -> NvosClient | None:
+        ours = self.nvos.get(name)
+        return None if ours is None else NvosClient(self.switches, ours, self.factory.get(name))
+
+    def packages(self, kind: Kind, component: str = "") -> list[Package]:
+        """Return the package of a component, or those of all components that have a target."""
+        own = self.asked.packages.get(kind, {})
+        wanted = [component] if component else list(self.asked.targets.get(kind, {}))
+        return [own[each] for each in wanted if each in own]
+
+    async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
+        """Return version by id as a unit shows it now; None: it was not read."""
+        try:
+            if unit.kind is Kind.NVLINK_SWITCH:
+                nvos = self.nvos_client(unit.name)
+                view = await nvos.read("") if nvos is not None else None
+                return dict(view.versions) if view and view.nvos is Nvos.OK else None
+            if unit.name not in self.addresses:
+                return None
+            client = await self.client(unit.name)
+            return list_versions(await client.read_firmware(unit.name, unit.name)) or None
+        except PortError:
+            return None

@@ -84,6 +84,7 @@ from provisioner.ports.isolation import Pdu
 from provisioner.ports.telemetry import SILENCE, Telemetry
 from provisioner.ports.tickets import TicketSystem
 from provisioner.ports.webhooks import WebhookPosts
+from provisioner.runtime.integrations import list_loops
 from provisioner.runtime.wall_clock import WallClock
 from provisioner.settings import Settings
 from provisioner.store.repositories.alerts import SqlAlertRepository
@@ -304,7 +305,8 @@ class Daemon:
         senders = list_senders(self.context, *to, self.watcher)
         if self.parts.folds:
             self._begin(partial(fold_journal, self.parts.folds, self.parts.clock), "folds")
-        for name, loop in {**self.logins, **senders}.items():
+        brought = list_loops(self.parts)
+        for name, loop in {**self.logins, **senders, **brought}.items():
             self._begin(loop, name)
 
     def _begin(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

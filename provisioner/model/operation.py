@@ -35,6 +35,9 @@ class TooManyKeys(Exception):
         self.free_in_s = free_in_s
 
 
+OUTSIDE = "loop: "  # before what an integration's own loop drives: the reconciler leaves it alone
+
+
 class OperationStatus(StrEnum):
     ACTIVE = "active"
     DONE = "done"

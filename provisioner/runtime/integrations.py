@@ -8,7 +8,7 @@ must stay light: the daemon and an unknown command read it on every start.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -72,6 +72,7 @@ class Integration:
     the `Spaces` of the storage system whose `provider` is the integration's name.
     `optic_series` takes (a folder, days that readings are kept) and returns what keeps and judges
     readings of optics (`control/watch/watched_nodes.OpticKeeper`).
+    `loops` takes (the daemon's `Parts`) and returns loops by name, which the leading daemon runs.
     `routes` names a sequence of `api.route.Route`, always served; their handlers load the rest.
     `changes` names a mapping of `ChangeKind` to what carries it out and what foresees it, or None.
     `switch_system` is a `SwitchSystem`; it is always on, and loads its code with the first switch.
@@ -102,6 +103,7 @@ class Integration:
     webhook_posts: str = ""
     spaces: str = ""
     optic_series: str = ""
+    loops: str = ""
     routes: str = ""
     changes: str = ""
     metrics: str = ""
@@ -410,6 +412,14 @@ def build_pdus(
     for one in _list_on("outlets", settings, environ, "pdus" if settings.pdus else ""):
         pdus |= load_reference(one, one.outlets)(settings.pdus, transport, environ)
     return pdus
+
+
+def list_loops(parts: Any) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the loops of integrations that are on, by name. Raises InputError."""
+    loops: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+    for one in _list_on("loops", parts.settings, {}, ""):
+        loops |= load_reference(one, one.loops)(parts)
+    return loops
 
 
 def _load_first(offer: str, setting: str) -> Any:

@@ -220,6 +220,9 @@ class BmcSettings(Record):
         description="Folder with the plan of NVL72 racks as racks.yaml, and beside it water.json "
         "and looks/ of `provisioner rack`; empty: no rack is shown (docs/racks.md).",
     )
+    racks_update: bool = Field(
+        default=False, description="Carry out campaigns over racks that a person approved."
+    )
     bmc_ntp_servers: tuple[NtpServer, ...] = Field(
         (),
         max_length=4,

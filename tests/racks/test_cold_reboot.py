@@ -137,6 +137,7 @@ def test_a_switch_that_has_to_stay_off_keeps_the_shelves_as_they_are(tmp_path: P
     assert (ended.do, "s0 (wet" in ended.why) == (Do.FAIL, True), ended
     assert rig.rack.find("shelf") == []
     detectors["leakage1"] = "OK"
+    rig.rack.advance(10.0)
     with open_water(tmp_path / "water.json") as store:
         store.units["s0"] = UnitWater()
         store.save()

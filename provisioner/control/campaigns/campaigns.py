@@ -143,10 +143,6 @@ class Memory:
         self.rows.update((row.node, row) for row in rows)
 
 
-# ------------------------------------------------------------------------------
-# The fleet as a campaign finds it before its start: plans, measurements, what needs nothing.
-
-
 _SAMPLES_MAX = 4096  # newest of a profile
 
 

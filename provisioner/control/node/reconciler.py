@@ -24,7 +24,7 @@ from provisioner.execution.actions.hold import Hold
 from provisioner.execution.actions.once import blocked
 from provisioner.model.events.node_events import NodeParked, NodeWaits
 from provisioner.model.node import Node
-from provisioner.model.operation import OperationStatus
+from provisioner.model.operation import OUTSIDE, OperationStatus
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.planning.lifecycle.credential_rotation import BMC_CERTIFICATES_WANT as CERTIFICATES
 from provisioner.planning.lifecycle.credential_rotation import WANT as ROTATION
@@ -98,6 +98,9 @@ class Reconciler:
     async def drive(self, operation_id: str, engaged: Engaged = Engaged()) -> None:
         """Drive one operation until its node rests. Re-enterable from any point."""
         try:
+            known = await self._store.operations.get(operation_id)
+            if known is not None and known.want.startswith(OUTSIDE):
+                return
             operation = await self._store.operations.take(operation_id)
         except Fenced:
             return  # it is over

@@ -111,6 +111,11 @@ class Execution:
         finished = self._done == len(self._acts)
         return Outcome(self._done, tuple(self._running), waiting, dict(self._held), finished)
 
+    @property
+    def open_domains(self) -> Sequence[str]:
+        """Return the domains that are out: begun, and not every act of them is done."""
+        return tuple(self._open)
+
     def advance(self) -> Sequence[Act]:
         """Begin every act that may begin now, and return them."""
         began: list[Act] = []

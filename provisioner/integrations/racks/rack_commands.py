@@ -30,6 +30,7 @@ from provisioner.cli.options.bmc_options import (
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
+    approve_commands,
     campaign_commands,
     cold_reboot_commands,
     fabric_commands,
@@ -68,6 +69,9 @@ app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)
 app.command()(fabric_commands.fabric)
+app.command()(approve_commands.approve)
+app.command()(approve_commands.halt)
+app.command()(approve_commands.withdraw)
 app.add_typer(firmware_commands.app, name="firmware-object")
 PlanArgument = Annotated[Path, typer.Argument(help="YAML file with the racks; see docs/racks.md.")]
 

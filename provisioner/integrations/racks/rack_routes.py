@@ -7,7 +7,7 @@ in the folder that `racks_folder` names. What they do not say stays null.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pydantic import Field
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
+from provisioner.integrations.racks.approval import RackCampaign, list_campaigns
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.looks import FOLDER, RackLook, UnitLook, join_water
 from provisioner.integrations.racks.plan import (
@@ -89,6 +90,9 @@ class RackElevation(RackSummary):
     building: WaterState | None = Field(
         description="What the building's own sensors of this rack said; null: they were not asked."
     )
+    campaigns: tuple[RackCampaign, ...] = Field(
+        description="Firmware campaigns that were approved for it, as the daemon last carried them."
+    )
     unread: tuple[str, ...] = Field(
         description="Files that could not be read or do not count any more, each with the reason."
     )
@@ -151,8 +155,15 @@ def show_rack(folder: Path, rack: PlannedRack) -> RackElevation:
         ),
         findings=() if judged is None else judged.findings,
         building=None if building is None else building.state,
+        campaigns=tuple(_read_campaigns(folder, rack.name, unread)),
         unread=tuple(unread),
     )
+
+
+def _read_campaigns(folder: Path, rack: str, unread: list[str]) -> Sequence[RackCampaign]:
+    files = (campaign / "state.json" for campaign in list_campaigns(folder))
+    read = (_read_or_tell(file, RackCampaign, unread) for file in files)
+    return [one for one in read if one is not None and rack in one.racks]
 
 
 def _read_or_tell(file: Path, record: type[R], unread: list[str]) -> R | None:

@@ -103,7 +103,8 @@ class Hands:
     async def round(self, keys: Sequence[str]) -> None:
         """Look at the water and at each act's unit, and send at most one write for each act."""
         under_way = {name for key in keys for name in self.jobs[key].racks}
-        self._tenants = await self.update.read_tenants()
+        hosts = {name for key in keys for name in self.jobs[key].hosts}
+        self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
         with open_water(self.update.water) as store:
             self._racked = {
                 rack.name: Racked(
@@ -498,15 +499,17 @@ async def carry_out(update: Update, log: UpdateLog, campaign: Campaign) -> tuple
         log.write(Line(entry.key, "step", entry.step, update.now()))
 
     execution = Execution(campaign, hands, write, _list_entries(log, acts))
-    execution.advance()
     for _ in range(update.rounds_max):
+        if not update.halted():
+            execution.advance()
         running = execution.outcome().running
+        if update.tell is not None:
+            await update.tell(execution.outcome(), execution.open_domains, hands.why)
         if not running:
             break
         await hands.round(running)
         for key in running:
             execution.observe(key)
-        execution.advance()
         await update.pause(update.poll_s)
     return execution.outcome(), hands
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -121,7 +121,9 @@ def update(
     raise typer.Exit(0 if outcome.finished else 1)
 
 
-async def read_tenants(campaign: Path) -> Mapping[str, str | None]:
+async def read_tenants(
+    campaign: Path, _names: Collection[str], *, hold: bool
+) -> Mapping[str, str | None]:
     """Return who uses each tray, as the campaign's file says now; nothing where it is unread."""
     try:
         asked = await asyncio.to_thread(read_record, campaign, CampaignFile)

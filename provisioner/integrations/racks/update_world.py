@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from provisioner import quirks
 from provisioner.adapters.redfish.client import Redfish
 from provisioner.adapters.redfish.walk import Walk
 from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.nvue import NvosClient
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
@@ -24,7 +26,14 @@ from provisioner.quirks import Quirk
 POLL_S = 30.0  # shorter than any outage that has to be seen: a BMC is away for 100 s at least
 ROUNDS_MAX = 20_000  # some days; a rack takes hours
 
+Told = Callable[[Outcome, Collection[str], Mapping[str, str]], Awaitable[None]]
 Admit = Callable[[], Awaitable[Blocker | None]]  # what a push and a reset ask before they are sent
+
+
+class Asked(Protocol):
+    """Tells who uses trays."""
+
+    async def __call__(self, names: Collection[str], *, hold: bool) -> Mapping[str, str | None]: ...
 
 
 async def _admit_nothing() -> Blocker | None:
@@ -56,15 +65,26 @@ class Update:
     software: dict[str, Quirk] = field(default_factory=dict)  # of each BMC that answered
     rounds_max: int = ROUNDS_MAX
     poll_s: float = POLL_S
-    who_uses: Callable[[], Awaitable[Mapping[str, str | None]]] | None = None  # None: as asked
+    who_uses: Asked | None = None  # None: as the campaign says
     grace_s: float = 0.0  # from the begin of a drain until it ends as held, for its tenants
 
-    async def read_tenants(self) -> Mapping[str, str | None]:
-        """Return who uses each tray now, "" for nobody; None: nobody can tell."""
-        said = {name: state.tenant for name, state in self.asked.units.items()}
-        told = said if self.who_uses is None else await self.who_uses()
-        trays = (u for r in self.plan.racks for u in r.units if u.kind is Kind.COMPUTE_TRAY)
-        return {unit.name: told.get(unit.name) for unit in trays}
+    halted: Callable[[], bool] = lambda: False  # a person wants nothing new to be begun
+    tell: Told | None = None  # each round: how it stands, the domains that are out, reasons
+
+    async def read_tenants(
+        self, names: Collection[str] = (), *, hold: bool = False
+    ) -> Mapping[str, str | None]:
+        """Return who uses trays now, "" for nobody; None: nobody can tell. No name: all.
+
+        `hold`: keep everybody else from those that nobody uses, from now on.
+        """
+        trays = [u.name for r in self.plan.racks for u in r.units if u.kind is Kind.COMPUTE_TRAY]
+        wanted = list(names or trays)
+        if self.who_uses is not None:
+            told = await self.who_uses(wanted, hold=hold)
+        else:
+            told = {name: state.tenant for name, state in self.asked.units.items()}
+        return {name: told.get(name) for name in wanted}
 
     def find(self, name: str) -> tuple[PlannedRack, PlannedUnit]:
         return next((r, u) for r in self.plan.racks for u in r.units if u.name == name)

@@ -8,9 +8,6 @@ from provisioner.model.access import ChangeRequest, RequestState
 from provisioner.store.database.transactions import Transactions, reads, writes
 from provisioner.store.rows import agent_rows, request_rows
 
-# ------------------------------------------------------------------------------
-# Requests: the changes that people asked for through the API.
-
 
 class SqlRequestRepository:
     """Changes that people asked for; each write has its row of the journal."""

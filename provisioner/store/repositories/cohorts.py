@@ -121,10 +121,6 @@ class SqlEvidenceRepository:
         )
 
 
-# ------------------------------------------------------------------------------
-# Sessions of tests among nodes, and their outcomes.
-
-
 class SqlFabricRepository:
     """Sessions of tests among nodes, and their outcomes."""
 

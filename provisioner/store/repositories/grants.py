@@ -17,9 +17,6 @@ from provisioner.store.rows import journal, tenant_rows
 from provisioner.store.rows.records import parse
 from provisioner.store.schema.schema import grants
 
-# ------------------------------------------------------------------------------
-# Tenants and their networks.
-
 
 class SqlTenantRepository:
     """Tenants and their networks."""

@@ -43,10 +43,6 @@ from provisioner.store.signing import Signer
 # that it read the rows, so that a crash in between sends them again and never leaves one out.
 
 
-# ------------------------------------------------------------------------------
-# The journal: append-only and hash-chained.
-
-
 class SqlJournalRepository:
     """The journal: append-only and hash-chained."""
 
@@ -80,10 +76,6 @@ class SqlJournalRepository:
                 c, after=after, limit=limit, kinds=kinds, node=node, backwards=backwards
             )
         )
-
-
-# ------------------------------------------------------------------------------
-# Marks of the wall clock, against which a jump backwards is noticed.
 
 
 class SqlClockMarkRepository:

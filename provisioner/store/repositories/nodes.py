@@ -23,9 +23,6 @@ from provisioner.store.rows import node_rows, operation_rows, page_rows
 from provisioner.store.rows.node_rows import Fleet, read_named, read_unassigned
 from provisioner.store.rows.request_rows import write_detachment, write_node_request
 
-# ------------------------------------------------------------------------------
-# Operations of nodes, the turns of their drivers, and the ledger of actions.
-
 
 class SqlOperationRepository:
     """Operations of nodes, the turns of their drivers, and the ledger of actions."""

@@ -1,0 +1,122 @@
+"""A person's word that the daemon may carry a campaign over racks out, and how far it is: files.
+
+A campaign is a folder `campaigns/NAME` in the racks' folder: campaign.yaml with its packages,
+approved.json with who allowed it, journal, and state.json, which the daemon writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field
+
+from provisioner.integrations.racks.plan import NAME, Name, read_record
+from provisioner.model.base import Record
+from provisioner.model.input_error import InputError
+from provisioner.model.times.instant import Instant
+from provisioner.runtime.whole_files import replace_file
+
+CAMPAIGNS = "campaigns"
+CAMPAIGNS_MAX = 256  # of a site; the others are not looked at
+TEXT_MAX = 400  # characters of a sentence that is kept
+LINES_MAX = 16
+
+
+class Approval(Record):
+    """Who allowed what. Another content of campaign.yaml is another campaign."""
+
+    campaign_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    racks: tuple[Name, ...] = Field(min_length=1, max_length=4096)
+    who: str = Field(min_length=1, max_length=200)
+    why: str = Field(min_length=1, max_length=TEXT_MAX)
+    at: float
+    user: str = Field(default="", max_length=64)  # at BMCs of which the daemon has no login
+    nvos_user: str = Field(default="", max_length=64)
+    grace_h: float = Field(default=24.0, ge=0, le=24 * 90)
+    halted: str = Field(default="", max_length=TEXT_MAX)  # by whom and why: nothing new is begun
+    withdrawn: str = Field(default="", max_length=TEXT_MAX)  # the same, for good
+
+
+class CampaignState(StrEnum):
+    """How a campaign over racks stands."""
+
+    WAITS = "waits"  # nothing could be begun; `says` has the reason
+    RUNNING = "running"
+    HELD = "held"  # an act failed, or a tenant stayed: a person looks
+    HALTED = "halted"
+    DONE = "done"
+    WITHDRAWN = "withdrawn"
+
+
+class RackCampaign(Record):
+    """A firmware campaign over racks, as the daemon last carried it on."""
+
+    name: str = Field(description="Name of its folder.")
+    state: CampaignState = Field(description="How it stands.")
+    racks: tuple[str, ...] = Field(description="Racks that it was approved for.")
+    domains: tuple[str, ...] = Field(default=(), description="NVLink domains that are out now.")
+    done: int = Field(default=0, description="Acts that were seen to be done.")
+    left: int = Field(default=0, description="Acts that are not done.")
+    says: tuple[str, ...] = Field(
+        default=(), description="What runs, or what it waits for, and why; at most 16 sentences."
+    )
+    approved_by: str = Field(description="Who allowed it.")
+    because: str = Field(description="Why.")
+    at: Instant = Field(description="When this was written.")
+
+
+def digest_campaign(folder: Path) -> str:
+    """Return the digest of a campaign's file. Raises InputError."""
+    try:
+        return hashlib.sha256((folder / "campaign.yaml").read_bytes()).hexdigest()
+    except OSError as error:
+        problem = f"campaign.yaml cannot be read ({error.strerror})"
+        raise InputError(str(folder), "", problem, "See docs/racks.md#the-daemon.") from None
+
+
+def list_campaigns(folder: Path) -> Iterator[Path]:
+    """Yield the folder of each approved campaign, in the order of names."""
+    listed = sorted(folder.joinpath(CAMPAIGNS).glob("*/approved.json"))[:CAMPAIGNS_MAX]
+    yield from (file.parent for file in listed)
+
+
+def read_approval(campaign: Path) -> Approval:
+    """Return who allowed a campaign. Raises InputError."""
+    return read_record(campaign / "approved.json", Approval)
+
+
+def keep_approval(campaign: Path, approval: Approval) -> None:
+    """Write it, on disk when this returns. Raises InputError."""
+    _write(campaign / "approved.json", approval)
+
+
+def read_state(campaign: Path) -> RackCampaign | None:
+    """Return how a campaign stands; None before its first turn. Raises InputError."""
+    file = campaign / "state.json"
+    return read_record(file, RackCampaign) if file.exists() else None
+
+
+def keep_state(campaign: Path, state: RackCampaign) -> None:
+    """Write it. Raises InputError."""
+    _write(campaign / "state.json", state)
+
+
+def find_campaign(folder: Path, name: str) -> Path:
+    """Return the folder of a campaign. Raises InputError where there is none."""
+    found = folder / CAMPAIGNS / name
+    if not re.fullmatch(NAME, name) or not (found / "campaign.yaml").is_file():
+        problem = f"{folder / CAMPAIGNS} has no such campaign"
+        raise InputError("NAME", name, problem, "Make its folder, with campaign.yaml in it.")
+    return found
+
+
+def _write(file: Path, record: Record) -> None:
+    try:
+        replace_file(file, record.model_dump_json(indent=2) + "\n", mode=0o666, lasting=True)
+    except OSError as error:
+        problem = f"it cannot be written ({error.strerror})"
+        raise InputError(str(file), "", problem, "Make room, or correct its owner.") from None

@@ -1,0 +1,393 @@
+"""The daemon's loop that carries approved campaigns over racks out, one after the other.
+
+It begins nothing that no person approved, and goes on with what an earlier process began. Trays
+that the daemon has as nodes are held by an operation each while their domain is out: no journey,
+watch or request of the daemon touches them meanwhile. Whose they are is asked of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from provisioner.adapters.switch_https import SwitchHttps
+from provisioner.cli.options.bmc_options import PASSWORD
+from provisioner.integrations.racks.approval import (
+    LINES_MAX,
+    TEXT_MAX,
+    Approval,
+    CampaignState,
+    RackCampaign,
+    digest_campaign,
+    keep_state,
+    list_campaigns,
+    read_approval,
+    read_state,
+)
+from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
+from provisioner.integrations.racks.rack_update import carry_out
+from provisioner.integrations.racks.update_commands import FACTORY, OURS
+from provisioner.integrations.racks.update_log import open_log
+from provisioner.integrations.racks.update_start import (
+    check_packages,
+    find_reasons,
+    limit_plan,
+    prepare,
+)
+from provisioner.integrations.racks.update_world import POLL_S, Update
+from provisioner.model.input_error import InputError
+from provisioner.model.node import BmcRef, Node, State
+from provisioner.model.operation import OUTSIDE, Operation, OperationStatus
+from provisioner.ports import (
+    BmcAddress,
+    BmcTransport,
+    Clock,
+    Credentials,
+    Fenced,
+    Secret,
+    StoreFailed,
+    SwitchAddress,
+    SwitchTransport,
+)
+from provisioner.runtime import permit
+from provisioner.settings import Settings
+from provisioner.store.sql_store import SqlStore
+
+log = logging.getLogger(__name__)
+RETRY_S = 3600.0  # between two turns of a campaign that is held: a person works on it
+_OVER = frozenset({CampaignState.DONE, CampaignState.WITHDRAWN})
+_SERVES = frozenset({State.RELEASED, State.DRAINING})
+
+
+class DutyParts(Protocol):
+    """What is needed of the daemon's parts; its ports are behind its gate."""
+
+    @property
+    def store(self) -> SqlStore: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def transport(self) -> BmcTransport: ...
+    @property
+    def credentials(self) -> Credentials: ...
+
+
+def build_loops(parts: DutyParts) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the loop, for the daemon that leads."""
+    return {"rack updates": RackDuty(parts).run}
+
+
+@dataclass
+class RackDuty:
+    """One per daemon. `tick` may be called at any time, as often as one likes."""
+
+    parts: DutyParts
+    switches: SwitchTransport | None = None  # None: opened with the first campaign
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    poll_s: float = POLL_S
+    _checked: set[tuple[Path, str]] = field(default_factory=set)  # campaigns with their digests
+
+    async def run(self) -> None:
+        """Look for approved campaigns for ever."""
+        try:
+            while True:
+                await self.tick()
+                await self.parts.clock.sleep(self.poll_s)
+        finally:
+            if isinstance(self.switches, SwitchHttps):
+                await self.switches.close()
+
+    async def tick(self) -> None:
+        """Carry on each campaign that is neither over nor held since a short time."""
+        folder = Path(self.parts.settings.racks_folder)
+        for campaign in await asyncio.to_thread(lambda: list(list_campaigns(folder))):
+            try:
+                approval = read_approval(campaign)
+                before = read_state(campaign)
+                await self._turn(folder, campaign, approval, before)
+            except InputError as error:  # a file, or a command that holds one
+                log.warning("racks, %s: %s", campaign.name, error)
+            except OSError as error:  # nothing is sent that cannot be written down
+                log.error("racks, %s: %s", campaign.name, error)
+
+    async def _turn(
+        self, folder: Path, campaign: Path, approval: Approval, before: RackCampaign | None
+    ) -> None:
+        now = self.parts.clock.now()
+        if before is not None:
+            if before.state in _OVER:
+                return
+            quiet = before.state is CampaignState.HELD and now - before.at < RETRY_S
+            if quiet and not approval.withdrawn:
+                return
+        told = _Told(self, campaign, approval)
+        try:
+            await self._carry(folder, campaign, approval, told)
+        except InputError as error:
+            if approval.withdrawn:
+                await told.withdraw(approval)
+            else:
+                told.write(CampaignState.WAITS, (f"{error}",))
+        except (OSError, StoreFailed):
+            raise
+        except Exception:  # our own bug: a person looks, and the daemon goes on with the rest
+            log.exception("racks, %s: held", campaign.name)
+            why = "the provisioner failed an assertion of its own; see its log, and report it"
+            told.write(CampaignState.HELD, (why,))
+
+    async def _carry(self, folder: Path, campaign: Path, approval: Approval, told: _Told) -> None:
+        digest = digest_campaign(campaign)
+        if digest != approval.campaign_sha256:
+            problem = "campaign.yaml is another one than the approved one"
+            raise InputError(campaign.name, "", problem, "Approve it anew: `rack approve`.")
+        asked = await asyncio.to_thread(read_record, campaign / "campaign.yaml", CampaignFile)
+        plan = await asyncio.to_thread(read_plan, folder / "racks.yaml")
+        plan = limit_plan(plan, approval.racks)
+        if (campaign, digest) not in self._checked:
+            await asyncio.to_thread(check_packages, asked, plan, campaign)
+            self._checked.add((campaign, digest))
+        nodes = await self.find_nodes(plan)
+        addresses = await self._find_addresses(plan, approval, nodes)
+        update = self._build(folder, campaign, approval, plan, asked, addresses)
+        update.tell = told.tell
+        update.halted = told.is_halted
+        with open_log(campaign / "journal") as journal, permit.name_act(_touches_no_node):
+            begun = await prepare(update, journal)
+            told.hosts = {job.domain: job.hosts for job in begun.jobs}
+            told.nodes = {unit: node.id for unit, (node, _) in nodes.items()}
+            if not begun.jobs:
+                held = bool(begun.held)
+                state = CampaignState.WAITS if held else CampaignState.DONE
+                told.write(state, find_reasons(begun) or ("every version runs already",))
+                return
+            outcome, hands = await carry_out(update, journal, begun)
+        await told.end(outcome, hands.why)
+
+    def _build(
+        self,
+        folder: Path,
+        campaign: Path,
+        approval: Approval,
+        plan: RackPlan,
+        asked: CampaignFile,
+        addresses: Mapping[str, BmcAddress],
+    ) -> Update:
+        if self.switches is None:
+            self.switches = SwitchHttps()
+        building = folder / "building.json"
+        who = partial(self._ask, plan, asked, campaign.name)
+        return Update(
+            plan=plan,
+            asked=asked,
+            folder=campaign,
+            bmcs=self.parts.transport,
+            switches=self.switches,
+            addresses=addresses,
+            nvos=self._log_in(plan, approval, OURS),
+            factory=self._log_in(plan, approval, FACTORY),
+            water=folder / "water.json",
+            now=self.parts.clock.now,
+            building=building if building.exists() else None,
+            pause=self.parts.clock.sleep,
+            say=partial(log.info, "racks, %s: %s", campaign.name),
+            poll_s=self.poll_s,
+            who_uses=who,
+            grace_s=approval.grace_h * 3600,
+        )
+
+    # --- who is in the domain
+
+    async def find_nodes(self, plan: RackPlan) -> Mapping[str, tuple[Node, BmcRef]]:
+        """Return the node of each unit whose BMC is one of a node's, by the unit's name."""
+        nodes = await self.parts.store.nodes.list()
+        known = {_where(ref.url): (node, ref) for node in nodes for ref in node.bmcs}
+        units = (unit for rack in plan.racks for unit in rack.units if unit.bmc)
+        return {u.name: known[_where(u.bmc)] for u in units if _where(u.bmc) in known}
+
+    async def _ask(
+        self, plan: RackPlan, asked: CampaignFile, name: str, units: Collection[str], *, hold: bool
+    ) -> Mapping[str, str | None]:
+        """Return who uses trays: by the store where the daemon has them, else by the campaign."""
+        nodes = await self.find_nodes(plan)
+        told: dict[str, str | None] = {}
+        for unit in units:
+            state = asked.units.get(unit)
+            told[unit] = None if state is None else state.tenant
+            if unit in nodes:
+                node = nodes[unit][0]
+                told[unit] = _find_tenant(node) or (await self._hold(node.id, name) if hold else "")
+        return told
+
+    async def _hold(self, node: str, name: str) -> str:
+        """Keep the daemon's other parts from a node; return who has it instead, "" if we do."""
+        operations = self.parts.store.operations
+        opened = await operations.open(node, _want(name), self.parts.clock.now())
+        if opened is None:
+            active = [o for o in await operations.list_active() if o.node == node]
+            others = [o for o in active if o.want != _want(name)]
+            return f"operation {others[0].id} ({others[0].want})" if others else ""
+        found = await self.parts.store.nodes.get(node)
+        if found is not None and (tenant := _find_tenant(found)):  # released in between
+            await self._end(opened, OperationStatus.DONE, "a tenant has it")
+            return tenant
+        return ""
+
+    async def free(self, name: str, kept: Collection[str], why: str = "") -> None:
+        """End the operations on nodes, but on `kept`; with `why`, parked for a person."""
+        for one in await self.parts.store.operations.list_active():
+            if one.want == _want(name) and one.node not in kept:
+                status = OperationStatus.PARKED if why else OperationStatus.DONE
+                await self._end(one, status, why or "its racks are updated")
+
+    async def _end(self, one: Operation, status: OperationStatus, note: str) -> None:
+        with contextlib.suppress(Fenced):  # it is over
+            taken = await self.parts.store.operations.take(one.id)
+            await self.parts.store.operations.end(taken, status, note)
+
+    # --- logins
+
+    async def _find_addresses(
+        self, plan: RackPlan, approval: Approval, nodes: Mapping[str, tuple[Node, BmcRef]]
+    ) -> Mapping[str, BmcAddress]:
+        addresses: dict[str, BmcAddress] = {}
+        password = self.environ.get(PASSWORD, "")
+        for unit in (u for rack in plan.racks for u in rack.units if u.bmc):
+            if unit.name in nodes:
+                node, ref = nodes[unit.name]
+                login = await self.parts.credentials.current(f"{node.id}/{ref.name}")
+                user, secret = login or ("", None)
+                addresses[unit.name] = BmcAddress(ref.url, user, secret, pin=ref.pin)
+                continue
+            if not (approval.user and password):
+                remedy = f"Approve it with --user, and start the daemon with {PASSWORD}."
+                raise InputError(unit.name, "", "the daemon has no login of its BMC", remedy)
+            addresses[unit.name] = BmcAddress(unit.bmc, approval.user, Secret(password))
+        return addresses
+
+    def _log_in(
+        self, plan: RackPlan, approval: Approval, variable: str
+    ) -> Mapping[str, SwitchAddress]:
+        password = self.environ.get(variable, "")
+        user = approval.nvos_user
+        units = (u for rack in plan.racks for u in rack.units if u.nvos and user and password)
+        return {
+            u.name: SwitchAddress(url=u.nvos, username=user, secret=Secret(password)) for u in units
+        }
+
+
+class _Told:
+    """Writes how one campaign stands, for the API, and frees what is no longer needed."""
+
+    def __init__(self, duty: RackDuty, campaign: Path, approval: Approval) -> None:
+        self._duty = duty
+        self._campaign = campaign
+        self._approval = approval
+        self._last: RackCampaign | None = None
+        self._out: frozenset[str] = frozenset()
+        self.hosts: Mapping[str, Sequence[str]] = {}  # trays, by domain
+        self.nodes: Mapping[str, str] = {}  # those that are nodes of the daemon
+
+    def is_halted(self) -> bool:
+        """Return whether a person wants nothing new to be begun; the file is read each round."""
+        try:
+            approval = read_approval(self._campaign)
+        except InputError:
+            return True  # nobody can tell what was allowed
+        return bool(approval.halted or approval.withdrawn)
+
+    async def tell(
+        self, outcome: Outcome, domains: Collection[str], why: Mapping[str, str]
+    ) -> None:
+        if self._out - set(domains):  # a domain is proved: its trays are the daemon's again
+            hosts = {host for domain in domains for host in self.hosts[domain]}
+            kept = {self.nodes[host] for host in hosts if host in self.nodes}
+            await self._duty.free(self._campaign.name, kept)
+        self._out = frozenset(domains)
+        says = [f"{key}: {why.get(key, 'begins')}" for key in outcome.running]
+        says += [f"{domain} is held at {key}" for domain, key in outcome.held.items()]
+        self.write(CampaignState.RUNNING, says, outcome, domains)
+
+    async def end(self, outcome: Outcome, why: Mapping[str, str]) -> None:
+        """Write how it ended. What is held keeps its nodes until a person withdraws it."""
+        if outcome.finished:
+            await self._duty.free(self._campaign.name, ())
+            self.write(CampaignState.DONE, ("every version of every unit is proved",), outcome)
+            return
+        says = [f"{d} is held at {key}: {why.get(key, '')}" for d, key in outcome.held.items()]
+        approval = read_approval(self._campaign)
+        if approval.withdrawn:
+            await self.withdraw(approval, says, outcome)
+        elif outcome.held:
+            self.write(CampaignState.HELD, says, outcome, tuple(outcome.held))
+        else:
+            halted = approval.halted or "it goes on with the next turn"
+            self.write(CampaignState.HALTED, (halted,), outcome)
+
+    async def withdraw(
+        self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None
+    ) -> None:
+        """End it for good: its nodes are parked for a person to look at."""
+        note = f"rack campaign {self._campaign.name} was withdrawn: {approval.withdrawn}"
+        await self._duty.free(self._campaign.name, (), note[:TEXT_MAX])
+        self.write(CampaignState.WITHDRAWN, (approval.withdrawn, *says), outcome)
+
+    def write(
+        self,
+        state: CampaignState,
+        says: Sequence[str],
+        outcome: Outcome | None = None,
+        domains: Collection[str] = (),
+    ) -> None:
+        acts = (0, 0)
+        if outcome is not None:
+            acts = (outcome.done, outcome.waiting + len(outcome.running))
+        standing = RackCampaign(
+            name=self._campaign.name,
+            state=state,
+            racks=self._approval.racks,
+            domains=tuple(domains),
+            done=acts[0],
+            left=acts[1],
+            says=tuple(each[:TEXT_MAX] for each in says[:LINES_MAX]),
+            approved_by=self._approval.who,
+            because=self._approval.why,
+            at=self._duty.parts.clock.now(),
+        )
+        before = self._last
+        if before is None or before.model_copy(update={"at": standing.at}) != standing:
+            keep_state(self._campaign, standing)
+            self._last = standing
+
+
+def _find_tenant(node: Node) -> str:
+    """Return whose host or data a node is; a node that is only promised to somebody is free."""
+    if node.state in _SERVES or node.served:
+        return node.served or node.tenant or "somebody"
+    return ""
+
+
+def _where(url: str) -> str:
+    parts = urlsplit(url.lower())
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return f"{parts.hostname}:{port}"
+
+
+def _want(name: str) -> str:
+    return f"{OUTSIDE}rack campaign {name}"
+
+
+def _touches_no_node() -> str:
+    """Judge an act on what is no node; those on nodes pass the gate of their own ports."""
+    return ""

@@ -1,0 +1,302 @@
+"""The daemon's loop over approved campaigns: on the simulated rack, with a real store of nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rack_rig import Rig
+from typer.testing import CliRunner
+
+from provisioner.cli.options.bmc_options import PASSWORD
+from provisioner.integrations.demo.rack_site import OURS
+from provisioner.integrations.racks import update_commands
+from provisioner.integrations.racks.approval import CampaignState, RackCampaign, read_state
+from provisioner.integrations.racks.rack_commands import app
+from provisioner.integrations.racks.rack_duty import RackDuty, build_loops
+from provisioner.integrations.sim.racks.switch import DEFAULT
+from provisioner.model.node import BmcRef, Node, NodeKind, State
+from provisioner.model.operation import OUTSIDE, Operation
+from provisioner.ports import Call
+from provisioner.runtime.integrations import list_loops
+from provisioner.settings import Settings
+from provisioner.store.repositories.signing_keys import MasterKey
+from provisioner.store.repositories.vault import Vault
+from provisioner.store.sql_store import SqlStore, open_store
+
+WANT = f"{OUTSIDE}rack campaign winter"
+LOGINS = {PASSWORD: "p", update_commands.OURS: OURS, update_commands.FACTORY: DEFAULT}
+
+
+@dataclass
+class Clock:
+    """The simulated rack's time."""
+
+    rig: Rig
+
+    def now(self) -> float:
+        return self.rig.rack.now
+
+    async def sleep(self, seconds: float) -> None:
+        await self.rig.pause(seconds)
+
+
+@dataclass
+class Parts:
+    """A daemon's parts: its store and vault are real, what it reaches is the simulated rack."""
+
+    store: SqlStore
+    clock: Clock
+    settings: Settings
+    transport: object
+    credentials: Vault
+
+
+class Daemon:
+    """A racks' folder, the store of a daemon, and its loop; each `turn` may be a new process."""
+
+    def __init__(self, folder: Path, targets: Mapping[str, Mapping[str, str]]) -> None:
+        self.folder = folder
+        self.campaign = folder / "campaigns" / "winter"
+        self.campaign.mkdir(parents=True)
+        self.rig = Rig(self.campaign, targets=targets, trays=2, switches=1, shelves=1)
+        plan = self.rig.plan().model_dump(mode="json")
+        (folder / "racks.yaml").write_text(json.dumps(plan))
+        asked = self.rig.campaign().model_dump(mode="json")
+        (self.campaign / "campaign.yaml").write_text(json.dumps(asked))
+        self.store = open_store(":memory:", inline=True)
+        settings = Settings(racks_folder=str(folder), racks_update=True)
+        vault = Vault(self.store, MasterKey.generate())
+        self.parts = Parts(self.store, Clock(self.rig), settings, self.rig.wires, vault)
+
+    def approve(self, *options: str) -> str:
+        words = ["approve", str(self.folder), "winter", "r01", "--who", "amy", "--why", "a CVE"]
+        more = ["--user", "admin", "--nvos-user", "admin", "--yes", *options]
+        told = CliRunner().invoke(app, [*words, *more])
+        assert told.exit_code == 0, told.output
+        return told.output
+
+    def say(self, word: str) -> None:
+        words = [word, str(self.folder), "winter", "--who", "amy", "--why", "enough"]
+        assert CliRunner().invoke(app, words).exit_code == 0
+
+    async def add(self, tenant: str = "", state: State = State.CERTIFIED) -> None:
+        """Have tray t0 be a node of the daemon."""
+        bmc = BmcRef(name="host", url="https://10.0.0.1:443")
+        node = Node(id="n0", kind=NodeKind.HOST, state=state, tenant=tenant, bmcs=(bmc,))
+        await self.store.nodes.add(node)
+
+    async def turn(self) -> RackCampaign:
+        duty = RackDuty(
+            self.parts,  # type: ignore[arg-type]
+            switches=self.rig.wires,
+            environ=LOGINS,
+            poll_s=60.0,
+        )
+        await duty.tick()
+        state = read_state(self.campaign)
+        assert state is not None
+        return state
+
+    async def active(self) -> list[Operation]:
+        return list(await self.store.operations.list_active())
+
+    def each_round(self, look: Callable[[], object]) -> None:
+        """Look while it runs: between two rounds."""
+        original = self.rig.pause
+
+        async def pause(seconds: float) -> None:
+            await original(seconds)
+            told = look()
+            if asyncio.iscoroutine(told):
+                await told
+
+        self.rig.pause = pause  # type: ignore[method-assign]
+
+
+FLASH = {"power-shelf": {"pmc": "3.2.4"}}
+
+
+def test_an_approved_campaign_is_carried_out_and_its_nodes_are_held_meanwhile(
+    tmp_path: Path,
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+
+    async def scenario() -> None:
+        await site.add()
+        assert read_state(site.campaign) is None
+        held: list[tuple[str, str]] = []
+        seen: list[RackCampaign | None] = []
+
+        async def look() -> None:
+            held.extend((one.node, one.want) for one in await site.active())
+            seen.append(read_state(site.campaign))
+
+        site.each_round(look)
+        state = await site.turn()
+        assert (state.state, state.left, state.racks) == (CampaignState.DONE, 0, ("r01",)), state
+        assert set(held) == {("n0", WANT)}
+        assert {one.domains for one in seen if one is not None} == {("d01",), ()}
+        assert await site.active() == []
+        assert site.rig.shelf("p0").flash == {"Primary": "3.2.4", "Backup": "3.2.4"}
+        calls = site.rig.wires.calls
+        assert (await site.turn()).state is CampaignState.DONE  # it is over
+        assert site.rig.wires.calls == calls
+
+    site.approve()
+    asyncio.run(scenario())
+
+
+def test_nothing_is_sent_that_nobody_approved_or_that_changed_since(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+
+    async def scenario() -> None:
+        duty = RackDuty(site.parts, switches=site.rig.wires, environ=LOGINS)  # type: ignore[arg-type]
+        await duty.tick()
+        assert site.rig.wires.calls == 0
+        site.approve()
+        (site.campaign / "campaign.yaml").write_text("targets: {power-shelf: {pmc: '9'}}\n")
+        state = await site.turn()
+        assert (state.state, site.rig.wires.calls) == (CampaignState.WAITS, 0)
+        assert "another one than the approved one" in state.says[0]
+
+    asyncio.run(scenario())
+
+
+def test_a_tenant_gets_its_grace_and_its_domain_is_held_after_it(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve("--grace-h", "1")
+
+    async def scenario() -> None:
+        await site.add("acme", State.RELEASED)
+        began = site.rig.rack.now
+        state = await site.turn()
+        assert (state.state, state.domains) == (CampaignState.HELD, ("d01",))
+        assert "acme uses t0: reclaim its nodes first" in state.says[0]
+        assert site.rig.rack.now - began >= 3_600.0
+        assert site.rig.rack.find("push") == []
+        assert await site.active() == []
+        node = await site.store.nodes.get("n0")
+        assert node is not None
+        left = node.model_copy(update={"state": State.CERTIFIED, "tenant": ""})
+        await site.store.nodes.save(left)
+        assert (await site.turn()).state is CampaignState.HELD  # it was looked at just now
+        site.rig.rack.advance(3_600.0)
+        assert (await site.turn()).state is CampaignState.DONE
+
+    asyncio.run(scenario())
+
+
+def test_a_node_at_which_the_daemon_works_is_waited_for(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+
+    async def scenario() -> None:
+        await site.add()
+        other = await site.store.operations.open("n0", "validating", 1_000.0)
+        assert other is not None
+        rounds = 0
+
+        async def look() -> None:
+            nonlocal rounds
+            rounds += 1
+            if rounds == 5:
+                assert site.rig.rack.find("push") == []
+                state = read_state(site.campaign)
+                assert state is not None
+                assert f"operation {other.id} (validating) uses t0" in state.says[0]
+                taken = await site.store.operations.take(other.id)
+                await site.store.operations.end(taken, "done", "")  # type: ignore[arg-type]
+
+        site.each_round(look)
+        assert (await site.turn()).state is CampaignState.DONE
+
+    asyncio.run(scenario())
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+def test_deaths_of_the_daemon_at_its_writes_change_neither_the_end_nor_what_is_written(
+    tmp_path: Path,
+) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    seen = deaths = 0
+
+    def die(call: Call) -> None:
+        nonlocal seen, deaths
+        if call.method != "GET":
+            seen += 1
+            if seen % 2 and deaths < 10:
+                deaths += 1
+                raise Killed
+
+    site.rig.wires.before = lambda _, call: die(call)
+    site.rig.wires.after = lambda _, call: die(call)
+
+    async def live() -> CampaignState:
+        return (await site.turn()).state
+
+    asyncio.run(site.add())
+    while True:
+        try:
+            assert asyncio.run(live()) is CampaignState.DONE
+            break
+        except Killed:
+            assert [one.want for one in asyncio.run(site.active())] == [WANT]  # it stays held
+            site.rig.wires.at_once.clear()
+    assert deaths == 10
+    assert site.rig.violations() == []
+    assert asyncio.run(site.active()) == []
+    assert site.rig.shelf("p0").flash == {"Primary": "3.2.4", "Backup": "3.2.4"}
+
+
+def test_a_halt_begins_nothing_new_and_a_withdrawal_gives_the_nodes_back(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+
+    async def scenario() -> None:
+        await site.add()
+
+        def look() -> None:
+            if site.rig.rack.find("push"):
+                site.say("halt")
+
+        site.each_round(look)
+        state = await site.turn()
+        assert (state.state, state.says) == (CampaignState.HALTED, ("amy: enough",))
+        assert len(site.rig.rack.find("push")) == 1  # the other flash is another act
+        assert site.rig.shelf("p0").selector == "Primary"
+        assert [one.want for one in await site.active()] == [WANT]
+        site.say("withdraw")
+        assert (await site.turn()).state is CampaignState.WITHDRAWN
+        assert await site.active() == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_loop_is_brought_only_where_the_site_switched_it_on(tmp_path: Path, on: bool) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.parts.settings = Settings(racks_folder=str(tmp_path), racks_update=on)
+    assert ("rack updates" in list_loops(site.parts)) is on
+    assert list(build_loops(site.parts)) == ["rack updates"]  # type: ignore[arg-type]
+
+
+def test_a_second_approval_needs_a_folder_of_its_own(tmp_path: Path) -> None:
+    site = Daemon(tmp_path, FLASH)
+    site.approve()
+    words = ["approve", str(tmp_path), "winter", "r01", "--who", "a", "--why", "b", "--yes"]
+    again = CliRunner().invoke(app, words)
+    assert again.exit_code != 0
+    assert "approved already" in str(again.exception)
+    digest = hashlib.sha256((site.campaign / "campaign.yaml").read_bytes()).hexdigest()
+    kept = json.loads((site.campaign / "approved.json").read_text())
+    assert (kept["campaign_sha256"], kept["who"]) == (digest, "amy")

@@ -84,6 +84,7 @@ NAMING = {
     "integrations/racks/rack_update.py": _NVOS,
     "integrations/racks/update_steps.py": _NVOS,
     "integrations/racks/update_switches.py": _NVOS,
+    "integrations/racks/update_world.py": _NVOS,
     "integrations/inventories/adoption_sources.py": _WORDS,
     "integrations/inventories/netbox_commands.py": _WORDS,
     "integrations/dhcp/discover_commands.py": _FIRST,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from provisioner.integrations.demo.rack_site import AFTER_NVOS, CHASSIS, NEW, OLD, TARGETS, RackSite
 from provisioner.integrations.racks.campaign_run import Outcome
@@ -29,6 +30,32 @@ class Rig(RackSite):
 
     def violations(self) -> list[str]:
         return [f"{e.unit}: {e.detail}" for e in self.rack.find("violation")]
+
+
+def make(tmp_path: Path, targets: dict[str, dict[str, str]], **counts: int) -> Rig:
+    shape = {"trays": 1, "switches": 1, "shelves": 1} | counts
+    return Rig(tmp_path, targets=targets, **shape)
+
+
+def run(rig: Rig) -> tuple[Outcome, Hands]:
+    ended = rig.run()
+    assert not isinstance(ended, list), ended
+    return ended
+
+
+def finish(rig: Rig) -> None:
+    outcome, hands = run(rig)
+    assert outcome.finished, (outcome, hands.why)
+    assert rig.violations() == []
+
+
+def held(rig: Rig) -> tuple[str, str]:
+    """Run it; return the act that it is held at, and why."""
+    outcome, hands = run(rig)
+    assert not outcome.finished
+    assert rig.violations() == []
+    ((_, key),) = outcome.held.items()
+    return key, hands.why[key]
 
 
 __all__ = ["AFTER_NVOS", "CHASSIS", "NEW", "OLD", "TARGETS", "Rig"]

@@ -41,7 +41,7 @@ class Approval(Record):
     withdrawn: str = Field(default="", max_length=TEXT_MAX)  # the same, for good
 
 
-class CampaignState(StrEnum):
+class RackCampaignState(StrEnum):
     """How a campaign over racks stands."""
 
     WAITS = "waits"  # nothing could be begun; `says` has the reason
@@ -56,7 +56,7 @@ class RackCampaign(Record):
     """A firmware campaign over racks, as the daemon last carried it on."""
 
     name: str = Field(description="Name of its folder.")
-    state: CampaignState = Field(description="How it stands.")
+    state: RackCampaignState = Field(description="How it stands.")
     racks: tuple[str, ...] = Field(description="Racks that it was approved for.")
     domains: tuple[str, ...] = Field(default=(), description="NVLink domains that are out now.")
     done: int = Field(default=0, description="Acts that were seen to be done.")

@@ -22,7 +22,7 @@ from provisioner.integrations.racks.update_trays import Answer, TrayWrites
 from provisioner.integrations.racks.update_world import Update
 from provisioner.integrations.racks.water import UnitWater, WaterState
 from provisioner.integrations.racks.water_commands import Racked
-from provisioner.integrations.racks.water_file import BUILDING, open_water
+from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 
@@ -79,16 +79,8 @@ class ColdReboot:
         return [u for u in self.rack.units if u.kind in kinds]
 
     async def _round(self) -> Next:
-        with open_water(self.update.water) as store:
-            self._racked = Racked(
-                self.rack,
-                self.update.bmcs,
-                self.update.addresses,
-                store,
-                self.update.building,
-                pause=self.update.pause,
-                plan=self.update.plan,
-            )
+        async with wait_for_water(self.update.water, self.update.pause) as store:
+            self._racked = self.update.open_rack(self.rack, store)
             log = self.log.of(self.key)
             step = decide_reboot(await self._read(), log, self.update.now())
             if step.what.startswith(("host-off", "shelf-Off")):

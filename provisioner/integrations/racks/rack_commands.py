@@ -32,6 +32,7 @@ from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
     approve_commands,
     campaign_commands,
+    certificate_commands,
     cold_reboot_commands,
     fabric_commands,
     firmware_commands,
@@ -69,6 +70,8 @@ app.command()(water_commands.water)
 app.command()(water_commands.dry)
 app.command()(water_commands.power)
 app.command()(fabric_commands.fabric)
+app.command()(certificate_commands.certificates)
+app.command("verify-certificate")(certificate_commands.verify_certificate)
 app.command()(approve_commands.approve)
 app.command()(approve_commands.halt)
 app.command()(approve_commands.withdraw)

@@ -24,8 +24,8 @@ from provisioner.integrations.racks.approval import (
     LINES_MAX,
     TEXT_MAX,
     Approval,
-    CampaignState,
     RackCampaign,
+    RackCampaignState,
     digest_campaign,
     keep_state,
     list_campaigns,
@@ -34,7 +34,9 @@ from provisioner.integrations.racks.approval import (
 )
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
+from provisioner.integrations.racks.rack_certificate import RACK_PAYLOAD, certify_rack
 from provisioner.integrations.racks.rack_update import carry_out
 from provisioner.integrations.racks.update_commands import FACTORY, OURS
 from provisioner.integrations.racks.update_log import open_log
@@ -43,6 +45,7 @@ from provisioner.integrations.racks.update_start import (
     find_reasons,
     limit_plan,
     prepare,
+    read_rack_units,
 )
 from provisioner.integrations.racks.update_world import POLL_S, Update
 from provisioner.model.input_error import InputError
@@ -60,12 +63,15 @@ from provisioner.ports import (
     SwitchTransport,
 )
 from provisioner.runtime import permit
+from provisioner.runtime.whole_files import replace_file
 from provisioner.settings import Settings
+from provisioner.store.signing import Signer
 from provisioner.store.sql_store import SqlStore
 
 log = logging.getLogger(__name__)
+USER = "PROVISIONER_BMC_USER"  # at BMCs of racks that are no nodes, for the watch of water
 RETRY_S = 3600.0  # between two turns of a campaign that is held: a person works on it
-_OVER = frozenset({CampaignState.DONE, CampaignState.WITHDRAWN})
+_OVER = frozenset({RackCampaignState.DONE, RackCampaignState.WITHDRAWN})
 _SERVES = frozenset({State.RELEASED, State.DRAINING})
 
 
@@ -82,11 +88,16 @@ class DutyParts(Protocol):
     def transport(self) -> BmcTransport: ...
     @property
     def credentials(self) -> Credentials: ...
+    @property
+    def signer(self) -> Signer: ...
 
 
 def build_loops(parts: DutyParts) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the loop, for the daemon that leads."""
-    return {"rack updates": RackDuty(parts).run}
+    """Return the loops, for the daemon that leads."""
+    from provisioner.integrations.racks.rack_water import RackWater  # which builds on this
+
+    duty = RackDuty(parts)
+    return {"rack updates": duty.run, "rack water": RackWater(duty).run}
 
 
 @dataclass
@@ -129,7 +140,7 @@ class RackDuty:
         if before is not None:
             if before.state in _OVER:
                 return
-            quiet = before.state is CampaignState.HELD and now - before.at < RETRY_S
+            quiet = before.state is RackCampaignState.HELD and now - before.at < RETRY_S
             if quiet and not approval.withdrawn:
                 return
         told = _Told(self, campaign, approval)
@@ -139,13 +150,13 @@ class RackDuty:
             if approval.withdrawn:
                 await told.withdraw(approval)
             else:
-                told.write(CampaignState.WAITS, (f"{error}",))
+                told.write(RackCampaignState.WAITS, (f"{error}",))
         except (OSError, StoreFailed):
             raise
         except Exception:  # our own bug: a person looks, and the daemon goes on with the rest
             log.exception("racks, %s: held", campaign.name)
             why = "the provisioner failed an assertion of its own; see its log, and report it"
-            told.write(CampaignState.HELD, (why,))
+            told.write(RackCampaignState.HELD, (why,))
 
     async def _carry(self, folder: Path, campaign: Path, approval: Approval, told: _Told) -> None:
         digest = digest_campaign(campaign)
@@ -159,8 +170,16 @@ class RackDuty:
             await asyncio.to_thread(check_packages, asked, plan, campaign)
             self._checked.add((campaign, digest))
         nodes = await self.find_nodes(plan)
-        addresses = await self._find_addresses(plan, approval, nodes)
-        update = self._build(folder, campaign, approval, plan, asked, addresses)
+        addresses = await self._find_addresses(plan, nodes, approval.user)
+        planned = (unit.name for rack in plan.racks for unit in rack.units if unit.bmc)
+        for name in (name for name in planned if name not in addresses):
+            remedy = f"Approve it with --user, and start the daemon with {PASSWORD}."
+            raise InputError(name, "", "the daemon has no login of its BMC", remedy)
+        update = self._build(folder, campaign, plan, asked, addresses)
+        update.nvos = self._log_in(plan, approval, OURS)
+        update.factory = self._log_in(plan, approval, FACTORY)
+        update.who_uses = partial(self._ask, plan, asked, campaign.name)
+        update.grace_s = approval.grace_h * 3600
         update.tell = told.tell
         update.halted = told.is_halted
         with open_log(campaign / "journal") as journal, permit.name_act(_touches_no_node):
@@ -168,18 +187,42 @@ class RackDuty:
             told.hosts = {job.domain: job.hosts for job in begun.jobs}
             told.nodes = {unit: node.id for unit, (node, _) in nodes.items()}
             if not begun.jobs:
-                held = bool(begun.held)
-                state = CampaignState.WAITS if held else CampaignState.DONE
-                told.write(state, find_reasons(begun) or ("every version runs already",))
+                if begun.held:
+                    told.write(RackCampaignState.HELD, find_reasons(begun))
+                    return
+                says = ("every version runs already", *await self._certify(update, campaign))
+                told.write(RackCampaignState.DONE, says)
                 return
             outcome, hands = await carry_out(update, journal, begun)
-        await told.end(outcome, hands.why)
+        uncertain = await self._certify(update, campaign) if outcome.finished else ()
+        await told.end(outcome, hands.why, uncertain)
+
+    async def _certify(self, update: Update, campaign: Path) -> Sequence[str]:
+        """Read all racks once more, and sign what is proved of each; return why one is not."""
+        read = await read_rack_units(update)
+        why: list[str] = []
+        for rack in update.plan.racks:
+            now = self.parts.clock.now()
+            made = certify_rack(update.plan, rack.name, update.asked, read, campaign.name, now)
+            if isinstance(made, tuple):
+                why += [f"{rack.name} gets no certificate: {each}" for each in made]
+                continue
+            sealed = self.parts.signer.seal(RACK_PAYLOAD, made.model_dump_json().encode())
+            file = campaign / f"{rack.name}.certificate.json"
+            replace_file(file, sealed + "\n", mode=0o666, lasting=True)
+        return why
+
+    async def open_world(self, folder: Path, plan: RackPlan) -> Update:
+        """Return racks as they are without a campaign; a unit without a login has no address."""
+        nodes = await self.find_nodes(plan)
+        addresses = await self._find_addresses(plan, nodes, self.environ.get(USER, ""))
+        asked = CampaignFile(targets={Kind.COMPUTE_TRAY: {}})
+        return self._build(folder, folder, plan, asked, addresses)
 
     def _build(
         self,
         folder: Path,
-        campaign: Path,
-        approval: Approval,
+        files: Path,
         plan: RackPlan,
         asked: CampaignFile,
         addresses: Mapping[str, BmcAddress],
@@ -187,24 +230,21 @@ class RackDuty:
         if self.switches is None:
             self.switches = SwitchHttps()
         building = folder / "building.json"
-        who = partial(self._ask, plan, asked, campaign.name)
         return Update(
             plan=plan,
             asked=asked,
-            folder=campaign,
+            folder=files,
             bmcs=self.parts.transport,
             switches=self.switches,
             addresses=addresses,
-            nvos=self._log_in(plan, approval, OURS),
-            factory=self._log_in(plan, approval, FACTORY),
+            nvos={},
+            factory={},
             water=folder / "water.json",
             now=self.parts.clock.now,
             building=building if building.exists() else None,
             pause=self.parts.clock.sleep,
-            say=partial(log.info, "racks, %s: %s", campaign.name),
+            say=partial(log.info, "racks, %s: %s", files.name),
             poll_s=self.poll_s,
-            who_uses=who,
-            grace_s=approval.grace_h * 3600,
         )
 
     # --- who is in the domain
@@ -259,21 +299,19 @@ class RackDuty:
     # --- logins
 
     async def _find_addresses(
-        self, plan: RackPlan, approval: Approval, nodes: Mapping[str, tuple[Node, BmcRef]]
+        self, plan: RackPlan, nodes: Mapping[str, tuple[Node, BmcRef]], user: str
     ) -> Mapping[str, BmcAddress]:
+        """Return the address of each BMC of which there is a login: a node's own, or the racks'."""
         addresses: dict[str, BmcAddress] = {}
         password = self.environ.get(PASSWORD, "")
         for unit in (u for rack in plan.racks for u in rack.units if u.bmc):
             if unit.name in nodes:
                 node, ref = nodes[unit.name]
                 login = await self.parts.credentials.current(f"{node.id}/{ref.name}")
-                user, secret = login or ("", None)
-                addresses[unit.name] = BmcAddress(ref.url, user, secret, pin=ref.pin)
-                continue
-            if not (approval.user and password):
-                remedy = f"Approve it with --user, and start the daemon with {PASSWORD}."
-                raise InputError(unit.name, "", "the daemon has no login of its BMC", remedy)
-            addresses[unit.name] = BmcAddress(unit.bmc, approval.user, Secret(password))
+                name, secret = login or ("", None)
+                addresses[unit.name] = BmcAddress(ref.url, name, secret, pin=ref.pin)
+            elif user and password:
+                addresses[unit.name] = BmcAddress(unit.bmc, user, Secret(password))
         return addresses
 
     def _log_in(
@@ -317,23 +355,26 @@ class _Told:
         self._out = frozenset(domains)
         says = [f"{key}: {why.get(key, 'begins')}" for key in outcome.running]
         says += [f"{domain} is held at {key}" for domain, key in outcome.held.items()]
-        self.write(CampaignState.RUNNING, says, outcome, domains)
+        self.write(RackCampaignState.RUNNING, says, outcome, domains)
 
-    async def end(self, outcome: Outcome, why: Mapping[str, str]) -> None:
+    async def end(
+        self, outcome: Outcome, why: Mapping[str, str], uncertain: Sequence[str] = ()
+    ) -> None:
         """Write how it ended. What is held keeps its nodes until a person withdraws it."""
         if outcome.finished:
             await self._duty.free(self._campaign.name, ())
-            self.write(CampaignState.DONE, ("every version of every unit is proved",), outcome)
+            says = ("every version of every unit is proved", *uncertain)
+            self.write(RackCampaignState.DONE, says, outcome)
             return
-        says = [f"{d} is held at {key}: {why.get(key, '')}" for d, key in outcome.held.items()]
+        held = [f"{d} is held at {key}: {why.get(key, '')}" for d, key in outcome.held.items()]
         approval = read_approval(self._campaign)
         if approval.withdrawn:
-            await self.withdraw(approval, says, outcome)
+            await self.withdraw(approval, held, outcome)
         elif outcome.held:
-            self.write(CampaignState.HELD, says, outcome, tuple(outcome.held))
+            self.write(RackCampaignState.HELD, held, outcome, tuple(outcome.held))
         else:
             halted = approval.halted or "it goes on with the next turn"
-            self.write(CampaignState.HALTED, (halted,), outcome)
+            self.write(RackCampaignState.HALTED, (halted,), outcome)
 
     async def withdraw(
         self, approval: Approval, says: Sequence[str] = (), outcome: Outcome | None = None
@@ -341,11 +382,11 @@ class _Told:
         """End it for good: its nodes are parked for a person to look at."""
         note = f"rack campaign {self._campaign.name} was withdrawn: {approval.withdrawn}"
         await self._duty.free(self._campaign.name, (), note[:TEXT_MAX])
-        self.write(CampaignState.WITHDRAWN, (approval.withdrawn, *says), outcome)
+        self.write(RackCampaignState.WITHDRAWN, (approval.withdrawn, *says), outcome)
 
     def write(
         self,
-        state: CampaignState,
+        state: RackCampaignState,
         says: Sequence[str],
         outcome: Outcome | None = None,
         domains: Collection[str] = (),

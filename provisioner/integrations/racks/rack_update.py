@@ -25,7 +25,6 @@ from provisioner.integrations.racks.campaign_run import Entry, Execution, Outcom
 from provisioner.integrations.racks.flash_reading import find_flash
 from provisioner.integrations.racks.identity import Kind, Supply
 from provisioner.integrations.racks.impact import domain_of
-from provisioner.integrations.racks.membership import UnitReading
 from provisioner.integrations.racks.nvue import read_controller
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit
 from provisioner.integrations.racks.reading import read_unit
@@ -66,10 +65,10 @@ from provisioner.integrations.racks.update_trays import (
     find_detail,
     read_tray,
 )
-from provisioner.integrations.racks.update_world import Admit, Update
-from provisioner.integrations.racks.water import UnitWater, WaterState
-from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
-from provisioner.integrations.racks.water_file import BUILDING, open_water
+from provisioner.integrations.racks.update_world import Admit, Update, keep_dry
+from provisioner.integrations.racks.water import WaterState
+from provisioner.integrations.racks.water_commands import Racked
+from provisioner.integrations.racks.water_file import BUILDING, wait_for_water
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import PortError, Unreachable
 from provisioner.ports.switch import SwitchRefused
@@ -105,22 +104,16 @@ class Hands:
         under_way = {name for key in keys for name in self.jobs[key].racks}
         hosts = {name for key in keys for name in self.jobs[key].hosts}
         self._tenants = await self.update.read_tenants(hosts, hold=True) if hosts else {}
-        with open_water(self.update.water) as store:
+        async with wait_for_water(self.update.water, self.update.pause) as store:
             self._racked = {
-                rack.name: Racked(
-                    rack,
-                    self.update.bmcs,
-                    self.update.addresses,
-                    store,
-                    self.update.building,
-                    pause=self.update.pause,
-                    plan=self.update.plan,
-                )
+                rack.name: self.update.open_rack(rack, store)
                 for rack in self.update.plan.racks
                 if rack.name in under_way
             }
             for racked in self._racked.values():
-                await self._look_at_water(racked)
+                known = await keep_dry(self.update, racked)
+                judged = racked.judge(known).items()
+                self._water |= {name: state for name, (state, _) in judged}
             acts = [self.acts[key] for key in keys]
             results = await asyncio.gather(*(self._advance(act) for act in acts))
         self._seen = dict(zip(keys, results, strict=True))
@@ -129,25 +122,6 @@ class Hands:
         """Return what stands in the racks of an act: those of its job, if it is the domain's."""
         racks = [rack for rack in self.update.plan.racks if rack.name in act.racks]
         return [(r, u) for r in racks for u in r.units if kind in (None, u.kind)]
-
-    async def _look_at_water(self, racked: Racked) -> None:
-        known = await racked.look(self._read_water)
-        self._water |= {name: state for name, (state, _) in racked.judge(known).items()}
-        wet = [u.name for u in racked.rack.units if known.get(u.name, UnitWater()).latched]
-        on = [u for u in wet if racked.readings.get(u) and racked.readings[u].power != "Off"]
-        if on:  # whatever runs on it: coolant first; it is stored as wet already
-            self.update.say(f"coolant in {', '.join(on)}: forced off")
-            for failed in await switch_wet_off(racked, known):
-                self.update.say(f"not off: {failed.subject}: {failed.detail}")
-
-    async def _read_water(self, unit: PlannedUnit) -> UnitReading:
-        """Read a unit's detectors and its power, and nothing else: this is asked each round."""
-        client = await self.update.client(unit.name, self._admit(unit.name))
-        try:
-            leaks = await client.read_leak_detectors()
-            return UnitReading(unit.kind, power=(await client.power()).value, leaks=leaks)
-        except PortError as error:
-            return UnitReading(None, unread=f"{error.reason}: {error}")
 
     async def _advance(self, act: Act) -> Seen:
         log = self.log.of(act.key)

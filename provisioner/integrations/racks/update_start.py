@@ -19,6 +19,7 @@ from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
+from provisioner.integrations.racks.rack_certificate import RackReadings
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_packages import find_missed
@@ -99,13 +100,12 @@ async def prepare(update: Update, log: UpdateLog) -> Campaign:
     return plan_campaign(update.plan, update.asked.model_copy(update={"units": states}))
 
 
-async def read_states(update: Update) -> Mapping[str, UnitState]:
-    """Read every unit: its place, its water, its versions, and who uses it."""
-    tenants = await update.read_tenants()
+async def read_rack_units(update: Update) -> RackReadings:
+    """Read every unit of the plan: itself, its place, its water and its versions."""
     units = [unit for rack in update.plan.racks for unit in rack.units]
     slots = asyncio.Semaphore(AT_ONCE)
     readings: dict[str, UnitReading] = {}
-    running: dict[str, dict[str, str] | None] = {}
+    running: dict[str, Mapping[str, str] | None] = {}
 
     async def one(unit: PlannedUnit) -> None:
         if unit.name not in update.addresses:
@@ -122,11 +122,20 @@ async def read_states(update: Update) -> Mapping[str, UnitState]:
             running[unit.name] = await update.read_running(unit)
 
     await asyncio.gather(*(one(unit) for unit in units))
+    return RackReadings(readings, running)
+
+
+async def read_states(update: Update) -> Mapping[str, UnitState]:
+    """Read every unit, and who uses it."""
+    tenants = await update.read_tenants()
+    read = await read_rack_units(update)
     states: dict[str, UnitState] = {}
     for rack in update.plan.racks:
-        for verdict in judge_rack(update.plan, rack.name, readings).units:
+        for verdict in judge_rack(update.plan, rack.name, read.units).units:
             states[verdict.unit.name] = UnitState(
-                running=_name_versions(update, verdict.unit.kind, running.get(verdict.unit.name)),
+                running=_name_versions(
+                    update, verdict.unit.kind, read.running.get(verdict.unit.name)
+                ),
                 tenant=tenants.get(verdict.unit.name),
                 water=verdict.water,
                 member=verdict.member,

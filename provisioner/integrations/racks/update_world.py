@@ -14,11 +14,15 @@ from provisioner.adapters.redfish.walk import Walk
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.campaign_run import Outcome
 from provisioner.integrations.racks.identity import Kind
+from provisioner.integrations.racks.membership import UnitReading
 from provisioner.integrations.racks.nvue import NvosClient
 from provisioner.integrations.racks.plan import PlannedRack, PlannedUnit, RackPlan
 from provisioner.integrations.racks.update_packages import Package
 from provisioner.integrations.racks.update_steps import Nvos
 from provisioner.integrations.racks.update_trays import list_versions
+from provisioner.integrations.racks.water import UnitWater
+from provisioner.integrations.racks.water_commands import Racked, switch_wet_off
+from provisioner.integrations.racks.water_file import WaterStore
 from provisioner.model.outcome import Blocker, Reason
 from provisioner.ports import BmcAddress, BmcTransport, PortError, SwitchAddress, SwitchTransport
 from provisioner.quirks import Quirk
@@ -112,6 +116,27 @@ class Update:
         wanted = [component] if component else list(self.asked.targets.get(kind, {}))
         return [own[each] for each in wanted if each in own]
 
+    def open_rack(self, rack: PlannedRack, store: WaterStore) -> Racked:
+        """Return a rack with its water, to be looked at and switched."""
+        return Racked(
+            rack,
+            self.bmcs,
+            self.addresses,
+            store,
+            self.building,
+            pause=self.pause,
+            plan=self.plan,
+        )
+
+    async def read_water(self, unit: PlannedUnit) -> UnitReading:
+        """Read a unit's detectors and its power, and nothing else: this is asked each round."""
+        client = await self.client(unit.name)
+        try:
+            leaks = await client.read_leak_detectors()
+            return UnitReading(unit.kind, power=(await client.power()).value, leaks=leaks)
+        except PortError as error:
+            return UnitReading(None, unread=f"{error.reason}: {error}")
+
     async def read_running(self, unit: PlannedUnit) -> dict[str, str] | None:
         """Return version by id as a unit shows it now; None: it was not read."""
         try:
@@ -125,3 +150,15 @@ class Update:
             return list_versions(await client.read_firmware(unit.name, unit.name)) or None
         except PortError:
             return None
+
+
+async def keep_dry(update: Update, racked: Racked) -> Mapping[str, UnitWater]:
+    """Look at the water of a rack, store it, and force off what is wet and on."""
+    known = await racked.look(update.read_water)
+    wet = [u.name for u in racked.rack.units if known.get(u.name, UnitWater()).latched]
+    on = [u for u in wet if racked.readings.get(u) and racked.readings[u].power != "Off"]
+    if on:  # whatever runs on it: coolant first; it is stored as wet already
+        update.say(f"coolant in {', '.join(on)}: forced off")
+        for failed in await switch_wet_off(racked, known):
+            update.say(f"not off: {failed.subject}: {failed.detail}")
+    return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -19,6 +19,12 @@ from provisioner.runtime.whole_files import replace_file
 
 BUILDING = "building:"  # before a rack's name: its own sensors
 OLD_S = 30.0  # the building's file is written each 5 s
+WAIT_S = 1.0
+WAITS_MAX = 300  # a round over a rack takes some ten seconds, a slow one minutes
+
+
+class HeldFile(InputError):
+    """Somebody else holds the file now."""
 
 
 class WaterFile(Record):
@@ -69,11 +75,33 @@ def open_water(file: Path) -> Iterator[WaterStore]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             problem = "another command holds it"
-            raise InputError("--water", str(file), problem, "Wait for its end.") from None
+            raise HeldFile("--water", str(file), problem, "Wait for its end.") from None
         units = read_record(file, WaterFile).units if file.exists() else {}
         yield WaterStore(file, dict(units))
     finally:
         os.close(held)
+
+
+@contextlib.asynccontextmanager
+async def wait_for_water(
+    file: Path, pause: Callable[[float], Awaitable[None]]
+) -> AsyncIterator[WaterStore]:
+    """Hold the file once nobody else does: the loops of one daemon, and a command. Raises
+    InputError.
+    """
+    for tries_left in reversed(range(WAITS_MAX)):
+        try:
+            held = open_water(file)
+            store = held.__enter__()
+            break
+        except HeldFile:
+            if not tries_left:
+                raise
+        await pause(WAIT_S)
+    try:
+        yield store
+    finally:
+        held.__exit__(None, None, None)
 
 
 class WaterStore:

@@ -1,0 +1,110 @@
+"""Certificates of a rack's machines, read over real TLS on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from typer.testing import CliRunner
+
+from provisioner.integrations.racks.certificate_commands import (
+    Door,
+    Presented,
+    judge,
+    list_doors,
+    read_door,
+    read_doors,
+)
+from provisioner.integrations.racks.plan import RackPlan
+from provisioner.integrations.racks.rack_commands import app
+
+DAY_S = 86_400.0
+
+
+def write_certificate(folder: Path, days: int) -> Path:
+    """Write a key and a certificate of it that ends in so many days."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "s0.nvos.example")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=400))
+        .not_valid_after(now + timedelta(days=days))
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file = folder / f"{days}.pem"
+    file.write_bytes(secret + made.public_bytes(Encoding.PEM))
+    return file
+
+
+async def ask(file: Path, *, mutual: bool = False) -> Presented:
+    """Serve a certificate, and read it."""
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(file)
+    if mutual:  # as the NVLink controller does
+        served.verify_mode = ssl.CERT_REQUIRED
+        served.load_verify_locations(file)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=served
+    )
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        return await read_door(Door("s0", "NVOS", "127.0.0.1", port))
+
+
+@pytest.mark.parametrize(("days", "says"), [(400, "good"), (29, "ends soon"), (-1, "over")])
+@pytest.mark.parametrize("mutual", [False, True])
+def test_the_end_of_a_certificate_is_read_by_a_handshake_without_a_login(
+    tmp_path: Path, days: int, says: str, mutual: bool
+) -> None:
+    read = asyncio.run(ask(write_certificate(tmp_path, days), mutual=mutual))
+
+    assert (read.unread, read.subject) == ("", "CN=s0.nvos.example")
+    assert judge(read, datetime.now(UTC).timestamp()) == says
+
+
+def test_what_does_not_answer_is_unread_and_a_closed_controller_is_none() -> None:
+    async def silent() -> Presented:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            return await read_door(Door("s0", "NVOS", "127.0.0.1", port), limit_s=0.2)
+
+    mute = asyncio.run(silent())
+    assert (judge(mute, 0.0), mute.unread) == ("unread", "no answer in 0 s")
+    closed = Presented(Door("s0", "NVLink controller", "h", 9370, optional=True), unread="refused")
+    assert judge(closed, 0.0) == "closed"
+
+
+def test_every_tls_port_of_the_plan_is_asked_and_an_unread_one_is_told(tmp_path: Path) -> None:
+    units = [
+        {"name": "s0", "kind": "nvlink-switch", "u": 19, "slot": 20, "tray_index": 0}
+        | {"bmc": "https://127.0.0.1:1", "nvos": "https://127.0.0.1:2"},
+        {"name": "p0", "kind": "power-shelf", "u": 6, "bmc": "http://127.0.0.1:3"},
+    ]
+    racks = [{"name": "r01", "chassis_serial": "18", "domain": "d01", "units": units}]
+    doors = list_doors(RackPlan.model_validate({"racks": racks}).racks)
+    assert [(one.unit, one.what, one.port) for one in doors] == [
+        ("s0", "BMC", 1),
+        ("s0", "NVOS", 2),
+        ("s0", "NVLink controller", 9370),
+    ]
+    assert all(one.unread for one in asyncio.run(read_doors(doors)))
+    (tmp_path / "racks.yaml").write_text(json.dumps({"racks": racks}))
+    told = CliRunner().invoke(app, ["certificates", str(tmp_path / "racks.yaml"), "--json"])
+    assert told.exit_code == 1
+    states = [row["state"] for row in json.loads(told.stdout)]
+    assert states == ["unread", "unread", "closed"]

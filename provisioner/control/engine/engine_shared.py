@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from provisioner.control.engine.engine import FirstFailure
+from provisioner.model.operation import OUTSIDE
 from provisioner.planning.lifecycle.admission import compute_share, has_too_many
 from provisioner.ports import StoreFailed
 from provisioner.store.sql_store import SqlStore
@@ -170,7 +171,8 @@ class SharedEngine:
         await self._cluster.wait_for_lead()
         while True:
             living = await self._cluster.find_living()
-            active = frozenset(o.id for o in await self._store.operations.list_active())
+            known = await self._store.operations.list_active()
+            active = frozenset(o.id for o in known if not o.want.startswith(OUTSIDE))
             missed = active - await self._queue.driven_by(living)
             for operation_id in sorted(missed & self._missed):
                 log.warning("operation %s had no driver", operation_id)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rack_rig import Rig
 from typer.testing import CliRunner
 
-from provisioner.cli.options.bmc_options import PASSWORD
+from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.demo.rack_site import OURS
 from provisioner.integrations.racks import update_commands
 from provisioner.integrations.racks.approval import RackCampaign, RackCampaignState, read_state

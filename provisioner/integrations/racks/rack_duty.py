@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from provisioner.adapters.switch_https import SwitchHttps
-from provisioner.cli.options.bmc_options import PASSWORD
+from provisioner.cli.options.checked_options import PASSWORD
 from provisioner.integrations.racks.approval import (
     LINES_MAX,
     TEXT_MAX,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from typer.testing import CliRunner
 
-from provisioner.integrations.racks.certificate_commands import (
+from provisioner.integrations.racks.duty.certificate_commands import (
     Door,
     Presented,
     judge,

@@ -30,15 +30,14 @@ from provisioner.cli.options.bmc_options import (
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
 from provisioner.integrations.racks import (
-    approve_commands,
     campaign_commands,
-    certificate_commands,
     cold_reboot_commands,
     fabric_commands,
     firmware_commands,
     update_commands,
     water_commands,
 )
+from provisioner.integrations.racks.duty import approve_commands, certificate_commands
 from provisioner.integrations.racks.elevation import draw_elevation
 from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.looks import keep_look

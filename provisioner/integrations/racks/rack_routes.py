@@ -16,7 +16,7 @@ from pydantic import Field
 from provisioner.api.parts import Ask, Reply
 from provisioner.api.problem import build_refusal, refuse_missing
 from provisioner.api.route import VIEWERS, Route
-from provisioner.integrations.racks.approval import RackCampaign, list_campaigns
+from provisioner.integrations.racks.duty.approval import RackCampaign, list_campaigns
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.looks import FOLDER, RackLook, UnitLook, join_water
 from provisioner.integrations.racks.plan import (

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.integrations.racks.campaign import (
@@ -19,7 +19,6 @@ from provisioner.integrations.racks.identity import Kind, Place
 from provisioner.integrations.racks.impact import domain_of
 from provisioner.integrations.racks.membership import UnitReading, judge_rack
 from provisioner.integrations.racks.plan import PlannedUnit, RackPlan
-from provisioner.integrations.racks.rack_certificate import RackReadings
 from provisioner.integrations.racks.reading import read_switch_location, read_unit
 from provisioner.integrations.racks.update_log import NOTED, Line, UpdateLog
 from provisioner.integrations.racks.update_packages import find_missed
@@ -98,6 +97,14 @@ async def prepare(update: Update, log: UpdateLog) -> Campaign:
         log.write(Line(_CAMPAIGN, NOTED, "states", update.now(), detail))
     # who uses a tray now is asked again before each act (`update_guard`)
     return plan_campaign(update.plan, update.asked.model_copy(update={"units": states}))
+
+
+@dataclass(frozen=True)
+class RackReadings:
+    """What every unit showed: itself, and its versions by inventory id; None: not read."""
+
+    units: Mapping[str, UnitReading]
+    running: Mapping[str, Mapping[str, str] | None]
 
 
 async def read_rack_units(update: Update) -> RackReadings:

@@ -25,9 +25,9 @@ from pydantic import ValidationError
 from provisioner.cli.options.bmc_options import KeyOption, read_trusted_keys
 from provisioner.cli.options.checked_options import JsonOption
 from provisioner.cli.options.tables import Table, open_console
+from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, RackCertificate
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, read_plan
-from provisioner.integrations.racks.rack_certificate import RACK_PAYLOAD, RackCertificate
 from provisioner.model.input_error import InputError
 from provisioner.planning.certification.attestation import NotAnAttestation, parse_envelope
 from provisioner.runtime.shipped import read_text

@@ -20,7 +20,9 @@ from urllib.parse import urlsplit
 
 from provisioner.adapters.switch_https import SwitchHttps
 from provisioner.cli.options.checked_options import PASSWORD
-from provisioner.integrations.racks.approval import (
+from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.duty.approval import (
     LINES_MAX,
     TEXT_MAX,
     Approval,
@@ -32,11 +34,9 @@ from provisioner.integrations.racks.approval import (
     read_approval,
     read_state,
 )
-from provisioner.integrations.racks.campaign import CampaignFile
-from provisioner.integrations.racks.campaign_run import Outcome
+from provisioner.integrations.racks.duty.rack_certificate import RACK_PAYLOAD, certify_rack
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import RackPlan, read_plan, read_record
-from provisioner.integrations.racks.rack_certificate import RACK_PAYLOAD, certify_rack
 from provisioner.integrations.racks.rack_update import carry_out
 from provisioner.integrations.racks.update_commands import FACTORY, OURS
 from provisioner.integrations.racks.update_log import open_log
@@ -94,7 +94,7 @@ class DutyParts(Protocol):
 
 def build_loops(parts: DutyParts) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Return the loops, for the daemon that leads."""
-    from provisioner.integrations.racks.rack_water import RackWater  # which builds on this
+    from provisioner.integrations.racks.duty.rack_water import RackWater  # which builds on this
 
     duty = RackDuty(parts)
     return {"rack updates": duty.run, "rack water": RackWater(duty).run}

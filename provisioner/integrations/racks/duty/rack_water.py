@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from provisioner.integrations.racks.duty.rack_duty import RackDuty
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.plan import PlannedRack, read_plan
-from provisioner.integrations.racks.rack_duty import RackDuty
 from provisioner.integrations.racks.update_world import Update, keep_dry
 from provisioner.integrations.racks.water_file import wait_for_water
 from provisioner.model.input_error import InputError

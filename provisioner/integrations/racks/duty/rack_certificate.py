@@ -7,16 +7,16 @@ a unit that did not answer, or whose place, water or versions are not proved, is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pydantic import Field
 
 from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.identity import Kind
 from provisioner.integrations.racks.impact import domain_of
-from provisioner.integrations.racks.membership import UnitReading, Water, judge_rack
+from provisioner.integrations.racks.membership import Water, judge_rack
 from provisioner.integrations.racks.plan import RackPlan
 from provisioner.integrations.racks.update_packages import find_missed
+from provisioner.integrations.racks.update_start import RackReadings
 from provisioner.model.base import Record
 
 RACK_PAYLOAD = "application/vnd.gpu-provisioner.rack+json"
@@ -53,14 +53,6 @@ class RackCertificate(Record):
     units: tuple[CertifiedUnit, ...] = Field(max_length=128)
     not_judged: tuple[str, ...] = NOT_JUDGED
     judged_at: float
-
-
-@dataclass(frozen=True)
-class RackReadings:
-    """What every unit showed: itself, and its versions by inventory id; None: not read."""
-
-    units: Mapping[str, UnitReading]
-    running: Mapping[str, Mapping[str, str] | None]
 
 
 def certify_rack(

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from provisioner.integrations.racks.approval import (
+from provisioner.integrations.racks.campaign import CampaignFile
+from provisioner.integrations.racks.duty.approval import (
     Approval,
     digest_campaign,
     find_campaign,
     keep_approval,
     read_approval,
 )
-from provisioner.integrations.racks.campaign import CampaignFile
 from provisioner.integrations.racks.plan import read_plan, read_record
 from provisioner.integrations.racks.update_start import check_packages, limit_plan
 from provisioner.integrations.racks.water_commands import ask_person

@@ -1,0 +1,1 @@
+"""Racks in the daemon: approved campaigns, the water of all racks, and what is certified."""
